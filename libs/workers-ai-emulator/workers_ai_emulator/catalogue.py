@@ -1,0 +1,82 @@
+"""What is known of each model: facts from the public price list, limits page and model cards; no behaviour.
+
+Sources: https://developers.cloudflare.com/workers-ai/platform/pricing/,
+https://developers.cloudflare.com/workers-ai/platform/limits/ and https://developers.cloudflare.com/workers-ai/models/.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal
+
+Family = Literal["native", "openai", "decision", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model of the catalogue.
+
+    Attributes:
+        id: The id callers use, such as ``@cf/baai/bge-m3``.
+        task: Name of the task, as the catalogue spells it.
+        family: Shape of a chat result: ``native`` (``result.response``) or ``openai`` (a ``chat.completion`` inside
+            ``result``).
+        schema: Generation of the input schema, ``old`` or ``new``.
+        tool_calls: Form of native tool calls, ``flat`` or ``nested``.
+        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (prose comes back).
+        context_window: In tokens.
+        default_max_tokens: Output tokens when the request sets none.
+        usd_in_per_m: List price in US dollars per million input tokens.
+        usd_out_per_m: The same for output tokens.
+        usd_cached_in_per_m: The same for cached input tokens; None where no discount is published.
+        dimensions: Length of a vector.
+        max_input_tokens: Tokens per text, or per request for bge-m3.
+        max_items: Texts per request.
+        rpm: Requests per minute and account for the model's task, or for the model itself when ``paid_only``.
+        batch: Whether the asynchronous queue takes the model.
+        responses: Whether the Responses route takes the model.
+        retired_on: Date of retirement, ISO.
+        alias_of: The model that answers in place of a retired one.
+        reasoning_effort: The catalogue's property of that name.
+    """
+
+    id: str
+    task: str = "Text Generation"
+    family: Family = ""
+    schema: Literal["old", "new", ""] = ""
+    tool_calls: Literal["flat", "nested"] = "flat"
+    json_mode: Literal["", "refused", "ignored"] = ""
+    context_window: int | None = None
+    default_max_tokens: int | None = None
+    usd_in_per_m: float = 0.0
+    usd_out_per_m: float = 0.0
+    usd_cached_in_per_m: float | None = None
+    function_calling: bool = False
+    batch: bool = False
+    reasoning: bool = False
+    reasoning_effort: dict[str, Any] | None = None
+    vision: bool = False
+    lora: bool = False
+    dimensions: int | None = None
+    max_input_tokens: int | None = None
+    max_items: int | None = None
+    paid_only: bool = False
+    responses: bool = False
+    retired_on: str | None = None
+    alias_of: str | None = None
+    rpm: int | None = None
+
+    @property
+    def strings_only(self) -> bool:
+        """Whether ``content`` must be a string (older text-only schemas)."""
+        return self.schema == "old" and not self.vision
+
+
+@functools.cache
+def models() -> dict[str, Model]:
+    """All models by id, in the order of the catalogue."""
+    text = resources.files(__package__).joinpath("models.json").read_text(encoding="utf-8")
+    return {row["id"]: Model(**row) for row in json.loads(text)}

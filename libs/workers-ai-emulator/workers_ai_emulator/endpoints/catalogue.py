@@ -1,0 +1,103 @@
+"""The catalogue routes and the check of a token."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.catalogue import Model, models
+from workers_ai_emulator.shapes.envelopes import success
+from workers_ai_emulator.wire import Reply, ServiceError, json_reply
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call, Json
+
+_PER_PAGE = 50
+
+
+def search(service: Service, call: Call) -> Reply:
+    """``GET /ai/models/search``; ``total_count`` counts more than the list holds, as reported."""
+    token = call.headers.get("authorization", "").removeprefix("Bearer ")
+    if token in service.settings.list_refused_tokens:
+        raise ServiceError(401, 10000, "Authentication error", layer="api")
+    wanted = call.query.get("search", "").lower()
+    task = call.query.get("task", "")
+    author = call.query.get("author", "")
+    deprecated = call.query.get("include_deprecated", "").lower() == "true"
+    rows = [
+        _row(model)
+        for model in models().values()
+        if wanted in model.id.lower()
+        and task in {"", model.task}
+        and author in {"", model.id.split("/")[1]}
+        and (deprecated or not model.retired_on)
+    ]
+    page, per_page = int(call.query.get("page", 1)), int(call.query.get("per_page", _PER_PAGE))
+    part = rows[(page - 1) * per_page : page * per_page]
+    total = 291
+    info = {
+        "page": page,
+        "per_page": per_page,
+        "count": len(part),
+        "total_pages": -(-total // per_page),
+        "total_count": total,
+    }
+    return json_reply(success(part) | {"result_info": info})
+
+
+def verify(service: Service, call: Call) -> Reply:
+    """``GET /user/tokens/verify``."""
+    body = success({"id": "0" * 32, "status": "active"})
+    body["messages"] = [{"code": 10000, "message": "This API Token is valid and active", "type": None}]
+    return json_reply(body)
+
+
+def get_not_supported(service: Service, call: Call) -> Reply:
+    """``GET /ai/v1/models``: there is no such list (https://github.com/jekalmin/extended_openai_conversation/issues/228)."""
+    raise ServiceError(405, 7001, "GET not supported for requested URI.", layer="api")
+
+
+def _row(model: Model) -> Json:
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, model.id)),
+        "source": 1,
+        "name": model.id,
+        "description": f"{model.task} model",
+        "task": {
+            "id": str(uuid.uuid5(uuid.NAMESPACE_URL, model.task)),
+            "name": model.task,
+            "description": f"{model.task} models",
+        },
+        "tags": [],
+        "created_at": "2026-01-01 00:00:00.000",
+        "properties": _properties(model),
+    }
+
+
+def _properties(model: Model) -> list[Json]:
+    """The properties as the catalogue spells them: numbers and truths are strings."""
+    prices = [
+        {"unit": unit, "price": price, "currency": "USD"}
+        for unit, price in (
+            ("per M input tokens", model.usd_in_per_m),
+            ("per M output tokens", model.usd_out_per_m),
+            ("per M cached input tokens", model.usd_cached_in_per_m),
+        )
+        if price
+    ]
+    values: dict[str, Any] = {
+        "context_window": str(model.context_window) if model.context_window else None,
+        "price": prices or None,
+        "function_calling": "true" if model.function_calling else None,
+        "reasoning": "true" if model.reasoning else None,
+        "reasoning_effort": model.reasoning_effort,
+        "vision": "true" if model.vision else None,
+        "async_queue": "true" if model.batch else None,
+        "require_workers_paid": "true" if model.paid_only else None,
+        "lora": "true" if model.lora else None,
+        "planned_deprecation_date": model.retired_on,
+        "max_input_tokens": str(model.max_input_tokens) if model.max_input_tokens else None,
+        "output_dimensions": str(model.dimensions) if model.dimensions else None,
+    }
+    return [{"property_id": key, "value": value} for key, value in values.items() if value is not None]

@@ -1,0 +1,94 @@
+"""Embeddings and reranking on the native and on the OpenAI-compatible route."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.endpoints.inference import work
+from workers_ai_emulator.rules import embedding_checks as checks
+from workers_ai_emulator.rules.vectors import relevance, vector_json
+from workers_ai_emulator.rules.words import count_tokens, neurons
+from workers_ai_emulator.wire import JSON_TYPE, Reply, dumps
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call, Json
+
+
+def embed_native(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/run/{model}`` for an embedding model or a reranker."""
+    checks.check_native(model, body)
+
+    def reply() -> Reply:
+        service.log.embed(checks.texts_of(model, body))
+        result, tokens = result_json(model, body)
+        return _reply(
+            service, meeting, model, f'{{"result":{result},"success":true,"errors":[],"messages":[]}}', tokens
+        )
+
+    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    return result
+
+
+def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/v1/embeddings``. Other parameters are taken and ignored; vectors are floats whatever was asked for."""
+    texts = checks.check_compat(model, body)
+
+    def reply() -> Reply:
+        service.log.embed(texts)
+        used, tokens = checks.fit(model, texts, truncate=False)
+        items = ",".join(
+            f'{{"object":"embedding","index":{index},"embedding":{vector_json(text, model.dimensions or 0, model.id)}}}'
+            for index, text in enumerate(used)
+        )
+        usage = f'{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}'
+        head = f'{{"object":"list","data":[{items}],"model":"{model.id}"'
+        return _reply(service, meeting, model, f'{head},"usage":{usage}}}', tokens)
+
+    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    return result
+
+
+def result_json(model: Model, body: Json) -> tuple[str, int]:
+    """The ``result`` of checked inputs as JSON text, and the tokens they took."""
+    if "contexts" in body:
+        return _contexts_result(model, body)
+    texts, salt = checks.texts_and_salt(model, body)
+    used, tokens = checks.fit(model, texts, truncate=body.get("truncate_inputs") is True)
+    vectors = ",".join(vector_json(text, model.dimensions or 0, salt) for text in used)
+    pooling = (
+        f',"pooling":"{body.get("pooling") or checks.default_pooling(model)}"'
+        if checks.default_pooling(model)
+        else ""
+    )
+    return f'{{"shape":[{len(used)},{model.dimensions}],"data":[{vectors}]{pooling}}}', tokens
+
+
+def _contexts_result(model: Model, body: Json) -> tuple[str, int]:
+    contexts = [str(context["text"]) for context in body["contexts"]]
+    if "query" not in body:
+        used, tokens = checks.fit(model, contexts, truncate=body.get("truncate_inputs") is True)
+        vectors = ",".join(vector_json(text, model.dimensions or 0, model.id) for text in used)
+        return f'{{"response":[{vectors}],"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
+    query = str(body["query"])
+    scores: list[dict[str, Any]] = [
+        {"id": index, "score": relevance(query, text)} for index, text in enumerate(contexts)
+    ]
+    if body.get("top_k"):
+        scores = sorted(scores, key=lambda row: -row["score"])[: body["top_k"]]
+    tokens = sum(count_tokens(text) for text in contexts) + count_tokens(query) * len(contexts)
+    usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+    return dumps({"response": scores, "usage": usage}).decode(), tokens
+
+
+def _reply(service: Service, meeting: Meeting, model: Model, body: str, tokens: int) -> Reply:
+    price = neurons(model, tokens, 0)
+    service.limits.charge(price)
+    headers = {"content-type": JSON_TYPE, "cf-ai-neurons": f"{price:.2f}"}
+    if meeting.shapes:
+        return Reply(200, headers, dumps(meeting.whole(json.loads(body))))
+    return Reply(200, headers, body.encode())

@@ -1,0 +1,86 @@
+"""What every inference request goes through: model, plan, limits, capacity, work, price."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.catalogue import Model, models
+from workers_ai_emulator.wire import Json, Reply, ServiceError, dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call
+
+
+def find_model(service: Service, name: str) -> Model:
+    """The model that answers to a name.
+
+    Raises:
+        ServiceError: 5007 for an unknown one, 5028 for a retired one, 5035 without the paid plan.
+    """
+    known = models()
+    if "/" in name and not name.startswith("@"):
+        return Model(name, family="openai", schema="new", function_calling=True, reasoning=False, vision=True)
+    model = known.get(name)
+    if model is None:
+        raise ServiceError(400, 5007, f"No such model {name} or task")
+    if model.alias_of:
+        model = known[model.alias_of]
+    if model.retired_on:
+        text = f"Model has been deprecated: {name} was deprecated on {model.retired_on}. See the model catalog for alternatives"
+        raise ServiceError(410, 5028, text)
+    if model.paid_only and not service.settings.paid_plan:
+        raise ServiceError(403, 5035, "This model requires a Workers Paid plan. See pricing for details.")
+    return model
+
+
+def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:
+    """Whether the body asks to be rejected rather than to wait; a query parameter of that name does nothing.
+
+    Documented: https://developers.cloudflare.com/workers-ai/features/reject-if-busy/
+    """
+    options = body.get("options")
+    return (
+        call.route in service.settings.reject_on
+        and isinstance(options, dict)
+        and options.get("rejectIfBusy") is True
+    )
+
+
+def work(
+    service: Service, call: Call, model: Model, body: Json, extra_s: float, answer: Callable[[], Reply]
+) -> Flow[Reply]:
+    """Take a slot, spend the latency, answer, and give the slot back when the reply is over.
+
+    Args:
+        service: The service.
+        call: The request.
+        model: The model that does the work.
+        body: The part of the request that may carry ``options``.
+        extra_s: Seconds of work beside the latency of the settings.
+        answer: Makes the reply; a streamed one keeps the slot until it is closed.
+    """
+    service.limits.admit(model)
+    slot = yield from service.capacity.enter(model.id, reject_if_busy=rejects_if_busy(service, call, body))
+    keep = False
+    try:
+        seconds = service.settings.latency_s + extra_s
+        if seconds > 0:
+            yield service.clock.pause(seconds)
+        reply = answer()
+        keep = reply.chunks is not None
+        if keep:
+            reply.on_close.append(slot.release)
+        return reply
+    finally:
+        if not keep:
+            slot.release()
+
+
+def priced(service: Service, body: Any, neurons: float) -> Reply:
+    """A whole JSON reply with its price, which is taken from the account."""
+    service.limits.charge(neurons)
+    return Reply(200, {"content-type": "application/json", "cf-ai-neurons": f"{neurons:.2f}"}, dumps(body))

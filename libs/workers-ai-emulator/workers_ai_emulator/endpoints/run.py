@@ -1,0 +1,87 @@
+"""The inference routes: each sends its body to the endpoint of the model's task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator.endpoints import batch, chat, embeddings
+from workers_ai_emulator.endpoints.inference import find_model
+from workers_ai_emulator.wire import NotEmulatedError, ServiceError
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call, Json, Reply
+
+_VECTORS = {"Text Embeddings", "Text Classification"}
+
+
+def run(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/run/{model}``."""
+    model = find_model(service, call.model)
+    if call.flag("queueRequest"):
+        return batch.submit_or_poll(service, call, model, call.json_object())
+    body = call.json_object()
+    if batch.is_poll(body) and not service.queue.settings.poll_needs_flag:
+        return batch.poll(service, call, model, body)
+    return dispatch(service, call, model, body, meeting)
+
+
+def run_shared(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/run`` with ``{"model", "input"}``; an ``@cf/`` model needs a gateway.
+
+    Documented: https://developers.cloudflare.com/ai-gateway/usage/rest-api/
+    """
+    body = call.json_object()
+    inputs = body.get("input")
+    if not isinstance(body.get("model"), str) or not isinstance(inputs, dict):
+        raise ServiceError(400, 5006, "Bad input: Error: required properties at '/' are 'model,input'")
+    if body["model"].startswith("@") and not call.headers.get("cf-aig-gateway-id"):
+        raise ServiceError(400, 3003, "Request is missing headers or body: cf-aig-gateway-id")
+    model = find_model(service, body["model"])
+    if "options" in body:
+        inputs = {**inputs, "options": body["options"]}
+    return dispatch(service, call, model, inputs, meeting)
+
+
+def chat_completions(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/v1/chat/completions``."""
+    body = call.json_object()
+    model = find_model(service, _model_of(body))
+    if model.task != "Text Generation" or model.family == "decision":
+        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+    return chat.chat(service, call, model, body, meeting, compat=True)
+
+
+def v1_embeddings(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/v1/embeddings``."""
+    body = call.json_object()
+    model = find_model(service, _model_of(body))
+    if model.task != "Text Embeddings":
+        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+    return embeddings.embed_compat(service, call, model, body, meeting)
+
+
+def dispatch(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
+    """The endpoint of the model's task.
+
+    Raises:
+        NotEmulatedError: If the task is not emulated.
+    """
+    if "requests" in body:
+        raise ServiceError(
+            400, 5006, "Bad input: Error: oneOf at '/' not met, 0 matches: additional property '/requests'"
+        )
+    if model.task in _VECTORS and "distilbert" not in model.id:
+        return embeddings.embed_native(service, call, model, body, meeting)
+    if model.task == "Text Generation" and model.family in {"native", "openai"}:
+        return chat.chat(service, call, model, body, meeting, compat=False)
+    raise NotEmulatedError(f"inference with {model.id} (task {model.task})")
+
+
+def _model_of(body: Json) -> str:
+    if not isinstance(body.get("model"), str):
+        raise ServiceError(400, 5006, "Bad input: Error: required properties at '/' are 'model'")
+    return str(body["model"])

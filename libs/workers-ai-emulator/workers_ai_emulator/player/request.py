@@ -1,0 +1,141 @@
+"""A chat request of any route and schema, read into one form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.wire import Json
+
+
+@dataclass(slots=True)
+class Tool:
+    """A function the model may call."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+@dataclass(slots=True)
+class Turn:
+    """One message, its content flattened to text."""
+
+    role: str
+    text: str
+    images: int = 0
+    tool_calls: list[Json] = field(default_factory=list)
+    tool_call_id: str = ""
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """What was asked.
+
+    Attributes:
+        turns: The conversation; a ``prompt`` is one user turn.
+        is_prompt: Whether it came as a ``prompt``.
+        tools: The functions on offer.
+        tool_choice: ``none``, ``auto``, ``required`` or the name of a function.
+        wants_json: Whether the answer must be JSON.
+        schema: The JSON schema it must fit; None for any.
+        max_tokens: Budget of output tokens, thinking included; None for no limit.
+        stop: Sequences that end the answer.
+        n: Completions wanted.
+        logprobs: Alternatives per token; None for none at all.
+        thinking: Whether a reasoning model thinks first.
+        stream: Whether the reply is streamed.
+    """
+
+    turns: list[Turn]
+    is_prompt: bool = False
+    tools: list[Tool] = field(default_factory=list)
+    tool_choice: str = "auto"
+    wants_json: bool = False
+    schema: Json | None = None
+    max_tokens: int | None = None
+    stop: list[str] = field(default_factory=list)
+    n: int = 1
+    logprobs: int | None = None
+    thinking: bool = False
+    stream: bool = False
+
+    @property
+    def prompt_text(self) -> str:
+        """All that the model reads, as one text; what its tokens are counted from."""
+        parts = [turn.text for turn in self.turns]
+        parts += [str(call) for turn in self.turns for call in turn.tool_calls]
+        parts += [f"{tool.name} {tool.description} {tool.parameters}" for tool in self.tools]
+        return "\n".join(parts)
+
+
+def read_chat(model: Model, body: Json) -> ChatRequest:
+    """Read a chat body that has passed the checks."""
+    is_prompt = body.get("messages") is None
+    turns = (
+        [Turn("user", str(body.get("prompt", "")))]
+        if is_prompt
+        else [_turn(message) for message in body["messages"]]
+    )
+    wants_json, schema = _format(body)
+    stop = body.get("stop") or []
+    return ChatRequest(
+        turns=turns,
+        is_prompt=is_prompt,
+        tools=[_tool(tool) for tool in body.get("tools") or []],
+        tool_choice=_choice(body.get("tool_choice")),
+        wants_json=wants_json,
+        schema=schema,
+        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens") or model.default_max_tokens,
+        stop=[stop] if isinstance(stop, str) else list(stop),
+        n=body.get("n") or 1,
+        logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
+        thinking=_thinks(model, body),
+        stream=body.get("stream") is True,
+    )
+
+
+def _turn(message: Json) -> Turn:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    text = "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
+    images = sum(part.get("type") == "image_url" for part in parts)
+    calls = message.get("tool_calls") or []
+    return Turn(str(message.get("role")), text, images, list(calls), str(message.get("tool_call_id") or ""))
+
+
+def _tool(tool: Json) -> Tool:
+    function = tool.get("function") or tool
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    return Tool(str(function.get("name")), str(function.get("description") or ""), parameters)
+
+
+def _choice(choice: Any) -> str:
+    if isinstance(choice, dict):
+        return str((choice.get("function") or choice).get("name", "required"))
+    return str(choice or "auto")
+
+
+def _format(body: Json) -> tuple[bool, Json | None]:
+    """Whether JSON is wanted, and of which schema: bare, or in OpenAI's wrapper, or as ``guided_json``."""
+    if isinstance(body.get("guided_json"), dict):
+        return True, body["guided_json"]
+    wanted = body.get("response_format") or {}
+    if wanted.get("type") == "json_object":
+        return True, None
+    if wanted.get("type") != "json_schema":
+        return False, None
+    schema = wanted.get("json_schema") or {}
+    return True, schema["schema"] if isinstance(schema.get("schema"), dict) else schema
+
+
+def _thinks(model: Model, body: Json) -> bool:
+    """Thinking is on unless it is switched off, by the template or by an effort of ``none`` where the model knows one."""
+    kwargs = body.get("chat_template_kwargs") or {}
+    key = "thinking" if "kimi" in model.id else "enable_thinking"
+    effort = model.reasoning_effort or {}
+    if not model.reasoning or (kwargs.get(key) is False and not effort.get("mandatory")):
+        return False
+    return not (body.get("reasoning_effort") == "none" and "none" in effort.get("supported", []))

@@ -1,0 +1,103 @@
+"""Which URL belongs to which endpoint; nothing else."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator.endpoints import catalogue, run
+from workers_ai_emulator.endpoints.meeting import Meeting
+from workers_ai_emulator.state.flow import Flow
+from workers_ai_emulator.state.service import Service
+from workers_ai_emulator.wire import Call, Reply, ServiceError
+
+if TYPE_CHECKING:
+    import httpx
+
+Handler = Callable[[Service, Call, Meeting], Flow[Reply]]
+
+PREFIX = ["client", "v4"]
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+def plain(endpoint: Callable[[Service, Call], Reply]) -> Handler:
+    """An endpoint that never waits, as a handler."""
+
+    def handler(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+        return endpoint(service, call)
+        yield  # makes this a generator
+
+    return handler
+
+
+INFERENCE: dict[str, tuple[str, Handler]] = {
+    "v1/chat/completions": ("chat_completions", run.chat_completions),
+    "v1/embeddings": ("embeddings", run.v1_embeddings),
+    "run": ("run_shared", run.run_shared),
+}
+CATALOGUE: dict[str, tuple[str, Handler]] = {
+    "models/search": ("models_search", plain(catalogue.search)),
+    "v1/models": ("v1_models", plain(catalogue.get_not_supported)),
+}
+
+
+def read(request: httpx.Request) -> Call:
+    """A request as a call; each segment of the path is decoded by itself."""
+    raw_path, _, raw_query = request.url.raw_path.decode("ascii").partition("?")
+    segments = [urllib.parse.unquote(part) for part in raw_path.split("/") if part]
+    query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True))
+    return Call(
+        request.method, urllib.parse.unquote(raw_path), segments, query, request.headers, request.content
+    )
+
+
+def match(service: Service, call: Call) -> Handler:
+    """The handler of a call; names the call's route and model on the way.
+
+    Raises:
+        ServiceError: 7000 or 7003 when there is no such route, 7001 for another method.
+    """
+    segments = call.segments
+    if segments[:2] != PREFIX:
+        raise no_route(call)
+    if segments[2:] == ["user", "tokens", "verify"] and call.method == "GET":
+        call.route = "verify"
+        return plain(catalogue.verify)
+    if len(segments) < 4 or segments[2] != "accounts":
+        raise no_route(call)
+    check_account(service, call, segments[3])
+    if segments[4:5] != ["ai"]:
+        raise no_route(call)
+    return ai_route(call, segments[5:])
+
+
+def ai_route(call: Call, rest: list[str]) -> Handler:
+    """The handler of what follows ``/ai/``."""
+    table = INFERENCE if call.method == "POST" else CATALOGUE if call.method == "GET" else {}
+    found = table.get("/".join(rest))
+    if found is not None:
+        call.route, handler = found
+        return handler
+    if rest[:1] == ["run"] and len(rest) > 1:
+        if call.method != "POST":
+            raise ServiceError(405, 7001, f"{call.method} not supported for requested URI.", layer="api")
+        call.route, call.model = "run", "/".join(rest[1:])
+        return run.run
+    if "/".join(rest) in INFERENCE:
+        raise ServiceError(405, 7001, f"{call.method} not supported for requested URI.", layer="api")
+    raise no_route(call)
+
+
+def check_account(service: Service, call: Call, account: str) -> None:
+    """Refuse an account id that cannot be one; the message repeats the path, whatever was in it."""
+    accounts = service.settings.accounts
+    if not _ACCOUNT.match(account) or (accounts is not None and account not in accounts):
+        text = f"Could not route to {call.path}, perhaps your object identifier is invalid?"
+        raise ServiceError(404, 7003, text, layer="api")
+
+
+def no_route(call: Call) -> ServiceError:
+    """The refusal of a path that does not exist."""
+    return ServiceError(404, 7000, "No route for that URI", layer="api")

@@ -1,0 +1,158 @@
+"""What embedding models and rerankers take, and how many tokens of it.
+
+Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/; that bge-m3 counts its window
+over the whole request, and its error, come from public reports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.rules.words import count_tokens
+from workers_ai_emulator.wire import ServiceError, kind_of
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.wire import Json
+
+BGE_M3 = "@cf/baai/bge-m3"
+QWEN3 = "@cf/qwen/qwen3-embedding-0.6b"
+_QWEN3_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+
+
+def default_pooling(model: Model) -> str:
+    """The pooling a model of the bge family echoes; empty for the others."""
+    return "mean" if "/bge-" in model.id else ""
+
+
+def check_native(model: Model, body: Json) -> None:
+    """Refuse inputs that the model's schema refuses.
+
+    Raises:
+        ServiceError: 5006, or 3030 for a request above bge-m3's window.
+    """
+    if model.task == "Text Classification":
+        _check_query(body)
+        _check_contexts(body.get("contexts"))
+    elif model.id == BGE_M3 and "contexts" in body:
+        if "query" in body:
+            _check_query(body)
+        _check_contexts(body["contexts"])
+    else:
+        key = next((key for key in _keys(model) if key in body), None)
+        if key is None:
+            raise _mismatch(
+                "required properties at '/' are '%s'"
+                % ("contexts" if model.id == BGE_M3 else _keys(model)[0])
+            )
+        _check_texts(model, key, body[key])
+        if body.get("pooling") not in {None, "mean", "cls"}:
+            raise _mismatch("'/pooling' must be one of 'mean', 'cls'")
+
+
+def check_compat(model: Model, body: Json) -> list[str]:
+    """The texts of an OpenAI-style request.
+
+    Raises:
+        ServiceError: 5006 for anything but texts, token ids included.
+    """
+    if "input" not in body:
+        raise _mismatch("required properties at '/' are 'input'")
+    _check_texts(model, "input", body["input"])
+    texts = _listed(body["input"])
+    fit(model, texts, truncate=False)
+    return texts
+
+
+def texts_of(model: Model, body: Json) -> list[str]:
+    """The texts of checked inputs that become vectors."""
+    if "contexts" in body:
+        return [] if "query" in body else [str(context["text"]) for context in body["contexts"]]
+    return _listed(next(body[key] for key in _keys(model) if key in body))
+
+
+def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
+    """The texts as the model reads them, and the space their vectors live in."""
+    texts = texts_of(model, body)
+    salt = f"{model.id}/cls" if body.get("pooling") == "cls" else model.id
+    if model.id == QWEN3 and "queries" in body:
+        instruction = str(body.get("instruction") or "")
+        if instruction and instruction != _QWEN3_INSTRUCTION:
+            texts = [f"{text} {instruction}" for text in texts]
+    return texts, salt
+
+
+def fit(model: Model, texts: list[str], *, truncate: bool) -> tuple[list[str], int]:
+    """Cut texts to the model's window; returns them with the tokens they take.
+
+    Raises:
+        ServiceError: 3030 when bge-m3 would have to cut and was not told to.
+    """
+    tokens = [count_tokens(text) for text in texts]
+    limit = model.max_input_tokens
+    if limit is None:
+        return texts, sum(tokens)
+    if model.id == BGE_M3:
+        if sum(tokens) <= limit:
+            return texts, sum(tokens)
+        if not truncate:
+            text = f"Max context reached {sum(tokens)} tokens but model supports only {limit}"
+            raise ServiceError(400, 3030, text)
+        limit //= len(texts)
+    if max(tokens, default=0) <= limit:
+        return texts, sum(tokens)
+    cut = [text if count <= limit else _cut(text, limit) for text, count in zip(texts, tokens, strict=True)]
+    return cut, sum(min(count, limit) for count in tokens)
+
+
+def _keys(model: Model) -> list[str]:
+    return ["queries", "documents", "text"] if model.id == QWEN3 else ["text"]
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _check_texts(model: Model, key: str, value: Any) -> None:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        raise _mismatch(f"Type mismatch of '/{key}', '{kind_of(value)}' not in 'string','array'")
+    if not value and model.id == BGE_M3:
+        raise _mismatch("required properties at '/' are 'contexts'")
+    if not value:
+        raise _mismatch(f"'/{key}' must have at least 1 item")
+    if model.max_items is not None and len(value) > model.max_items:
+        raise _mismatch(f"'/{key}' must have at most {model.max_items} items, has {len(value)} (maxItems)")
+    for index, text in enumerate(value):
+        if not isinstance(text, str):
+            raise _mismatch(f"Type mismatch of '/{key}/{index}', '{kind_of(text)}' not in 'string'")
+        if not text:
+            raise _mismatch(f"Length of '/{key}/{index}' must be >= 1 (minLength)")
+
+
+def _check_query(body: Json) -> None:
+    query = body.get("query")
+    if not isinstance(query, str) or not query:
+        raise _mismatch(f"Type mismatch of '/query', '{kind_of(query)}' not in 'string'")
+    top_k = body.get("top_k")
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise _mismatch("'/top_k' must be at least 1")
+
+
+def _check_contexts(contexts: Any) -> None:
+    if not isinstance(contexts, list) or not contexts:
+        raise _mismatch(f"Type mismatch of '/contexts', '{kind_of(contexts)}' not in 'array'")
+    for index, context in enumerate(contexts):
+        if not isinstance(context, dict) or not isinstance(context.get("text"), str) or not context["text"]:
+            raise _mismatch(f"required properties at '/contexts/{index}' are 'text'")
+
+
+def _cut(text: str, tokens: int) -> str:
+    """The beginning of a text that takes about so many tokens."""
+    words = text.split(" ")[: int(tokens / 1.3)]
+    return " ".join(words)[: tokens * 6]
+
+
+def _mismatch(detail: str) -> ServiceError:
+    return ServiceError(400, 5006, f"Bad input: Error: oneOf at '/' not met, 0 matches: {detail}")

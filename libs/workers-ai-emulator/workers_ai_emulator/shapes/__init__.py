@@ -1,0 +1,1 @@
+"""How answers and refusals are spelled on the wire. No state, no HTTP."""

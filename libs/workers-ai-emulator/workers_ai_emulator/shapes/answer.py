@@ -1,0 +1,81 @@
+"""What a chat model said, before it takes the shape of a route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call of a tool."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Choice:
+    """One completion.
+
+    Attributes:
+        text: The visible answer.
+        reasoning: The thinking before it; empty when there was none.
+        tool_calls: Calls, in order.
+        finish_reason: Why it ended.
+        parsed: The same answer as a JSON value, when JSON was asked for.
+        is_json: Whether ``parsed`` holds.
+        matched_stop: The stop sequence that ended it.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    finish_reason: FinishReason = "stop"
+    parsed: Any = None
+    is_json: bool = False
+    matched_stop: str | None = None
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens and neurons of one request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    neurons: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The ``usage`` object, as every chat model sends it."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "neurons": self.neurons,
+        }
+
+
+@dataclass(slots=True)
+class Answer:
+    """All completions of one request.
+
+    Attributes:
+        id: Id of the reply.
+        created: Seconds since the epoch.
+        model: Id of the model that answered.
+        choices: The completions.
+        usage: What they cost.
+        logprobs: Number of alternatives per token when log probabilities were asked for; None when not.
+    """
+
+    id: str
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    logprobs: int | None = None

@@ -1,0 +1,82 @@
+"""The envelopes around results and refusals.
+
+Refusals by the model service, by the API in front of it and by the AI Gateway look different; see
+https://github.com/cloudflare/ai/issues/279 for the first, https://github.com/anomalyco/opencode/issues/23773 for the
+second. No OpenAI error object has been reported from the ``/ai/v1`` routes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, dumps
+
+_TWICE = {5021, 8001, 8006, 8007}
+
+
+def success(result: Any) -> Json:
+    """The envelope of a success."""
+    return {"result": result, "success": True, "errors": [], "messages": []}
+
+
+def refusal_body(error: ServiceError, request_id: str, spelling: str = "") -> Json:
+    """The body of a refusal.
+
+    Args:
+        error: The refusal.
+        request_id: Uuid that the model service puts at the end of the text.
+        spelling: ``object`` (``errors`` as one object) or ``binding`` (as a gateway log shows it); else by its layer.
+    """
+    if spelling == "binding":
+        return {
+            "internalCode": error.code,
+            "httpCode": error.status,
+            "name": "AiError",
+            "message": error.message,
+            "description": error.message,
+        }
+    if error.layer == "gateway":
+        return {
+            "success": False,
+            "result": [],
+            "messages": [],
+            "error": [{"code": error.code, "message": error.message}],
+            "name": "AiGatewayError",
+            "httpCode": error.status,
+            "internalCode": error.code,
+        }
+    item = {"message": message_of(error, request_id), "code": error.code}
+    if error.layer == "api":
+        return {"success": False, "errors": [item], "messages": [], "result": None}
+    return {
+        "errors": item if spelling == "object" else [item],
+        "success": False,
+        "result": {},
+        "messages": [],
+    }
+
+
+def message_of(error: ServiceError, request_id: str) -> str:
+    """The text of a refusal with the service's own prefix and suffix."""
+    if error.layer != "ai":
+        return error.message
+    prefix = "AiError: AiError: " if error.code in _TWICE else "AiError: "
+    return f"{prefix}{error.message} ({request_id})"
+
+
+def refusal(error: ServiceError, request_id: str, spelling: str = "") -> Reply:
+    """The reply of a refusal."""
+    headers = {"content-type": JSON_TYPE, **error.headers}
+    return Reply(error.status, headers, dumps(refusal_body(error, request_id, spelling)))
+
+
+def edge_page(status: int) -> Reply:
+    """An HTML error page of Cloudflare's edge; it has no JSON in it."""
+    names = {
+        520: "Web server is returning an unknown error",
+        522: "Connection timed out",
+        524: "A timeout occurred",
+    }
+    title = f"{status}: {names.get(status, 'Error')}"
+    page = f"<!DOCTYPE html>\n<html><head><title>api.cloudflare.com | {title}</title></head><body><h1>{title}</h1></body></html>\n"
+    return Reply(status, {"content-type": "text/html; charset=UTF-8"}, page.encode())

@@ -1,0 +1,41 @@
+"""Cutting answers into the pieces of a stream, and the padding between them."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
+
+_PIECE = re.compile(r"\s*\S+|\s+\Z")
+_ALPHABET = string.ascii_letters + string.digits
+_ARGUMENT_PIECE = 12
+
+
+def text_pieces(text: str) -> list[str]:
+    """A text word by word; joined they are the text again."""
+    return _PIECE.findall(text)
+
+
+def argument_pieces(arguments: dict[str, Any]) -> list[str]:
+    """Arguments as JSON text in pieces."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    return [text[start : start + _ARGUMENT_PIECE] for start in range(0, len(text), _ARGUMENT_PIECE)]
+
+
+class Padding:
+    """The ``p`` of stream events: random letters of random length, against guessing lengths from packet sizes.
+
+    Args:
+        rng: The emulator's seeded generator.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def __call__(self) -> str:
+        """Fresh padding."""
+        return "".join(self._rng.choices(_ALPHABET, k=self._rng.randint(1, 36)))

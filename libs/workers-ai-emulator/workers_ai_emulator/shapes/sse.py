@@ -1,0 +1,61 @@
+"""Server-sent events as bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator.wire import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from workers_ai_emulator.state.faults import Fault
+    from workers_ai_emulator.wire import Json
+
+_DONE = b"[DONE]"
+
+
+def frames(events: Iterable[Json], shapes: list[str], end: Fault | None) -> Iterator[bytes]:
+    """Events as they go over the wire, with the end mark.
+
+    Args:
+        events: The events.
+        shapes: Named shapes; those that concern framing apply: ``crlf``, ``no_space``, ``comments``,
+            ``two_data_lines``, ``no_done``, ``double_done``, ``bare_done``, ``open_last_line``.
+        end: A ``cut`` or an ``error_frame`` that ends the stream early; after either there is no end mark.
+    """
+    framing = _Framing(shapes)
+    for count, event in enumerate(events):
+        if end is not None and count >= end.after_events:
+            break
+        yield framing.frame(dumps(event))
+    if end is not None:
+        if end.kind == "error_frame":
+            yield framing.frame(dumps({"errors": [{"message": f"AiError: {end.message}", "code": end.code}]}))
+        return
+    yield from framing.marks()
+
+
+class _Framing:
+    def __init__(self, shapes: list[str]) -> None:
+        self._shapes = set(shapes)
+        self._newline = b"\r\n" if "crlf" in self._shapes else b"\n"
+        self._field = b"data:" if "no_space" in self._shapes else b"data: "
+
+    def frame(self, data: bytes) -> bytes:
+        comment = b": ping" + self._newline * 2 if "comments" in self._shapes else b""
+        if "two_data_lines" in self._shapes and data.startswith(b"{"):
+            data = b"{" + self._newline + self._field + data[1:]
+        return comment + self._field + data + self._newline * 2
+
+    def marks(self) -> Iterator[bytes]:
+        if "no_done" in self._shapes:
+            return
+        if "bare_done" in self._shapes:
+            yield _DONE + self._newline
+        elif "open_last_line" in self._shapes:
+            yield self._field + _DONE
+        else:
+            yield self.frame(_DONE)
+        if "double_done" in self._shapes:
+            yield self.frame(_DONE)

@@ -1,0 +1,1 @@
+"""State and rules of the service: what it remembers and decides. No HTTP here."""

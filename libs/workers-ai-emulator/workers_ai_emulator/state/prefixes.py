@@ -1,0 +1,37 @@
+"""Prompt prefixes that an instance still has in its cache.
+
+``x-session-affinity`` pins a session to an instance; cached tokens come in blocks, and short prompts are never cached
+(https://developers.cloudflare.com/workers-ai/features/prompt-caching/). The size of a block is not published.
+"""
+
+from __future__ import annotations
+
+import os.path
+import threading
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator.rules.words import count_tokens
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.settings import Settings
+
+BLOCK_TOKENS = 64
+
+
+class Prefixes:
+    """The last prompt of each session and model."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._prompts: dict[tuple[str, str], str] = {}
+
+    def cached_tokens(self, session: str, model: str, prompt: str) -> int:
+        """Tokens of ``prompt`` that are cached; remembers it for the next time."""
+        if not session or not self._settings.prefix_cache:
+            return 0
+        with self._lock:
+            before = self._prompts.get((session, model), "")
+            self._prompts[(session, model)] = prompt
+        common = os.path.commonprefix([before, prompt])
+        return count_tokens(common) // BLOCK_TOKENS * BLOCK_TOKENS if common else 0

@@ -1,0 +1,204 @@
+"""The asynchronous queue: what was submitted, how far it is, what became of it.
+
+Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves open is a
+setting here, and the README says which choice is the default.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import random
+
+    from workers_ai_emulator.state.clock import Clock
+
+Progress = Literal["at_once", "polls", "seconds", "never"]
+
+
+@dataclass
+class ItemFailure:
+    """Makes items of a batch fail.
+
+    Attributes:
+        index: Index of the item in its batch; None for any.
+        contains: Text the item's inputs must contain; None for any.
+        code: Code of the failure.
+        message: Its text.
+        times: How many items fail; None for all that match.
+    """
+
+    index: int | None = None
+    contains: str | None = None
+    code: int = 5001
+    message: str = "AiError: Model execution failed"
+    times: int | None = None
+
+
+@dataclass
+class QueueSettings:
+    """How the queue behaves.
+
+    Attributes:
+        progress: When a batch is done: ``at_once``, after ``polls``, after ``seconds``, or ``never``.
+        polls: Pending answers before the result, for ``progress="polls"``.
+        seconds: Seconds of clock time before the result, for ``progress="seconds"``.
+        submit_status: HTTP status of an accepted submission.
+        pending_status: HTTP status of a poll that finds the batch unfinished.
+        status_when_done: Value of a ``status`` key beside ``responses``; None for no such key, as documented.
+        error_key: Where a failed item says why: ``error``, ``errors`` (a list) or empty for nowhere.
+        answers_at_once: Whether a submission is answered with the responses themselves.
+        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without it.
+        shuffle: Whether ``responses`` come in random order; their order is not promised.
+        unknown_status: HTTP status for an unknown, lost or expired id.
+        unknown_code: Code for it.
+        unknown_message: Text for it.
+        retention_s: Seconds a batch is kept after its submission.
+        lose: How many of the next submissions are forgotten as soon as they are accepted.
+        fail_batches: How many of the next batches fail as a whole.
+        failures: Items that fail.
+        max_bytes: Largest submission.
+    """
+
+    progress: Progress = "polls"
+    polls: int = 1
+    seconds: float = 60.0
+    submit_status: int = 200
+    pending_status: int = 200
+    status_when_done: str | None = None
+    error_key: Literal["error", "errors", ""] = "error"
+    answers_at_once: bool = False
+    poll_needs_flag: bool = False
+    shuffle: bool = False
+    unknown_status: int = 404
+    unknown_code: int = 3043
+    unknown_message: str = "No such request"
+    retention_s: float = 86_400.0
+    lose: int = 0
+    fail_batches: int = 0
+    failures: list[ItemFailure] = field(default_factory=list)
+    max_bytes: int = 10 * 10**6
+
+
+@dataclass(slots=True)
+class Job:
+    """One submitted batch; the request body is kept as it came and read again when it is collected."""
+
+    request_id: str
+    model: str
+    body: bytes = field(repr=False)
+    submitted_at: float
+    polls: int = 0
+    fails: bool = False
+    charged: bool = False
+    failed_items: dict[int, ItemFailure] | None = None
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests of the batch."""
+        return list(json.loads(self.body)["requests"])
+
+
+class Queue:
+    """The batches of one service.
+
+    Args:
+        clock: The emulator's clock.
+        settings: How the queue behaves; may be changed at any time.
+        rng: A seeded generator, for ``shuffle``.
+    """
+
+    def __init__(self, clock: Clock, settings: QueueSettings, rng: random.Random) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._lock = threading.Lock()
+        self.settings = settings
+        self._jobs: dict[str, Job] = {}
+        self.submitted = 0
+        self.collected = 0
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The batches that are kept, oldest first."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def submit(self, request_id: str, model: str, body: bytes) -> Job:
+        """Take a batch."""
+        with self._lock:
+            job = Job(request_id, model, body, self._clock.now())
+            self.submitted += 1
+            if self.settings.fail_batches > 0:
+                self.settings.fail_batches -= 1
+                job.fails = True
+            if self.settings.lose > 0:
+                self.settings.lose -= 1
+            else:
+                self._jobs[request_id] = job
+            return job
+
+    def find(self, request_id: str) -> Job | None:
+        """The batch with this id; None when it is unknown, lost or expired."""
+        with self._lock:
+            self._expire()
+            return self._jobs.get(request_id)
+
+    def expire(self, request_id: str) -> None:
+        """Forget a batch now."""
+        with self._lock:
+            self._jobs.pop(request_id, None)
+
+    def progress_of(self, job: Job) -> Literal["queued", "running", "done"]:
+        """How far a batch is; asking counts as one poll."""
+        settings = self.settings
+        with self._lock:
+            job.polls += 1
+            if settings.progress == "at_once":
+                return "done"
+            if settings.progress == "never":
+                return "queued" if job.polls == 1 else "running"
+            if settings.progress == "polls":
+                left: float = settings.polls + 1 - job.polls
+                return "done" if left <= 0 else "running" if left <= 1 else "queued"
+            age = self._clock.now() - job.submitted_at
+            return (
+                "done" if age >= settings.seconds else "running" if age >= settings.seconds / 2 else "queued"
+            )
+
+    def failure_of(self, job: Job) -> dict[int, ItemFailure]:
+        """The items of a finished batch that fail, by index; decided once per batch."""
+        with self._lock:
+            if job.failed_items is None:
+                self.collected += 1
+                job.failed_items = self._choose_failures(job) if self.settings.failures else {}
+            return job.failed_items
+
+    def arrange(self, responses: list[Any]) -> list[Any]:
+        """The responses in the order in which they go out."""
+        if self.settings.shuffle:
+            with self._lock:
+                self._rng.shuffle(responses)
+        return responses
+
+    def _choose_failures(self, job: Job) -> dict[int, ItemFailure]:
+        chosen: dict[int, ItemFailure] = {}
+        for index, request in enumerate(job.requests):
+            for failure in self.settings.failures:
+                fits = failure.index in {None, index} and failure.times != 0
+                if fits and (
+                    failure.contains is None or failure.contains in json.dumps(request, ensure_ascii=False)
+                ):
+                    failure.times = None if failure.times is None else failure.times - 1
+                    chosen[index] = failure
+                    break
+        return chosen
+
+    def _expire(self) -> None:
+        limit = self._clock.now() - self.settings.retention_s
+        for request_id, job in list(self._jobs.items()):
+            if job.submitted_at > limit:
+                return
+            del self._jobs[request_id]
