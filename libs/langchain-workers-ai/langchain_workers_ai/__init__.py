@@ -1,0 +1,1 @@
+"""langchain_workers_ai."""

@@ -1,0 +1,31 @@
+"""Cloudflare Workers AI: chat, embeddings, reranking and the batch queue over one small transport."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers_ai._version import __version__
+
+if TYPE_CHECKING:
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.config import GatewayOptions, Settings
+    from workers_ai.retry import RetryEvent, RetryPolicy
+
+__all__ = ["AsyncClient", "Client", "GatewayOptions", "RetryEvent", "RetryPolicy", "Settings", "__version__"]
+
+_HOMES = {
+    "AsyncClient": "workers_ai.client",
+    "Client": "workers_ai.client",
+    "GatewayOptions": "workers_ai.config",
+    "RetryEvent": "workers_ai.retry",
+    "RetryPolicy": "workers_ai.retry",
+    "Settings": "workers_ai.config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if home := _HOMES.get(name):
+        from importlib import import_module
+
+        return getattr(import_module(home), name)
+    raise AttributeError(f"module 'workers_ai' has no attribute {name!r}")

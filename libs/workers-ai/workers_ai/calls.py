@@ -1,0 +1,275 @@
+"""Calls as flows: one HTTP exchange with its retries, and the four things a client can ask for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import urlencode
+
+from pydantic_core import from_json
+
+from workers_ai import catalogue
+from workers_ai.errors import (
+    APIConnectionError,
+    APIResponseValidationError,
+    APITimeoutError,
+    BadRequestError,
+    CapacityError,
+    ContextWindowExceededError,
+    RateLimitError,
+    RequestTooLargeError,
+    WorkersAIError,
+)
+from workers_ai.flow import Flow, Send, Sleep
+from workers_ai.http import is_event_stream
+from workers_ai.limiter import Limiter, Ticket
+from workers_ai.refusals import error_from_reply, read_refusal
+from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.wire.reply import read_chat
+from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
+from workers_ai.wire.usage import add_usage
+from workers_ai.wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import httpx
+
+    from workers_ai.config import OnBusy, Settings
+    from workers_ai.wire.chat import ChatPlan
+
+__all__ = ["Calls", "Reply"]
+
+_log = logging.getLogger("workers_ai")
+
+
+class Reply(NamedTuple):
+    """A successful reply: parsed, or an open event stream (``data`` is None)."""
+
+    data: JSON
+    headers: Mapping[str, str]
+    stream: httpx.Response | None = None
+    ticket: Ticket | None = None
+
+
+@dataclass
+class Calls:
+    """The flows of one client.
+
+    Attributes:
+        settings: Where to send, and what a busy service means.
+        limiter: Shared by all objects of the account.
+        policy: When a failed call is tried again.
+        on_retry: Called before each wait.
+        clock: Gives the time in seconds.
+    """
+
+    settings: Settings
+    limiter: Limiter
+    policy: RetryPolicy
+    on_retry: Callable[[RetryEvent], None] | None = None
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+    def exchange(self, request: Request, *, stream: bool = False, on_busy: OnBusy | None = None) -> Flow[Reply]:
+        """Send a request until it succeeds, or fails for good.
+
+        Waits its turn at the shared limiter, tries again as the policy says, and checks that a success is one. A
+        stream counts as successful once its headers are in; it is never begun again after that.
+
+        Raises:
+            WorkersAIError: The typed error of the last try, with ``attempts`` set.
+        """
+        on_busy = on_busy or self.settings.on_busy
+        ticket = Ticket(
+            model=request.model,
+            task=request.task,
+            patient=on_busy != "raise" and self.policy.max_retries > 0,
+            gentle=on_busy == "retry",
+            requests_per_minute=self.settings.requests_per_minute,
+        )
+        began = self.clock()
+        attempt = 0
+        try:
+            while True:
+                while wait := self.limiter.wait_s(ticket):
+                    yield Sleep(wait, "limiter")
+                attempt += 1
+                outcome = yield from self._try(request, stream, ticket)
+                if isinstance(outcome, Reply):
+                    if outcome.stream is None:
+                        self.limiter.done(ticket)
+                    return outcome
+                outcome.attempts = attempt
+                pause = self._pause(outcome, attempt, began, ticket, on_busy)
+                if pause is None:
+                    raise outcome
+                yield Sleep(pause, str(outcome))
+        except BaseException:
+            self.limiter.leave(ticket)
+            raise
+
+    def _try(self, request: Request, stream: bool, ticket: Ticket) -> Flow[Reply | WorkersAIError]:
+        try:
+            response: httpx.Response = yield Send(request, stream)
+        except Exception as exc:  # noqa: BLE001 - whatever the transport throws in means that no reply came
+            return connection_error(exc, request.model, self.settings)
+        if stream and is_event_stream(response):
+            return Reply(None, response.headers, response, ticket)
+        return read_reply(response, request.model, self.settings)
+
+    def _pause(
+        self, error: WorkersAIError, attempt: int, began: float, ticket: Ticket, on_busy: OnBusy
+    ) -> float | None:
+        """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
+        pause = None
+        if not (on_busy == "raise" and isinstance(error, CapacityError)):
+            pause = self.policy.wait_s(attempt, error, self.clock() - began)
+        if isinstance(error, CapacityError):
+            hold = pause if pause is not None else error.retry_after or self.policy.base_s
+            self.limiter.busy(ticket, hold, told=error.retry_after is not None)
+        elif isinstance(error, RateLimitError) and error.is_retryable and pause is not None:
+            self.limiter.limited(ticket, pause)
+        else:
+            self.limiter.done(ticket)
+        if pause is not None:
+            _log.info("trying again in %.2f s (attempt %d failed): %s", pause, attempt, error)
+            if self.on_retry:
+                self.on_retry(RetryEvent(error, attempt, pause))
+        return pause
+
+    def chat(self, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatReply]:
+        """Ask for one whole answer."""
+        reply = yield from self.exchange(plan.request, on_busy=on_busy)
+        return read_chat(reply.data, plan.context, reply.headers)
+
+    def embed(
+        self,
+        model: str,
+        texts: Sequence[str],
+        options: EmbedOptions,
+        *,
+        kind: Literal["document", "query"],
+        first: int = 0,
+        on_busy: OnBusy | None = None,
+    ) -> Flow[EmbedReply]:
+        """Embed one request's worth of texts; one that is too large is halved, down to a single text.
+
+        Args:
+            model: Model id.
+            texts: As many as one request may hold.
+            options: What shapes the vectors.
+            kind: Whether the texts are documents or queries.
+            first: Index of the first text in the caller's list, for errors.
+            on_busy: In place of the client's own setting.
+        """
+        reject = (on_busy or self.settings.on_busy) != "wait"
+        request = embed_request(model, texts, options, kind=kind, reject_if_busy=reject)
+        try:
+            reply = yield from self.exchange(request, on_busy=on_busy)
+        except (ContextWindowExceededError, RequestTooLargeError) as exc:
+            if len(texts) == 1:
+                exc.message = f"text {first} is too long: {exc.message}"
+                raise
+        else:
+            neurons = reply.headers.get("cf-ai-neurons")
+            return read_vectors(reply.data, model, len(texts), normalize=options.normalize, neurons=neurons)
+        half = len(texts) // 2
+        left = yield from self.embed(model, texts[:half], options, kind=kind, first=first, on_busy=on_busy)
+        right = yield from self.embed(model, texts[half:], options, kind=kind, first=first + half, on_busy=on_busy)
+        return EmbedReply(left.vectors + right.vectors, model, add_usage(left.usage, right.usage), left.pooling)
+
+    def rerank(self, model: str, query: str, texts: Sequence[str], top_k: int) -> Flow[list[RerankScore]]:
+        """Score one request's worth of texts against a query, best first."""
+        reject = self.settings.on_busy != "wait"
+        request = rerank_request(model, query, texts, top_k, reject_if_busy=reject)
+        reply = yield from self.exchange(request)
+        return read_scores(reply.data, model, len(texts), top_k)
+
+    def models(self, filters: Mapping[str, Any]) -> Flow[list[dict[str, JSON]]]:
+        """List the account's models, page by page until a short one (the reported total counts the platform)."""
+        found: list[dict[str, JSON]] = []
+        per_page = 100
+        for page in range(1, 101):
+            query = urlencode({**filters, "page": page, "per_page": per_page})
+            request = Request("models/search", None, "", "catalogue", "GET", query)
+            reply = yield from self.exchange(request)
+            rows = reply.data.get("result") if isinstance(reply.data, dict) else None
+            if not isinstance(rows, list):
+                raise APIResponseValidationError("the list of models has no result", body=reply.data, status_code=200)
+            found += rows
+            if len(rows) < per_page:
+                break
+        return found
+
+
+def read_reply(response: httpx.Response, model: str, settings: Settings) -> Reply | WorkersAIError:
+    """Parse a reply that has been read; an error reply, and a success that is none, become the typed error."""
+    body: JSON = None
+    unreadable = False
+    try:
+        body = from_json(response.content)
+    except ValueError:
+        unreadable = True
+    failed = isinstance(body, dict) and (
+        body.get("success") is False or ("result" not in body and bool(read_refusal(body)))
+    )
+    if response.is_success and not failed and not unreadable:
+        return Reply(body, response.headers)
+    if response.is_success and unreadable:
+        what = "an empty body" if not response.content.strip() else "a body that is not JSON"
+        shown = settings.scrub(response.text[:2000])
+        return APIResponseValidationError(
+            f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
+            request_id=response.headers.get("cf-ray"),
+        )  # fmt: skip
+    return error_from_reply(
+        response.status_code,
+        response.headers,
+        response.text,
+        model=model,
+        body=body,
+        scrub=settings.scrub,
+        successor=catalogue.successor,
+    )
+
+
+def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersAIError:
+    """The typed error of an exception of the transport."""
+    import httpx
+
+    host = httpx.URL(settings.base_url).host
+    if isinstance(exc, httpx.TimeoutException):
+        phase = {
+            "ConnectTimeout": "connecting",
+            "WriteTimeout": "sending",
+            "PoolTimeout": "waiting for a connection",
+        }
+        during = phase.get(type(exc).__name__, "waiting for the reply")
+        return APITimeoutError(f"{host} did not answer in time while {during}", model=model)
+    if isinstance(exc, httpx.RequestError):
+        detail = settings.scrub(str(exc)) or type(exc).__name__
+        return APIConnectionError(f"no reply from {host}: {detail}", model=model)
+    raise exc
+
+
+def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: str) -> list[str]:
+    """The texts as they are sent.
+
+    Raises:
+        BadRequestError: An item is not a string, or is empty and ``empty`` is ``"raise"``; names its index.
+    """
+    checked = []
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadRequestError(f"text {index} is a {type(text).__name__}, not a string", model=model)
+        if not text:
+            if empty == "raise":
+                raise BadRequestError(
+                    f"text {index} is empty: drop it, or pass empty_text='space' to embed one space in its place",
+                    model=model,
+                )
+            text = " "
+        checked.append(text)
+    return checked

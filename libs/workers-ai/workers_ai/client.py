@@ -1,0 +1,315 @@
+"""The clients: one service behind two faces, sync and async."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from workers_ai.calls import Calls, check_texts
+from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.config import Settings, check_model, session_headers
+from workers_ai.fanout import agather, gather
+from workers_ai.flow import adrive, drive
+from workers_ai.http import HttpTransport
+from workers_ai.limiter import limiter_for
+from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.streams import ChatStream, awalk, open_chat, walk
+from workers_ai.wire.chat import ChatPlan, plan_chat
+from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
+from workers_ai.wire.usage import add_usage
+from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+
+    import httpx
+
+    from workers_ai.config import OnBusy
+    from workers_ai.flow import Flow
+    from workers_ai.wire.types import JSON, Api
+
+__all__ = ["AsyncClient", "Client", "Service"]
+
+MAX_CONCURRENCY = 8
+"""Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
+
+
+class Service:
+    """Settings, transport and flows behind both faces. Pickles and copies without open connections.
+
+    Args:
+        settings: Checked settings.
+        http_client: The user's own ``httpx.Client``, or None.
+        http_async_client: The user's own ``httpx.AsyncClient``, or None.
+        retry: When to try again; the default follows ``settings.max_retries``.
+        on_retry: Called before each wait with a :class:`~workers_ai.retry.RetryEvent`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        http_client: httpx.Client | None = None,
+        http_async_client: httpx.AsyncClient | None = None,
+        retry: RetryPolicy | None = None,
+        on_retry: Callable[[RetryEvent], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.transport = HttpTransport(settings, http_client, http_async_client)
+        self._retry = retry
+        self._on_retry = on_retry
+        self.calls = self._make_calls()
+
+    def _make_calls(self) -> Calls:
+        settings = self.settings
+        policy = self._retry or RetryPolicy(max_retries=settings.max_retries)
+        return Calls(settings, limiter_for(settings.base_url, settings.account_id), policy, self._on_retry)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "calls"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.calls = self._make_calls()
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight of one fan-out."""
+        return self.settings.max_concurrency or MAX_CONCURRENCY
+
+    def plan(
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, JSON]],
+        *,
+        stream: bool,
+        api: Api | None = None,
+        on_busy: OnBusy | None = None,
+        session_id: str | None = None,
+        extra_body: Mapping[str, JSON] | None = None,
+        **params: Any,
+    ) -> ChatPlan:
+        """Plan a chat call; arguments are those of :meth:`Client.chat`."""
+        return plan_chat(
+            check_model(model),
+            messages,
+            params,
+            api=api,
+            stream=stream,
+            reject_if_busy=(on_busy or self.settings.on_busy) != "wait",
+            extra_body=extra_body,
+            headers=session_headers(session_id),
+        )
+
+    def open_chat(self, plan: ChatPlan, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
+        """Begin a streamed answer."""
+        return open_chat(self.calls, plan, on_busy=on_busy)
+
+    def embeddings(
+        self,
+        model: str,
+        texts: Sequence[str],
+        *,
+        kind: Literal["document", "query"] = "document",
+        batch_size: int | None = None,
+        empty_text: Literal["raise", "space"] = "raise",
+        on_busy: OnBusy | None = None,
+        **options: Any,
+    ) -> list[Flow[EmbedReply]]:
+        """Cut texts into requests of at most the model's cap; arguments are those of :meth:`Client.embed`."""
+        checked = check_texts(texts, empty_text, check_model(model))
+        cap = lookup(model).max_items or TEXTS_PER_REQUEST
+        size = min(batch_size or cap, cap)
+        shape = EmbedOptions(**options)
+        return [
+            self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first, on_busy=on_busy)
+            for first in range(0, len(checked), size)
+        ]
+
+    def rankings(self, model: str, query: str, texts: Sequence[str], top_n: int) -> list[Flow[list[RerankScore]]]:
+        """Cut texts into rerank requests."""
+        check_model(model)
+        size = CONTEXTS_PER_REQUEST
+        parts = [texts[first : first + size] for first in range(0, len(texts), size)]
+        return [self.calls.rerank(model, query, part, min(top_n, len(part))) for part in parts]
+
+
+def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
+    """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
+    whole = EmbedReply([], model)
+    for reply in replies:
+        whole.vectors += reply.vectors
+        whole.usage = add_usage(whole.usage, reply.usage)
+        whole.pooling = reply.pooling
+        reply.vectors = []
+    return whole
+
+
+def join_rankings(rankings: list[list[RerankScore]], top_n: int) -> list[RerankScore]:
+    """The best of several requests, indexes counted over the whole list."""
+    merged = [
+        RerankScore(score.index + part * CONTEXTS_PER_REQUEST, score.score)
+        for part, scores in enumerate(rankings)
+        for score in scores
+    ]
+    return sorted(merged, key=lambda score: -score.score)[:top_n]
+
+
+class _Face:
+    """What both clients share: how they are made."""
+
+    def __init__(
+        self,
+        *,
+        service: Service | None = None,
+        http_client: httpx.Client | None = None,
+        http_async_client: httpx.AsyncClient | None = None,
+        retry: RetryPolicy | None = None,
+        on_retry: Callable[[RetryEvent], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.service = service or Service(
+            Settings.resolve(**settings),
+            http_client=http_client,
+            http_async_client=http_async_client,
+            retry=retry,
+            on_retry=on_retry,
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """The checked settings."""
+        return self.service.settings
+
+    def __repr__(self) -> str:
+        settings = self.settings
+        return f"{type(self).__name__}(account_id={settings.account_id!r}, base_url={settings.base_url!r})"
+
+
+class Client(_Face):
+    """Workers AI, blocking.
+
+    Args:
+        service: A service to share with another client; then nothing else is needed.
+        http_client: Your own ``httpx.Client``; URL and credentials still come from here, and it is never closed here.
+        http_async_client: Not used by this client.
+        retry: When to try again, in place of the default policy.
+        on_retry: Called before each wait.
+        **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``max_retries``, ``on_busy``,
+            ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``, ``requests_per_minute``,
+            ``allow_insecure_http``; see :class:`~workers_ai.config.Settings`.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed.
+    """
+
+    def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+        """Ask for one whole answer.
+
+        Args:
+            model: Model id.
+            messages: OpenAI-shaped messages.
+            **options: ``api``, ``on_busy``, ``session_id``, ``extra_body``, and the parameters of
+                :data:`workers_ai.wire.chat.CHAT_PARAMS`.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        plan = self.service.plan(model, messages, stream=False, **options)
+        return drive(self.service.calls.chat(plan, on_busy=options.get("on_busy")), self.service.transport)
+
+    def stream_chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+    ) -> Generator[ChatDelta, None, None]:
+        """Ask for an answer in pieces; the last piece carries finish reason and usage. Arguments as for :meth:`chat`."""
+        plan = self.service.plan(model, messages, stream=True, **options)
+        return walk(self.service.open_chat(plan, options.get("on_busy")), self.service.transport)
+
+    def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+        """Embed texts, in requests of at most the model's cap, several at a time; order and count are checked.
+
+        Args:
+            model: Model id.
+            texts: Any number of strings.
+            **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
+                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``.
+
+        Raises:
+            BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        flows = self.service.embeddings(model, texts, **options)
+        replies = gather(flows, self.service.transport, self.service.concurrency) if flows else []
+        return join_embeddings(model, replies)
+
+    def rerank(self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None) -> list[RerankScore]:
+        """Score texts against a query, best first, at most ``top_n`` of them.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        top_n = len(texts) if top_n is None else min(top_n, len(texts))
+        flows = self.service.rankings(model, query, texts, top_n) if top_n else []
+        return join_rankings(gather(flows, self.service.transport, self.service.concurrency) if flows else [], top_n)
+
+    def models(self, **filters: Any) -> list[dict[str, JSON]]:
+        """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
+
+        Args:
+            **filters: ``task``, ``search``, ``author``, ``source``, ``hide_experimental``.
+        """
+        return drive(self.service.calls.models(filters), self.service.transport)
+
+    def close(self) -> None:
+        """Close the connections made here."""
+        self.service.transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class AsyncClient(_Face):
+    """Workers AI without blocking: the methods and arguments of :class:`Client`, to be awaited."""
+
+    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+        """See :meth:`Client.chat`."""
+        plan = self.service.plan(model, messages, stream=False, **options)
+        return await adrive(self.service.calls.chat(plan, on_busy=options.get("on_busy")), self.service.transport)
+
+    def stream_chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+    ) -> AsyncGenerator[ChatDelta, None]:
+        """See :meth:`Client.stream_chat`."""
+        plan = self.service.plan(model, messages, stream=True, **options)
+        return awalk(self.service.open_chat(plan, options.get("on_busy")), self.service.transport)
+
+    async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+        """See :meth:`Client.embed`."""
+        flows = self.service.embeddings(model, texts, **options)
+        replies = await agather(flows, self.service.transport, self.service.concurrency) if flows else []
+        return join_embeddings(model, replies)
+
+    async def rerank(
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None
+    ) -> list[RerankScore]:
+        """See :meth:`Client.rerank`."""
+        top_n = len(texts) if top_n is None else min(top_n, len(texts))
+        flows = self.service.rankings(model, query, texts, top_n) if top_n else []
+        rankings = await agather(flows, self.service.transport, self.service.concurrency) if flows else []
+        return join_rankings(rankings, top_n)
+
+    async def models(self, **filters: Any) -> list[dict[str, JSON]]:
+        """See :meth:`Client.models`."""
+        return await adrive(self.service.calls.models(filters), self.service.transport)
+
+    async def aclose(self) -> None:
+        """Close the connections made here for the running event loop."""
+        await self.service.transport.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,379 @@
+"""Settings: where to send requests, with which credentials, and what a busy service means.
+
+Nothing here does I/O. Each setting is an argument, or comes from the environment; no variable with a generic name is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import os
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from pydantic import SecretStr
+
+from workers_ai.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import httpx
+
+__all__ = [
+    "ENVIRONMENT",
+    "GatewayOptions",
+    "OnBusy",
+    "Settings",
+    "check_model",
+    "from_environment",
+    "session_headers",
+    "unknown_keyword",
+]
+
+OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
+
+DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
+DEFAULT_TIMEOUT_S: Final = 300.0
+CONNECT_TIMEOUT_S: Final = 10.0
+DEFAULT_MAX_RETRIES: Final = 2
+
+ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
+    "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
+    "api_token": ("CLOUDFLARE_API_TOKEN", "CLOUDFLARE_AUTH_TOKEN", "CF_AI_API_TOKEN", "CF_API_TOKEN"),
+    "base_url": ("CLOUDFLARE_BASE_URL",),
+    "gateway": ("CLOUDFLARE_AI_GATEWAY",),
+}
+"""Environment variables of each setting; the first one set wins."""
+
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
+_GATEWAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
+
+
+def from_environment(setting: str) -> str | None:
+    """The first variable of ``setting`` that is set and not blank; None if there is none."""
+    for name in ENVIRONMENT[setting]:
+        if value := os.environ.get(name, "").strip():
+            return value
+    return None
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """AI Gateway routing, sent as ``cf-aig-*`` headers.
+
+    Sources: https://developers.cloudflare.com/ai-gateway/configuration/caching/ and
+    https://developers.cloudflare.com/ai-gateway/configuration/request-handling/.
+
+    Args:
+        id: The gateway's id.
+        token: Token of an authenticated gateway.
+        cache_ttl_s: Seconds a reply stays in the gateway's cache: 60 to 2,592,000 (30 days).
+        skip_cache: Leave the gateway's cache out.
+        cache_key: Key to use in the cache instead of the request.
+        metadata: At most 5 entries shown in the gateway's log.
+        collect_log: Whether the gateway logs the request.
+        event_id: Your own id of the request in the log.
+        request_timeout_ms: Milliseconds the gateway waits for the first byte.
+        max_attempts: Tries by the gateway: 1 to 5.
+        retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
+        backoff: How that delay grows.
+
+    Raises:
+        ConfigurationError: A value is out of its range.
+    """
+
+    id: str
+    token: SecretStr | str | None = field(default=None, repr=False)
+    cache_ttl_s: int | None = None
+    skip_cache: bool | None = None
+    cache_key: str | None = None
+    metadata: Mapping[str, str | int | float | bool | None] | None = None
+    collect_log: bool | None = None
+    event_id: str | None = None
+    request_timeout_ms: int | None = None
+    max_attempts: int | None = None
+    retry_delay_ms: int | None = None
+    backoff: Literal["constant", "linear", "exponential"] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.token, str):
+            object.__setattr__(self, "token", SecretStr(self.token))
+        _require(
+            bool(_GATEWAY_ID.fullmatch(self.id)),
+            f"gateway id {self.id!r} may hold letters, digits, - and _ only",
+        )
+        _require_range("gateway cache_ttl_s", self.cache_ttl_s, 60, 2_592_000)
+        _require_range("gateway max_attempts", self.max_attempts, 1, 5)
+        _require_range("gateway retry_delay_ms", self.retry_delay_ms, 0, 5_000)
+        _require_range("gateway request_timeout_ms", self.request_timeout_ms, 1, None)
+        _require(len(self.metadata or {}) <= 5, "gateway metadata may have at most 5 entries")
+        _require(
+            self.backoff in (None, "constant", "linear", "exponential"),
+            f"gateway backoff {self.backoff!r} is not one of constant, linear, exponential",
+        )
+
+    def headers(self) -> dict[str, str]:
+        """The headers of these options; only what was set."""
+        values: dict[str, Any] = {
+            "cf-aig-gateway-id": self.id,
+            "cf-aig-cache-ttl": self.cache_ttl_s,
+            "cf-aig-skip-cache": self.skip_cache,
+            "cf-aig-cache-key": self.cache_key,
+            "cf-aig-metadata": json.dumps(dict(self.metadata)) if self.metadata else None,
+            "cf-aig-collect-log": self.collect_log,
+            "cf-aig-event-id": self.event_id,
+            "cf-aig-request-timeout": self.request_timeout_ms,
+            "cf-aig-max-attempts": self.max_attempts,
+            "cf-aig-retry-delay": self.retry_delay_ms,
+            "cf-aig-backoff": self.backoff,
+        }
+        if isinstance(self.token, SecretStr):
+            values["cf-aig-authorization"] = f"Bearer {self.token.get_secret_value()}"
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything one client needs to know, checked. Make it with :meth:`resolve`.
+
+    Attributes:
+        account_id: Cloudflare account id.
+        api_token: API token with the permission Workers AI Read.
+        token_from_env: Whether the token came from the environment; then a pickle leaves it out.
+        base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
+        gateway: AI Gateway routing, or None.
+        timeout: Seconds for a whole reply (300, of which 10 to connect), or an ``httpx.Timeout``.
+        max_retries: Tries after the first (2).
+        on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
+        max_concurrency: Requests in flight per object, or None for no bound.
+        session_id: Sent as ``x-session-affinity``.
+        default_headers: Extra headers of every request; never shown.
+        requests_per_minute: Own limit per task, or None.
+    """
+
+    account_id: str
+    api_token: SecretStr
+    token_from_env: bool = False
+    base_url: str = DEFAULT_BASE_URL
+    gateway: GatewayOptions | None = None
+    timeout: float | httpx.Timeout = DEFAULT_TIMEOUT_S
+    max_retries: int = DEFAULT_MAX_RETRIES
+    on_busy: OnBusy = "wait"
+    max_concurrency: int | None = None
+    session_id: str | None = None
+    default_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    requests_per_minute: int | None = None
+
+    @classmethod
+    def resolve(
+        cls,
+        *,
+        account_id: str | None = None,
+        api_token: SecretStr | str | None = None,
+        base_url: str | None = None,
+        gateway: GatewayOptions | str | None = None,
+        timeout: float | httpx.Timeout | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        on_busy: OnBusy = "wait",
+        reject_if_busy: bool | None = None,
+        max_concurrency: int | None = None,
+        session_id: str | None = None,
+        default_headers: Mapping[str, str | SecretStr] | None = None,
+        requests_per_minute: int | None = None,
+        allow_insecure_http: bool = False,
+    ) -> Settings:
+        """Fill what is missing from the environment, and check everything.
+
+        Raises:
+            ConfigurationError: A setting is missing or malformed; the text names the argument and the variables.
+        """
+        account = _given(account_id, "account_id")
+        token, from_env = _token(api_token)
+        _check_account(account, token)
+        url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
+        _check_url(url, allow_insecure_http)
+        gateway = gateway or from_environment("gateway")
+        _require(on_busy in ("wait", "retry", "raise"), f"on_busy {on_busy!r} is not one of wait, retry, raise")
+        _require_range("max_retries", max_retries, 0, None)
+        _require_range("max_concurrency", max_concurrency, 1, None)
+        _require_range("requests_per_minute", requests_per_minute, 1, None)
+        if isinstance(timeout, (int, float)):
+            _require(timeout > 0, f"timeout must be more than 0 seconds, not {timeout}")
+        return cls(
+            account_id=account,
+            api_token=SecretStr(token),
+            token_from_env=from_env,
+            base_url=url,
+            gateway=GatewayOptions(gateway) if isinstance(gateway, str) else gateway,
+            timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            max_retries=max_retries,
+            on_busy="raise" if reject_if_busy else on_busy,
+            max_concurrency=max_concurrency,
+            session_id=session_id,
+            default_headers={k: _reveal(v) for k, v in (default_headers or {}).items()},
+            requests_per_minute=requests_per_minute,
+        )
+
+    @property
+    def on_gateway_host(self) -> bool:
+        """Whether ``base_url`` is an AI Gateway endpoint, where the account is part of the path already."""
+        return bool(_GATEWAY_HOST_PATH.fullmatch(urlsplit(self.base_url).path))
+
+    @property
+    def root(self) -> str:
+        """URL that the paths of the service (``run/...``, ``v1/...``) follow, without a final slash."""
+        if self.on_gateway_host:
+            return self.base_url if self.base_url.endswith("/workers-ai") else f"{self.base_url}/workers-ai"
+        return f"{self.base_url}/accounts/{self.account_id}/ai"
+
+    def headers(self) -> dict[str, str]:
+        """Headers of every request, the token among them."""
+        headers = {"authorization": f"Bearer {self.api_token.get_secret_value()}", "accept": "*/*"}
+        if self.gateway:
+            headers |= self.gateway.headers()
+        headers |= session_headers(self.session_id)
+        return headers | {name.lower(): value for name, value in self.default_headers.items()}
+
+    def scrub(self, text: str) -> str:
+        """Remove every secret of these settings from ``text``."""
+        secrets = [self.api_token.get_secret_value(), *self.default_headers.values()]
+        if self.gateway and isinstance(self.gateway.token, SecretStr):
+            secrets.append(self.gateway.token.get_secret_value())
+        for secret in secrets:
+            for part in {secret, secret.rpartition(" ")[2]}:
+                if len(part) >= 4:
+                    text = text.replace(part, "[redacted]")
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        if self.token_from_env:
+            state["api_token"] = None
+        return (_restore, (state,))
+
+
+def session_headers(session_id: str | None) -> dict[str, str]:
+    """The header that keeps a session on one instance, and so its prefix in the cache.
+
+    Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Any id does; what a header cannot
+    carry is percent-encoded.
+    """
+    return {"x-session-affinity": quote(session_id, safe="/:@+,;=!$&'()*~ ")} if session_id else {}
+
+
+def _restore(state: dict[str, Any]) -> Settings:
+    if state["api_token"] is None:
+        state["api_token"] = SecretStr(_token(None)[0])
+    return replace(Settings(state["account_id"], state["api_token"]), **state)
+
+
+def _given(value: str | None, setting: str) -> str:
+    found = (value or "").strip() or from_environment(setting)
+    if not found:
+        raise ConfigurationError(f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}")
+    return found
+
+
+def _token(value: SecretStr | str | None) -> tuple[str, bool]:
+    given = _reveal(value).strip() if value is not None else ""
+    token = given or from_environment("api_token")
+    if not token:
+        names = " or ".join(ENVIRONMENT["api_token"])
+        raise ConfigurationError(f"api_token is missing: pass api_token= (or api_key=) or set {names}")
+    _require(
+        bool(_TOKEN.fullmatch(token)) and "${" not in token,
+        "api_token is malformed (white space, a control character or a placeholder): check CLOUDFLARE_API_TOKEN",
+    )
+    return token, not given
+
+
+def _reveal(value: SecretStr | str) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _check_account(account: str, token: str) -> None:
+    if account == token:
+        raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
+    if not _ACCOUNT.fullmatch(account):
+        raise ConfigurationError(
+            "account_id is malformed (letters, digits, - and _ only; an unset placeholder?): check CLOUDFLARE_ACCOUNT_ID"
+        )
+
+
+def _check_url(url: str, allow_insecure_http: bool) -> None:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError as exc:
+        raise ConfigurationError(f"base_url is malformed: {exc}; check CLOUDFLARE_BASE_URL") from None
+    shown = f"{parts.scheme}://{host}{parts.path}"
+    if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f\x7f]", url):
+        raise ConfigurationError("base_url is not an http(s) URL: check CLOUDFLARE_BASE_URL")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigurationError(f"base_url {shown} may hold no user, query or fragment: check CLOUDFLARE_BASE_URL")
+    if "/accounts/" in f"{parts.path}/" or ".." in parts.path.split("/"):
+        raise ConfigurationError(
+            f"base_url {shown} must end with /client/v4; the account and the route are added to it"
+        )
+    if parts.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
+        raise ConfigurationError(f"base_url {shown} is not encrypted: use https, or pass allow_insecure_http=True")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_model(model: str) -> str:
+    """Return ``model`` if it is a well-formed id; known or not does not matter.
+
+    Raises:
+        ConfigurationError: It is empty or could bend the URL.
+    """
+    if not isinstance(model, str) or not _MODEL.fullmatch(model) or ".." in model or "//" in model or model[0] == "/":
+        raise ConfigurationError(
+            f"model {model!r} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
+            "(no white space, '..', '?', '#' or '%')"
+        )
+    return model
+
+
+def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str) -> ConfigurationError:
+    """The error for a keyword that ``owner`` does not have; names the nearest one it has and where extras go."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"extra body fields go in {extra}"
+    return ConfigurationError(f"{owner} has no keyword {name!r}; {hint}")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigurationError(message)
+
+
+def _require_range(name: str, value: float | None, low: float, high: float | None) -> None:
+    if value is None:
+        return
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or value < low
+        or (high is not None and value > high)
+    ):
+        bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
+        raise ConfigurationError(f"{name} must be {bound}, not {value!r}")

@@ -1,0 +1,91 @@
+"""Many flows at once, bounded: threads for sync, tasks for async. The first failure stops the rest."""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Event
+from typing import TYPE_CHECKING, TypeVar
+
+from workers_ai.flow import AsyncSender, Flow, Send, Sender, Step, adrive, drive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["agather", "gather"]
+
+T = TypeVar("T")
+
+
+class _StoppedError(Exception):
+    """Another flow has failed; this one sends nothing more."""
+
+
+def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
+    """The same flow, which ends before its next request once ``stopped`` says so."""
+    try:
+        step: Step = next(flow)
+        while True:
+            if isinstance(step, Send) and stopped():
+                raise _StoppedError
+            try:
+                reply = yield step
+            except Exception as exc:  # noqa: BLE001 - handed on to the flow, which judges it
+                step = flow.throw(exc)
+            else:
+                step = flow.send(reply)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int) -> list[T]:
+    """Run all flows, at most ``limit`` at a time; results in the order of the flows.
+
+    Raises:
+        Exception: What the first failing flow raised. Flows that wait or have not begun send nothing more.
+    """
+    if len(flows) == 1 or limit == 1:
+        return [drive(flow, sender) for flow in flows]
+    stop = Event()
+    pool = ThreadPoolExecutor(min(limit, len(flows)), thread_name_prefix="workers-ai")
+    try:
+        futures = [pool.submit(drive, _until(flow, stop.is_set), sender) for flow in flows]
+        finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            if future in finished and (error := future.exception()) and not isinstance(error, _StoppedError):
+                raise error
+        return [future.result() for future in futures]
+    finally:
+        stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> list[T]:
+    """Run all flows, at most ``limit`` at a time; results in the order of the flows.
+
+    Raises:
+        Exception: What the first failing flow raised. The others are cancelled.
+    """
+    import anyio
+
+    if len(flows) == 1:
+        return [await adrive(flows[0], sender)]
+    results: dict[int, T] = {}
+    errors: list[Exception] = []
+    waiting = iter(enumerate(flows))
+
+    async def work() -> None:
+        for index, flow in waiting:
+            try:
+                results[index] = await adrive(flow, sender)
+            except Exception as exc:  # noqa: BLE001 - raised below, without the group around it
+                errors.append(exc)
+                tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(limit, len(flows))):
+            tasks.start_soon(work)
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(flows))]

@@ -1,0 +1,166 @@
+"""The settings of a client as fields of a pydantic model: the base that every framework class shares."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+
+from workers_ai.client import AsyncClient, Client, Service
+from workers_ai.config import DEFAULT_MAX_RETRIES, GatewayOptions, OnBusy, Settings, unknown_keyword
+from workers_ai.errors import ConfigurationError
+
+__all__ = ["ConnectionFields"]
+
+_SETTINGS = (
+    "account_id",
+    "api_token",
+    "base_url",
+    "gateway",
+    "timeout",
+    "max_retries",
+    "on_busy",
+    "reject_if_busy",
+    "max_concurrency",
+    "session_id",
+    "default_headers",
+    "requests_per_minute",
+    "allow_insecure_http",
+)
+
+
+class ConnectionFields(BaseModel):
+    """Fields, checks and clients of one connection to Workers AI.
+
+    A keyword that is not known raises and names the nearest one that is. The token shows in no repr and no dump; a
+    pickle carries it only where it was given explicitly. Clients are made at the first call, and again after a setting
+    was changed.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True)
+
+    extra_keyword: ClassVar[str] = "extra_body"
+    """Where extra body fields go, for the error about an unknown keyword."""
+    keyword_aliases: ClassVar[dict[str, str]] = {"api_key": "api_token", "request_timeout": "timeout"}
+    """Other names of fields."""
+
+    account_id: str | None = None
+    """Cloudflare account id; else ``CLOUDFLARE_ACCOUNT_ID`` or ``CF_ACCOUNT_ID``."""
+    api_token: SecretStr | None = None
+    """API token (alias ``api_key``); else ``CLOUDFLARE_API_TOKEN``, ``CLOUDFLARE_AUTH_TOKEN``, ``CF_AI_API_TOKEN`` or
+    ``CF_API_TOKEN``."""
+    base_url: str | None = None
+    """URL up to and including ``/client/v4``; else ``CLOUDFLARE_BASE_URL``, else Cloudflare's."""
+    gateway: GatewayOptions | str | None = None
+    """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
+    timeout: Any = None
+    """Seconds for a whole reply, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, of which 10 to connect."""
+    max_retries: int = DEFAULT_MAX_RETRIES
+    """Tries after the first; 0 sends exactly one request."""
+    on_busy: OnBusy = "wait"
+    """What a busy service means: ``"wait"`` in its capacity queue, ``"retry"`` here with shared backoff, or ``"raise"``."""
+    reject_if_busy: bool | None = None
+    """True is another way to say ``on_busy="raise"``."""
+    max_concurrency: int | None = None
+    """Requests in flight of this object."""
+    session_id: str | None = None
+    """Sent as ``x-session-affinity``, which keeps a session's prefix cached."""
+    default_headers: dict[str, SecretStr] | None = Field(default=None, repr=False)
+    """Extra headers of every request; masked like the token."""
+    requests_per_minute: int | None = None
+    """Own limit per task, shared by all objects of the account; None for none."""
+    allow_insecure_http: bool = False
+    """Allow plain http to a host that is not this machine."""
+    http_client: Any = Field(default=None, exclude=True, repr=False)
+    """Your own ``httpx.Client`` for sync calls; URL and credentials still come from here, and it is never closed."""
+    http_async_client: Any = Field(default=None, exclude=True, repr=False)
+    """Your own ``httpx.AsyncClient`` for async calls."""
+
+    _token_from_env: bool = PrivateAttr(default=False)
+    _service: Service | None = PrivateAttr(default=None)
+
+    def __init__(self, **data: Any) -> None:
+        data = self._known(data)
+        settings = self._resolve(data)
+        data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
+        if settings.gateway is not None:
+            data["gateway"] = settings.gateway
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            raise _configuration_error(type(self).__name__, exc) from None
+        self._token_from_env = settings.token_from_env
+
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Arguments under their field names.
+
+        Raises:
+            ConfigurationError: A keyword is not known, or one field is given twice.
+        """
+        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias) if name}
+        named: dict[str, Any] = {}
+        for name, value in data.items():
+            field = cls.keyword_aliases.get(name, name)
+            if field not in known:
+                raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
+            if field in named:
+                raise ConfigurationError(f"{cls.__name__} was given {field} twice, once as {name}")
+            named[field] = value
+        return named
+
+    @staticmethod
+    def _resolve(data: dict[str, Any]) -> Settings:
+        return Settings.resolve(**{name: data[name] for name in _SETTINGS if name in data})
+
+    def _connection(self) -> Service:
+        """The service behind this object, made once."""
+        if self._service is None:
+            self._service = Service(
+                self._resolve({name: getattr(self, name) for name in _SETTINGS}),
+                http_client=self.http_client,
+                http_async_client=self.http_async_client,
+            )
+        return self._service
+
+    @property
+    def client(self) -> Client:
+        """The core client with these settings."""
+        return Client(service=self._connection())
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The core async client with these settings."""
+        return AsyncClient(service=self._connection())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _SETTINGS or name in ("http_client", "http_async_client"):
+            self._service = None
+
+    def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
+        """Copy, as pydantic does; the copy makes its own clients."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._service = None
+        return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        fields = {**state["__dict__"], "http_client": None, "http_async_client": None}
+        if self._token_from_env:
+            fields["api_token"] = None
+        private = {**(state["__pydantic_private__"] or {}), "_service": None}
+        return {**state, "__dict__": fields, "__pydantic_private__": private}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        super().__setstate__(state)
+        if self.api_token is None:
+            self.api_token = self._resolve({"account_id": self.account_id}).api_token
+
+
+def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
+    """The same findings without the values, among which the token may be."""
+    found = "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors(include_input=False)
+    )
+    return ConfigurationError(f"{owner} has malformed options: {found}")

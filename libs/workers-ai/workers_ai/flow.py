@@ -1,0 +1,104 @@
+"""Flows: what a call does, step by step, written once for sync and async.
+
+A flow is a generator. It yields :class:`Send` or :class:`Sleep`, is handed the response of a ``Send`` (or has the
+transport's exception thrown into it), and returns its result. :func:`drive` and :func:`adrive` are the only places
+that do I/O for calls; a test can step a flow with no socket and no clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from workers_ai.wire.types import Request
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["AsyncSender", "Flow", "Send", "Sender", "Sleep", "Step", "adrive", "drive"]
+
+T = TypeVar("T")
+
+
+class Send(NamedTuple):
+    """Send a request; with ``stream`` the body of a successful event stream stays unread."""
+
+    request: Request
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait for ``seconds``; ``reason`` is for the log."""
+
+    seconds: float
+    reason: str = field(default="", compare=False)
+
+
+Step: TypeAlias = Send | Sleep
+Flow: TypeAlias = Generator[Step, Any, T]
+
+
+class Sender(Protocol):
+    """Sends one request and waits for the reply."""
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        """Send ``request``; raises ``httpx.RequestError`` where no reply comes."""
+        ...
+
+
+class AsyncSender(Protocol):
+    """Sends one request and awaits the reply."""
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Send ``request``; raises ``httpx.RequestError`` where no reply comes."""
+        ...
+
+
+def drive(flow: Flow[T], sender: Sender) -> T:
+    """Run a flow to its end, blocking."""
+    import httpx
+
+    try:
+        step = next(flow)
+        while True:
+            if isinstance(step, Sleep):
+                time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
+                step = next(flow)
+                continue
+            try:
+                response = sender.send(step.request, step.stream)
+            except httpx.RequestError as exc:
+                step = flow.throw(exc)
+            else:
+                step = flow.send(response)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
+    """Run a flow to its end without blocking the event loop."""
+    import anyio
+    import httpx
+
+    try:
+        step = next(flow)
+        while True:
+            if isinstance(step, Sleep):
+                await anyio.sleep(step.seconds)
+                step = next(flow)
+                continue
+            try:
+                response = await sender.asend(step.request, step.stream)
+            except httpx.RequestError as exc:
+                step = flow.throw(exc)
+            else:
+                step = flow.send(response)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()

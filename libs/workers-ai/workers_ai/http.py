@@ -1,0 +1,226 @@
+"""HTTP clients: made at the first request, one for sync and one for each running event loop, closed with their loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncGenerator, Callable
+
+    import httpx
+
+    from workers_ai.config import Settings
+    from workers_ai.wire.types import Request
+
+__all__ = ["HttpTransport", "is_event_stream", "release"]
+
+_PATH_SAFE = "/@:+,;=!$&'()*~"
+
+
+@functools.cache
+def _tls_context() -> ssl.SSLContext:
+    """One TLS context for all clients: reading the certificates takes longer than everything else together."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+class HttpTransport:
+    """Sends requests with httpx. Pickles and copies carry the settings and no open client.
+
+    Args:
+        settings: Where to, and with which credentials.
+        http_client: The user's own sync client; used as it is, never closed.
+        http_async_client: The user's own async client; used as it is, never closed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        http_client: httpx.Client | None = None,
+        http_async_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._settings = settings
+        self._own_sync = http_client
+        self._own_async = http_async_client
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        limit = self._settings.max_concurrency
+        self._gate = threading.Semaphore(limit) if limit else None
+        self._sync: httpx.Client | None = None
+        self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
+        self._root = self._settings.root
+        self._headers = self._settings.headers()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_own_sync": None, "_own_async": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    def __copy__(self) -> HttpTransport:
+        return HttpTransport(self._settings, self._own_sync, self._own_async)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HttpTransport:
+        return self.__copy__()
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request; the body is read unless it is the event stream that was asked for."""
+        client = self._own_sync or self._sync or self._make_sync()
+        if self._gate is None:
+            return _send(client, self._build(client, request), stream)
+        self._gate.acquire()
+        response = None
+        try:
+            response = _send(client, self._build(client, request), stream)
+        finally:
+            _let_go(response, self._gate.release)
+        return response
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request; the body is read unless it is the event stream that was asked for."""
+        held = await self._loop_client()
+        client = self._own_async or held.client
+        if held.gate is None:
+            return await _asend(client, self._build(client, request), stream)
+        await held.gate.acquire()
+        response = None
+        try:
+            response = await _asend(client, self._build(client, request), stream)
+        finally:
+            _let_go(response, held.gate.release)
+        return response
+
+    def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
+        path = quote(request.path, safe=_PATH_SAFE)
+        url = f"{self._root}/{path}?{request.query}" if request.query else f"{self._root}/{path}"
+        headers = {**self._headers, **request.headers} if request.headers else self._headers
+        return client.build_request(request.method, url, json=request.body, headers=headers, timeout=self._timeout)
+
+    @functools.cached_property
+    def _timeout(self) -> httpx.Timeout:
+        import httpx
+
+        from workers_ai.config import CONNECT_TIMEOUT_S
+
+        timeout = self._settings.timeout
+        if isinstance(timeout, httpx.Timeout):
+            return timeout
+        return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
+
+    def _make_sync(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._sync is None:
+                self._sync = httpx.Client(verify=_tls_context())
+            return self._sync
+
+    async def _loop_client(self) -> _LoopClient:
+        loop = _running_loop()
+        held = self._loops.get(loop)
+        if held is None:
+            held = _LoopClient(self._settings.max_concurrency)
+            with self._lock:
+                self._loops[loop] = held
+            await held.open()
+        return held
+
+    def close(self) -> None:
+        """Close the sync client that was made here; the next request makes a new one."""
+        with self._lock:
+            client, self._sync = self._sync, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Close the async client of the running event loop that was made here."""
+        held = self._loops.pop(_running_loop(), None)
+        if held is not None:
+            await held.close()
+
+
+class _LoopClient:
+    """An async client, and the bound of the object, for one event loop; the client closes with the loop.
+
+    A loop that shuts down closes the async generators that were begun on it, and so the client, which lives in one.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        import anyio
+        import httpx
+
+        self.gate = anyio.Semaphore(limit) if limit else None
+        self.client = httpx.AsyncClient(verify=_tls_context())
+        self._life = _life(self.client)
+
+    async def open(self) -> None:
+        await anext(self._life)
+
+    async def close(self) -> None:
+        await self._life.aclose()
+
+
+async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await client.aclose()
+
+
+def _running_loop() -> Any:
+    """The running event loop: asyncio's, or trio's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+
+
+def is_event_stream(response: httpx.Response) -> bool:
+    """Whether a reply is the event stream that was asked for, and so was left unread."""
+    return response.status_code < 300 and "event-stream" in response.headers.get("content-type", "")
+
+
+def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
+    response = client.send(request, stream=stream)
+    if stream and not is_event_stream(response):
+        try:
+            response.read()
+        finally:
+            response.close()
+    return response
+
+
+async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool) -> httpx.Response:
+    response = await client.send(request, stream=stream)
+    if stream and not is_event_stream(response):
+        try:
+            await response.aread()
+        finally:
+            await response.aclose()
+    return response
+
+
+def _let_go(response: httpx.Response | None, give_back: Callable[[], None]) -> None:
+    """Give a place back now, or, for a stream that is still open, when :func:`release` is called."""
+    if response is None or response.is_closed:
+        give_back()
+    else:
+        response.extensions["workers_ai_release"] = give_back
+
+
+def release(response: httpx.Response) -> None:
+    """Give the place of a stream that has ended back."""
+    if give_back := response.extensions.pop("workers_ai_release", None):
+        give_back()

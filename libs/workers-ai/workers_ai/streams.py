@@ -1,0 +1,123 @@
+"""Streams: one decoder from bytes to pieces, and the two short walkers that feed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workers_ai.calls import Calls, connection_error
+from workers_ai.errors import APIConnectionError, APITimeoutError, StreamInterruptedError, WorkersAIError
+from workers_ai.flow import adrive, drive
+from workers_ai.http import release
+from workers_ai.sse import SSEDecoder
+from workers_ai.wire.reply import read_chat
+from workers_ai.wire.stream import ChatStreamReader, deltas_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    import httpx
+
+    from workers_ai.calls import Reply
+    from workers_ai.config import OnBusy
+    from workers_ai.flow import AsyncSender, Flow, Sender
+    from workers_ai.wire.chat import ChatPlan
+    from workers_ai.wire.types import ChatDelta
+
+__all__ = ["ChatStream", "awalk", "open_chat", "walk"]
+
+
+class ChatStream:
+    """A stream whose headers are in. Push bytes with ``decode``, end with ``flush``.
+
+    Args:
+        calls: The client's flows, for settings and limiter.
+        plan: The call that was sent.
+        reply: Its reply: an open stream, or a whole answer where the service does not stream.
+    """
+
+    def __init__(self, calls: Calls, plan: ChatPlan, reply: Reply) -> None:
+        self._calls = calls
+        self._reply = reply
+        self._plan = plan
+        self._sse = SSEDecoder()
+        self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
+
+    @property
+    def response(self) -> httpx.Response | None:
+        """The open response; None where the answer came whole."""
+        return self._reply.stream
+
+    def decode(self, chunk: bytes) -> list[ChatDelta]:
+        """The pieces that these bytes complete."""
+        read = self._reader.read
+        return [delta for data in self._sse.decode(chunk) if (delta := read(data)) is not None]
+
+    def flush(self) -> list[ChatDelta]:
+        """The pieces at the end of the stream, the last one among them.
+
+        Raises:
+            StreamInterruptedError: The stream was cut.
+        """
+        if self._reply.stream is None:
+            return deltas_of(read_chat(self._reply.data, self._plan.context, self._reply.headers))
+        rest = [delta for data in self._sse.flush() if (delta := self._reader.read(data)) is not None]
+        return [*rest, self._reader.finish()]
+
+    def broken(self, exc: Exception) -> WorkersAIError:
+        """The typed error of a transport that broke off, with the text that had arrived."""
+        error = connection_error(exc, self._plan.request.model, self._calls.settings)
+        if isinstance(error, APIConnectionError) and not isinstance(error, APITimeoutError):
+            error = StreamInterruptedError(f"the stream broke off: {error.message}", model=error.model)
+        error.partial = self._reader.partial
+        return error
+
+    def release(self) -> None:
+        """Give the places in the shared limiter and at the object's own bound back."""
+        if self._reply.ticket is not None:
+            self._calls.limiter.done(self._reply.ticket)
+        if self._reply.stream is not None:
+            release(self._reply.stream)
+
+
+def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
+    """Begin a streamed answer: retried until its headers are in, never after."""
+    reply = yield from calls.exchange(plan.request, stream=plan.stream, on_busy=on_busy)
+    return ChatStream(calls, plan, reply)
+
+
+def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None, None]:
+    """Open a stream and read it to its end, blocking; closes it whatever happens."""
+    stream = drive(opening, sender)
+    response = stream.response
+    if response is not None:
+        import httpx
+
+        try:
+            for chunk in response.iter_bytes():
+                yield from stream.decode(chunk)
+        except (httpx.RequestError, httpx.StreamError) as exc:
+            raise stream.broken(exc) from None
+        finally:
+            response.close()
+            stream.release()
+    yield from stream.flush()
+
+
+async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerator[ChatDelta, None]:
+    """Open a stream and read it to its end without blocking; closes it whatever happens."""
+    stream = await adrive(opening, sender)
+    response = stream.response
+    if response is not None:
+        import httpx
+
+        try:
+            async for chunk in response.aiter_bytes():
+                for delta in stream.decode(chunk):
+                    yield delta
+        except (httpx.RequestError, httpx.StreamError) as exc:
+            raise stream.broken(exc) from None
+        finally:
+            await response.aclose()
+            stream.release()
+    for delta in stream.flush():
+        yield delta

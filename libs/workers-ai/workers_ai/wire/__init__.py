@@ -1,0 +1,1 @@
+"""The wire: plain data in and out of the service. No I/O, no clock, no framework."""

@@ -1,0 +1,144 @@
+"""Chat messages made fit for the service: what is sent, whichever framework it came from.
+
+Messages come in as OpenAI-shaped dicts. The rules, each with a public report behind it:
+
+- ``content`` is always there and never null (https://github.com/we-promise/sure/pull/467).
+- Text parts are joined to one string; a list stays only where it carries an image
+  (https://github.com/anomalyco/opencode/issues/30381).
+- ``arguments`` is JSON text; text that is not JSON is wrapped, since the service refuses it.
+- Every call has its result: one that was never answered makes later turns fail.
+- Reasoning goes back as ``reasoning``, never inside the text (https://github.com/cloudflare/ai/pull/451).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai.catalogue import ModelCard
+from workers_ai.errors import BadRequestError
+from workers_ai.wire.toolcalls import arguments_text, json_text, original_id
+from workers_ai.wire.types import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["known_call_ids", "prepare_messages"]
+
+_NINE = re.compile(r"[A-Za-z0-9]{9}")
+_NINE_ONLY: Final = ("mistral", "llama-4")
+_UNANSWERED: Final = "No result: this call was not answered."
+
+
+def known_call_ids(messages: Iterable[Mapping[str, JSON]]) -> frozenset[str]:
+    """Ids of all tool calls in the conversation so far."""
+    return frozenset(
+        call["id"]
+        for message in messages
+        for call in message.get("tool_calls") or ()
+        if isinstance(call, dict) and isinstance(call.get("id"), str)
+    )
+
+
+def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) -> list[dict[str, JSON]]:
+    """Make messages fit; the caller's own stay as they are.
+
+    Raises:
+        BadRequestError: A message carries what the service does not take: a remote image, a document, audio.
+    """
+    prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
+    return _answer_every_call(prepared)
+
+
+def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[str, JSON]:
+    role = message.get("role", "user")
+    if role == "developer" and card.family == "native":
+        role = "system"
+    out: dict[str, JSON] = {"role": role, "content": _content(message.get("content"), role, index, card)}
+    if name := message.get("name"):
+        out["name"] = name
+    if role == "assistant":
+        if calls := message.get("tool_calls"):
+            out["tool_calls"] = [_call(call, card) for call in calls]
+        if (reasoning := message.get("reasoning")) and card.family != "native":
+            out["reasoning"] = reasoning
+    elif role == "tool":
+        out["tool_call_id"] = _wire_id(json_text(message.get("tool_call_id")), card)
+    return out
+
+
+def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
+    if not isinstance(content, list):
+        return json_text(content)
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    if any(part.get("type") not in ("text", None) for part in parts):
+        return [_part(part, index, card) for part in parts]
+    # An assistant's parts are pieces of one text; other parts are texts of their own.
+    return ("" if role == "assistant" else "\n").join(json_text(part.get("text")) for part in parts)
+
+
+def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any]:
+    kind = part.get("type")
+    if kind == "image_url":
+        image = part.get("image_url")
+        url = image.get("url", "") if isinstance(image, dict) else json_text(image)
+        if not url[:5].lower() == "data:":
+            raise _refuse(
+                f"message {index} links to an image: the service does not fetch links; "
+                "pass the bytes as base64 or as a data: URL",
+                card,
+            )
+        return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}
+    if kind == "text":
+        return {"type": "text", "text": json_text(part.get("text"))}
+    raise _refuse(
+        f"message {index} has content of type {kind!r}, which Workers AI chat models do not take: "
+        "send its text, or an image as a data: URL",
+        card,
+    )
+
+
+def _refuse(message: str, card: ModelCard) -> BadRequestError:
+    return BadRequestError(message, model=card.id)
+
+
+def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
+    function = call.get("function") or call
+    text = arguments_text(function.get("arguments"))
+    try:
+        valid = isinstance(json.loads(text), dict)
+    except ValueError:
+        valid = False
+    if not valid:
+        text = json.dumps({"invalid_arguments": text}, ensure_ascii=False)
+    return {
+        "id": _wire_id(json_text(call.get("id")), card),
+        "type": "function",
+        "function": {"name": function.get("name") or "", "arguments": text},
+    }
+
+
+def _wire_id(call_id: str, card: ModelCard) -> str:
+    """The id as the model wrote it, in the form its family demands."""
+    own = original_id(call_id)
+    if any(name in card.id for name in _NINE_ONLY) and not _NINE.fullmatch(own):
+        return hashlib.sha256(own.encode()).hexdigest()[:9]
+    return own
+
+
+def _answer_every_call(messages: list[dict[str, JSON]]) -> list[dict[str, JSON]]:
+    out: list[dict[str, JSON]] = []
+    open_ids: list[str] = []
+    for message in [*messages, {"role": "end"}]:
+        if message["role"] == "tool":
+            if message["tool_call_id"] in open_ids:
+                open_ids.remove(message["tool_call_id"])
+        elif open_ids:
+            out += [{"role": "tool", "content": _UNANSWERED, "tool_call_id": call_id} for call_id in open_ids]
+            open_ids = []
+        out.append(message)
+        if message.get("tool_calls"):
+            open_ids = [call["id"] for call in message["tool_calls"]]
+    return out[:-1]

@@ -1,0 +1,56 @@
+"""The Responses route (gpt-oss only, whole answers only): https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai.wire.schema import schema_of
+from workers_ai.wire.types import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["responses_body"]
+
+_RENAMED: Final = {"max_tokens": "max_output_tokens"}
+
+
+def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Mapping[str, Any]) -> dict[str, JSON]:
+    """The body of ``POST /ai/v1/responses`` for chat messages and chat parameters."""
+    body: dict[str, JSON] = {
+        "model": model,
+        "input": [item for message in messages for item in _items(message)],
+    }
+    for name, value in given.items():
+        if name == "tools":
+            body["tools"] = [{"type": "function", **tool["function"]} for tool in value]
+        elif name == "tool_choice":
+            body["tool_choice"] = {"type": "function", **value["function"]} if isinstance(value, dict) else value
+        elif name == "response_format":
+            body["text"] = {"format": _text_format(value)}
+        elif name == "reasoning_effort":
+            body["reasoning"] = {"effort": value}
+        else:
+            body[_RENAMED.get(name, name)] = value
+    return body
+
+
+def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
+    if message["role"] == "tool":
+        return [{"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}]
+    items: list[dict[str, JSON]] = []
+    if message["content"] or not message.get("tool_calls"):
+        items.append({"role": message["role"], "content": message["content"]})
+    for call in message.get("tool_calls") or ():
+        items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    return items
+
+
+def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
+    if response_format.get("type") != "json_schema":
+        return dict(response_format)
+    schema, name, strict = schema_of(response_format)
+    out: dict[str, JSON] = {"type": "json_schema", "name": name or "response", "schema": schema}
+    if strict is not None:
+        out["strict"] = strict
+    return out

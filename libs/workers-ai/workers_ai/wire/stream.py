@@ -1,0 +1,201 @@
+"""Reading a streamed chat reply, one server-sent event at a time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json
+
+from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
+from workers_ai.refusals import error_from_reply, read_refusal
+from workers_ai.wire.reply import content_text, finish_reason, kept_headers, reasoning_text, unwrap
+from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, json_text, recover_leaked_calls
+from workers_ai.wire.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
+from workers_ai.wire.usage import UsageMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ChatStreamReader", "deltas_of"]
+
+_log = logging.getLogger("workers_ai")
+_DONE: Final = b"[DONE]"
+
+
+class ChatStreamReader:
+    """Turns the data of events into :class:`ChatDelta` pieces, both families in one.
+
+    ``read`` never stops early: text may follow a finish reason, and the end mark may come twice. ``finish`` gives the
+    last piece, or says that the stream was cut.
+
+    Args:
+        context: What of the request is needed to read the reply.
+        headers: Headers of the reply.
+        scrub: Removes secrets from the text of an error.
+    """
+
+    __slots__ = ("_assembler", "_buffer", "_context", "_done", "_finish", "_headers", "_id", "_ids", "_meter", "_model", "_scrub", "_text")  # fmt: skip
+
+    def __init__(
+        self,
+        context: ReplyContext,
+        headers: Mapping[str, str] | None = None,
+        scrub: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._context = context
+        self._headers = headers or {}
+        self._scrub = scrub
+        self._ids = CallIds(context.known_ids)
+        self._assembler = ToolCallAssembler(self._ids)
+        self._meter = UsageMeter()
+        self._text: list[str] = []
+        # A forced call may come as text (see recover_leaked_calls), so that text is held back until the end.
+        self._buffer: list[str] | None = [] if context.forced else None
+        self._finish: str | None = None
+        self._done = False
+        self._id: str | None = None
+        self._model: str | None = None
+
+    @property
+    def partial(self) -> str:
+        """The text that has arrived."""
+        return "".join(self._text)
+
+    def read(self, data: bytes) -> ChatDelta | None:
+        """Read the data of one event; None where it has nothing to hand on.
+
+        Raises:
+            WorkersAIError: The event is an error, of the class that its code means, with ``.partial``.
+        """
+        try:
+            event = from_json(data)
+        except ValueError:
+            self._unreadable(data)
+            return None
+        if not isinstance(event, dict):
+            return None
+        choices = event.get("choices")
+        if usage := event.get("usage"):
+            self._meter.add(usage, closing=choices is None)
+        if choices:
+            return self._read_choice(event, choices[0])
+        if choices is None:
+            return self._read_native(event)
+        self._raise_if_error(event)
+        return None
+
+    def _unreadable(self, data: bytes) -> None:
+        if data.strip() == _DONE:
+            self._done = True
+        elif data.lstrip().startswith(b"{"):
+            raise self._interrupted("the stream broke off inside an event")
+        else:
+            _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
+
+    def _read_choice(self, event: Mapping[str, JSON], choice: JSON) -> ChatDelta | None:
+        if not isinstance(choice, dict) or choice.get("index"):
+            return None
+        if reason := choice.get("finish_reason"):
+            self._finish = reason
+        if self._id is None:
+            self._id, self._model = event.get("id"), event.get("model")
+        delta = choice.get("delta") or choice.get("message")
+        if not delta:
+            return self._piece(json_text(choice.get("text")), logprobs=choice.get("logprobs"))
+        content = delta.get("content")
+        return self._piece(
+            content if type(content) is str else content_text(content),
+            reasoning_text(delta),
+            delta.get("tool_calls"),
+            choice.get("logprobs"),
+            delta.get("refusal"),
+        )
+
+    def _read_native(self, event: Mapping[str, JSON]) -> ChatDelta | None:
+        if "response" not in event and "tool_calls" not in event:
+            self._raise_if_error(event)
+            inner = unwrap(event)
+            if inner is not event and isinstance(inner, dict):
+                return (
+                    self._read_native(inner)
+                    if not inner.get("choices")
+                    else self._read_choice(inner, inner["choices"][0])
+                )
+        if isinstance(reason := event.get("finish_reason"), str):
+            self._finish = reason
+        return self._piece(json_text(event.get("response")), reasoning_text(event), event.get("tool_calls"))
+
+    def _raise_if_error(self, event: Mapping[str, JSON]) -> None:
+        refusal = read_refusal(event)
+        if refusal is None:
+            return
+        error: WorkersAIError = error_from_reply(
+            200, self._headers, "", model=self._context.model, body=event, scrub=self._scrub
+        )
+        if isinstance(error, APIResponseValidationError):
+            error = self._interrupted(f"the service reported an error in the stream: {refusal.message}")
+            error.code = refusal.code
+        error.partial = self.partial
+        raise error
+
+    def _piece(
+        self, text: str, reasoning: str = "", calls: JSON = None, logprobs: JSON = None, refusal: JSON = None
+    ) -> ChatDelta | None:
+        deltas = self._assembler.feed(calls) if calls else ()
+        if text:
+            self._text.append(text)
+            if self._buffer is not None:
+                self._buffer.append(text)
+                text = ""
+        if not (text or reasoning or deltas or logprobs or refusal):
+            return None
+        return ChatDelta(text, reasoning, deltas, logprobs, refusal or "")
+
+    def _interrupted(self, message: str) -> StreamInterruptedError:
+        error = StreamInterruptedError(self._scrub(message), model=self._context.model)
+        error.partial = self.partial
+        return error
+
+    def finish(self) -> ChatDelta:
+        """The last piece, after the last event.
+
+        Raises:
+            StreamInterruptedError: Neither an end mark nor a finish reason has come.
+        """
+        if not self._done and self._finish is None:
+            raise self._interrupted("the stream ended with neither an end mark nor a finish reason")
+        calls = self._assembler.finish()
+        text = "".join(self._buffer or ())
+        if text and not self._assembler:
+            leaked = recover_leaked_calls(text, self._context.forced, self._ids)
+            calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
+            text = "" if calls else text
+        usage = self._meter.total()
+        has_calls = bool(calls) or bool(self._assembler)
+        return ChatDelta(
+            text=text,
+            tool_calls=calls,
+            last=True,
+            finish_reason=finish_reason(self._finish, calls=has_calls, context=self._context, usage=usage),
+            usage=usage,
+            id=self._id,
+            model=self._model,
+            headers=kept_headers(self._headers),
+        )
+
+
+def deltas_of(reply: ChatReply) -> list[ChatDelta]:
+    """A whole reply as a stream: the service answered a request to stream with ordinary JSON, or cannot stream this."""
+    calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(reply.tool_calls)]
+    return [
+        ChatDelta(reply.text, reply.reasoning, calls, reply.logprobs, reply.refusal or ""),
+        ChatDelta(
+            last=True,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            id=reply.id,
+            model=reply.model,
+            headers=reply.headers,
+        ),
+    ]

@@ -1,0 +1,186 @@
+"""Embeddings and reranking: requests and replies."""
+
+from __future__ import annotations
+
+import array
+import base64
+import math
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from workers_ai.errors import APIResponseValidationError
+from workers_ai.wire.chat import run_request
+from workers_ai.wire.reply import shortened, unwrap
+from workers_ai.wire.types import JSON, EmbedReply, Request, RerankScore
+from workers_ai.wire.usage import read_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "CONTEXTS_PER_REQUEST",
+    "EmbedOptions",
+    "embed_inputs",
+    "embed_request",
+    "read_scores",
+    "read_vectors",
+    "rerank_request",
+]
+
+CONTEXTS_PER_REQUEST: Final = 100
+"""Texts in one rerank request. No cap is documented; this is the cap of the embedding models."""
+
+
+class EmbedOptions(NamedTuple):
+    """What shapes a vector besides the text; vectors of different options do not mix.
+
+    Attributes:
+        pooling: ``"mean"`` (the service's default) or ``"cls"``, for the bge family.
+        truncate_inputs: Let the service cut texts that are too long, where the model has that option.
+        query_instruction: For qwen3-embedding sent as ``instruction`` with queries; for other models put before each
+            query, which is what their model cards ask for.
+        normalize: Scale each vector to length 1.
+    """
+
+    pooling: Literal["mean", "cls"] | None = None
+    truncate_inputs: bool | None = None
+    query_instruction: str | None = None
+    normalize: bool = False
+
+
+def embed_inputs(
+    model: str, texts: Sequence[str], options: EmbedOptions, *, kind: Literal["document", "query"]
+) -> dict[str, JSON]:
+    """The inputs of one embedding request, as they stand in a body or among the requests of a batch."""
+    texts = list(texts)
+    body: dict[str, JSON]
+    if "qwen3-embedding" in model:
+        body = {"queries" if kind == "query" else "documents": texts}
+        if kind == "query" and options.query_instruction:
+            body["instruction"] = options.query_instruction
+    else:
+        prefix = options.query_instruction if kind == "query" and options.query_instruction else ""
+        body = {"text": [prefix + text for text in texts] if prefix else texts}
+    if options.pooling is not None:
+        body["pooling"] = options.pooling
+    if options.truncate_inputs is not None:
+        body["truncate_inputs"] = options.truncate_inputs
+    return body
+
+
+def embed_request(
+    model: str,
+    texts: Sequence[str],
+    options: EmbedOptions,
+    *,
+    kind: Literal["document", "query"],
+    reject_if_busy: bool = False,
+) -> Request:
+    """One synchronous embedding request."""
+    body = embed_inputs(model, texts, options, kind=kind)
+    if reject_if_busy:
+        body["options"] = {"rejectIfBusy": True}
+    return run_request(model, body, task="embeddings")
+
+
+def read_vectors(
+    data: JSON, model: str, count: int, *, normalize: bool = False, neurons: str | None = None
+) -> EmbedReply:
+    """Read vectors of any shape on the wire, and check them.
+
+    Accepts ``data`` or ``response`` holding lists of numbers, and OpenAI items with ``index`` and an ``embedding`` that
+    is a list or base64 of little-endian float32.
+
+    Raises:
+        APIResponseValidationError: Not one finite, non-zero vector per text, all of the same length.
+    """
+    result = unwrap(data)
+    rows = (result.get("data") or result.get("response")) if isinstance(result, dict) else None
+    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+        rows = [row.get("embedding") for row in sorted(rows, key=lambda row: row.get("index", 0))]
+    if isinstance(rows, list) and rows and isinstance(rows[0], str):
+        rows = [_from_base64(row) for row in rows]
+    if not isinstance(rows, list):
+        what = "was queued" if isinstance(result, dict) and "request_id" in result else "has no vectors"
+        raise _misfit(f"the reply {what}", model, data)
+    if count == 1 and rows and isinstance(rows[0], (int, float)):
+        rows = [rows]
+    if len(rows) != count:
+        raise _misfit(f"the reply has {len(rows)} vectors for {count} texts", model, None)
+    _check(rows, model)
+    if normalize:
+        rows = [_unit(row) for row in rows]
+    pooling = result.get("pooling")
+    return EmbedReply(
+        rows, model, read_usage(result.get("usage"), neurons), pooling if isinstance(pooling, str) else None
+    )
+
+
+def _misfit(message: str, model: str, data: JSON) -> APIResponseValidationError:
+    return APIResponseValidationError(
+        message, model=model, body=shortened(data) if data is not None else None, status_code=200
+    )
+
+
+def _from_base64(text: str) -> list[float]:
+    floats = array.array("f")
+    floats.frombytes(base64.b64decode(text))
+    return floats.tolist()
+
+
+def _check(rows: Sequence[JSON], model: str) -> None:
+    length = len(rows[0]) if isinstance(rows[0], list) else 0
+    for index, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != length or not length:
+            raise _misfit(f"vector {index} has another length than vector 0 ({length})", model, None)
+        try:
+            total = sum(row)
+        except TypeError:
+            raise _misfit(f"vector {index} holds what is not a number", model, None) from None
+        if not math.isfinite(total):
+            raise _misfit(f"vector {index} holds NaN or infinity", model, None)
+        if not any(row):
+            raise _misfit(f"vector {index} is all zeros", model, None)
+
+
+def _unit(row: list[float]) -> list[float]:
+    length = math.hypot(*row)
+    return [value / length for value in row]
+
+
+def rerank_request(
+    model: str, query: str, texts: Sequence[str], top_k: int, *, reject_if_busy: bool = False
+) -> Request:
+    """One rerank request for the best ``top_k`` of ``texts``."""
+    body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts], "top_k": top_k}
+    if reject_if_busy:
+        body["options"] = {"rejectIfBusy": True}
+    return run_request(model, body, task="rerank")
+
+
+def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankScore]:
+    """Read the scores of ``count`` texts, matched by ``id``, best first.
+
+    Raises:
+        APIResponseValidationError: Fewer than ``top_k`` of the texts have a finite score.
+    """
+    result = unwrap(data)
+    rows = (result.get("response") or result.get("data")) if isinstance(result, dict) else result
+    scores: dict[int, float] = {}
+    for row in rows if isinstance(rows, list) else ():
+        index, score = _scored(row)
+        if index is not None and 0 <= index < count and score is not None and math.isfinite(score):
+            scores[index] = score
+    if len(scores) < top_k:
+        raise _misfit(f"the reply scores {len(scores)} of the {top_k} texts asked for", model, data)
+    return sorted((RerankScore(index, score) for index, score in scores.items()), key=lambda item: -item.score)[:top_k]
+
+
+def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
+    if not isinstance(row, dict):
+        return None, None
+    index = row.get("id", row.get("index"))
+    score = row.get("score", row.get("relevance_score"))
+    return (
+        index if isinstance(index, int) else None,
+        float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None,
+    )
