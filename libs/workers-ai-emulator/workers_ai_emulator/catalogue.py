@@ -1,7 +1,8 @@
 """What is known of each model: facts from the public price list, limits page and model cards; no behaviour.
 
 Sources: https://developers.cloudflare.com/workers-ai/platform/pricing/,
-https://developers.cloudflare.com/workers-ai/platform/limits/ and https://developers.cloudflare.com/workers-ai/models/.
+https://developers.cloudflare.com/workers-ai/platform/limits/ and
+https://developers.cloudflare.com/workers-ai/models/.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Model:
     Attributes:
         id: The id callers use, such as ``@cf/baai/bge-m3``.
         task: Name of the task, as the catalogue spells it.
-        family: Shape of a chat result: ``native`` (``result.response``) or ``openai`` (a ``chat.completion`` inside
-            ``result``).
+        family: Shape of a chat result: ``native`` (``result.response``) or ``openai`` (a ``chat.completion``
+            inside ``result``).
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
         json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (prose comes back).

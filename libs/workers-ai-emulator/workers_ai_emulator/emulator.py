@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class Emulator:
     """Workers AI in this process.
 
-    ``httpx.Client(transport=emulator.transport())``, ``httpx.AsyncClient(transport=emulator.transport())`` and
-    ``with emulator.serve() as url`` are its doors.
+    ``httpx.Client(transport=emulator.transport())``, ``httpx.AsyncClient(transport=emulator.transport())``
+    and ``with emulator.serve() as url`` are its doors.
 
     Args:
         seed: Seed of everything that looks random: ids, padding, faults by chance.
@@ -159,6 +159,6 @@ class Emulator:
             host: Address to listen on.
             port: Port to listen on; 0 for a free one.
         """
-        from workers_ai_emulator.doors.server import Server  # noqa: PLC0415 - only served emulators need sockets
+        from workers_ai_emulator.doors.server import Server
 
         return Server(self, host, port)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def workers_ai_emulator() -> Emulator:
     """A fresh emulator; give ``workers_ai_emulator.transport()`` to ``httpx.Client`` or ``httpx.AsyncClient``."""
-    from workers_ai_emulator.emulator import Emulator  # noqa: PLC0415 - pytest must start fast for everybody else
+    from workers_ai_emulator.emulator import Emulator
 
     return Emulator()
 

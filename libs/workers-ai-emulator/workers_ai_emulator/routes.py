@@ -48,9 +48,7 @@ def read(request: httpx.Request) -> Call:
     raw_path, _, raw_query = request.url.raw_path.decode("ascii").partition("?")
     segments = [urllib.parse.unquote(part) for part in raw_path.split("/") if part]
     query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True))
-    return Call(
-        request.method, urllib.parse.unquote(raw_path), segments, query, request.headers, request.content
-    )
+    return Call(request.method, urllib.parse.unquote(raw_path), segments, query, request.headers, request.content)
 
 
 def match(service: Service, call: Call) -> Handler:

@@ -20,7 +20,8 @@ class Settings:
         paid_plan: Whether the account is on the Workers Paid plan; without it some models answer 5035.
         unsupported_tools: What a model without tools does with them: ``ignore`` or ``reject`` (5006).
         batch_worker: Whether a deployed batch Worker answers under ``/batch``.
-        v1_native_usage: Whether streams on ``/ai/v1`` carry the trailing native usage event; never seen live there.
+        v1_native_usage: Whether streams on ``/ai/v1`` carry the trailing native usage event; never seen live
+            there.
         reasoning_key: Name of the reasoning field, ``reasoning_content`` or ``reasoning``; both occur.
         prefix_cache: Whether repeated prompt prefixes of one ``x-session-affinity`` are counted as cached.
         reject_on: Routes that honour ``options.rejectIfBusy``; only the first two are documented.
@@ -30,9 +31,7 @@ class Settings:
 
     latency_s: float = 0.0
     tokens: list[str] | None = None
-    refused_tokens: dict[str, int] = field(
-        default_factory=lambda: {"bad-token": 10000, "invalid-token": 9109}
-    )
+    refused_tokens: dict[str, int] = field(default_factory=lambda: {"bad-token": 10000, "invalid-token": 9109})
     list_refused_tokens: list[str] = field(default_factory=list)
     accounts: list[str] | None = None
     gateway_token: str | None = None

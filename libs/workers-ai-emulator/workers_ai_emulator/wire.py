@@ -67,9 +67,7 @@ class Call:
         """
         value = self.json()
         if not isinstance(value, dict):
-            raise ServiceError(
-                400, 5006, "Bad input: Error: Type mismatch of '/', '%s' not in 'object'" % kind_of(value)
-            )
+            raise ServiceError(400, 5006, f"Bad input: Error: Type mismatch of '/', '{kind_of(value)}' not in 'object'")
         return value
 
     def flag(self, name: str) -> bool:

@@ -99,9 +99,7 @@ class Server:
                     connection.close()
                     return
                 self._connections.add(connection)
-            threading.Thread(
-                target=self._serve, args=(connection,), name="workers-ai-connection", daemon=True
-            ).start()
+            threading.Thread(target=self._serve, args=(connection,), name="workers-ai-connection", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -149,9 +147,7 @@ class _Connection:
             return None
         first, *lines = head.split(b"\r\n")
         method, target, _ = first.split(b" ", 2)
-        headers = [
-            (name.strip(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)
-        ]
+        headers = [(name.strip(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
         sent = {name.lower(): value for name, value in headers}
         if sent.get(b"expect", b"").lower() == b"100-continue":
             self._socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -181,7 +177,7 @@ class _Connection:
         return b"".join(pieces)
 
     def _read_chunked(self) -> bytes:
-        pieces = []
+        pieces: list[bytes] = []
         while True:
             line = self._read_until(b"\r\n")
             size = int((line or b"0").split(b";")[0], 16)

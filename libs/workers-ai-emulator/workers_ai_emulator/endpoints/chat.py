@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.endpoints.inference import find_model, priced, work
+from workers_ai_emulator.endpoints.inference import priced, work
 from workers_ai_emulator.endpoints.streams import stream_reply
 from workers_ai_emulator.player.player import play
 from workers_ai_emulator.player.request import ChatRequest, read_chat
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Json, Reply
 
 
-def chat(
-    service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool
-) -> Flow[Reply]:
+def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
     """Answer a chat request in the shape of its route."""
     request = read_checked(model, body, service, compat=compat)
 
@@ -56,18 +55,29 @@ def read_checked(model: Model, body: Json, service: Service, *, compat: bool) ->
 
 def answer_of(service: Service, call: Call, model: Model, request: ChatRequest) -> Answer:
     """Play a request and count what it costs."""
-    choices = [play(request) for _ in range(request.n)]
+
+    def new_id(name: str, number: int) -> str:
+        return call_id(service, model, name, number)
+
+    choices = [play(model, request, new_id) for _ in range(request.n)]
     prompt_tokens = count_tokens(request.prompt_text)
-    cached = service.prefixes.cached_tokens(
-        call.headers.get("x-session-affinity", ""), model.id, request.prompt_text
-    )
-    completion_tokens = sum(tokens_of(choice) for choice in choices)
-    usage = Usage(
-        prompt_tokens, completion_tokens, cached, neurons(model, prompt_tokens, completion_tokens, cached)
-    )
+    cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, request.prompt_text)
+    limit = request.max_tokens or sys.maxsize
+    completion_tokens = sum(min(limit, tokens_of(choice)) for choice in choices)
+    usage = Usage(prompt_tokens, completion_tokens, cached, neurons(model, prompt_tokens, completion_tokens, cached))
     now = service.clock.now()
     own_id = f"chatcmpl-{service.new_hex(32)}" if model.family == "openai" else f"id-{int(now * 1000)}"
     return Answer(own_id, int(now), model.id, choices, usage, request.logprobs)
+
+
+def call_id(service: Service, model: Model, name: str, number: int) -> str:
+    """The id of a tool call, in the style of the model; Kimi's repeat in every reply.
+
+    Reported: https://github.com/cloudflare/ai/issues/526.
+    """
+    if "kimi" in model.id:
+        return f"functions.{name}:{number}"
+    return service.new_hex(9) if model.tool_calls == "nested" else f"chatcmpl-tool-{service.new_hex(32)}"
 
 
 def tokens_of(choice: Choice) -> int:

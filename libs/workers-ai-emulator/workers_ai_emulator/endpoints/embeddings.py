@@ -61,9 +61,7 @@ def result_json(model: Model, body: Json) -> tuple[str, int]:
     used, tokens = checks.fit(model, texts, truncate=body.get("truncate_inputs") is True)
     vectors = ",".join(vector_json(text, model.dimensions or 0, salt) for text in used)
     pooling = (
-        f',"pooling":"{body.get("pooling") or checks.default_pooling(model)}"'
-        if checks.default_pooling(model)
-        else ""
+        f',"pooling":"{body.get("pooling") or checks.default_pooling(model)}"' if checks.default_pooling(model) else ""
     )
     return f'{{"shape":[{len(used)},{model.dimensions}],"data":[{vectors}]{pooling}}}', tokens
 

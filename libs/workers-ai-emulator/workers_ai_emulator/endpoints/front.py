@@ -138,19 +138,15 @@ def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
         return edge_page(fault.status)
     if fault.kind == "reply":
         return _scripted(fault)
-    headers = dict(fault.headers) | (
-        {"retry-after": fault.retry_after} if fault.retry_after is not None else {}
-    )
+    headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
     layer = fault.layer if fault.layer in {"ai", "api", "gateway"} else "ai"
-    error = ServiceError(fault.status, fault.code or 0, fault.message, layer=layer, headers=headers)  # type: ignore[arg-type]
+    error = ServiceError(fault.status, fault.code or 0, fault.message, layer=layer, headers=headers)
     return refusal(error, service.new_uuid(), fault.layer)
 
 
 def _scripted(fault: Fault) -> Reply:
     if fault.chunks is not None:
-        headers = {"content-type": "text/event-stream"} | {
-            key.lower(): value for key, value in fault.headers.items()
-        }
+        headers = {"content-type": "text/event-stream"} | {key.lower(): value for key, value in fault.headers.items()}
         return Reply(fault.status, headers, chunks=iter(fault.chunks))
     headers = {"retry-after": fault.retry_after} if fault.retry_after is not None else {}
     headers |= {key.lower(): value for key, value in fault.headers.items()}

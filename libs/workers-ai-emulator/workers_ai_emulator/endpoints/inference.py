@@ -30,7 +30,8 @@ def find_model(service: Service, name: str) -> Model:
     if model.alias_of:
         model = known[model.alias_of]
     if model.retired_on:
-        text = f"Model has been deprecated: {name} was deprecated on {model.retired_on}. See the model catalog for alternatives"
+        text = f"Model has been deprecated: {name} was deprecated on {model.retired_on}."
+        text += " See the model catalog for alternatives"
         raise ServiceError(410, 5028, text)
     if model.paid_only and not service.settings.paid_plan:
         raise ServiceError(403, 5035, "This model requires a Workers Paid plan. See pricing for details.")
@@ -44,9 +45,7 @@ def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:
     """
     options = body.get("options")
     return (
-        call.route in service.settings.reject_on
-        and isinstance(options, dict)
-        and options.get("rejectIfBusy") is True
+        call.route in service.settings.reject_on and isinstance(options, dict) and options.get("rejectIfBusy") is True
     )
 
 

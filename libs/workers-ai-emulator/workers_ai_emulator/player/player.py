@@ -1,16 +1,97 @@
-"""Playing one chat request: which rule applies, and what that gives."""
+"""Playing one chat request: which rule applies, and what is left of it within the budget."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from workers_ai_emulator.player import answers, jsons, tools
+from workers_ai_emulator.player.reading import read
+from workers_ai_emulator.rules.words import count_tokens
 from workers_ai_emulator.shapes.answer import Choice
+from workers_ai_emulator.shapes.pieces import text_pieces
+from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.player.request import ChatRequest
 
+_CALL_TOKENS = 16
 
-def play(request: ChatRequest) -> Choice:
-    """Answer a request."""
-    last = next((turn.text for turn in reversed(request.turns) if turn.role == "user"), "")
-    return Choice(text=f"You said: {last}")
+
+def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
+    """Answer a request.
+
+    In this order: a tool is called when the request forces one or the question asks for it; JSON is given
+    when it is wanted; else the answer is prose, from tool results or from the context.
+
+    Args:
+        model: The model that is played.
+        request: The request.
+        new_id: Makes the id of a tool call.
+
+    Raises:
+        ServiceError: 8006 when a forced call does not fit into the budget, 5024 when a schema cannot be met.
+    """
+    reading = read(request.turns)
+    choice = Choice(reasoning=answers.thinking_text(reading, request.effort) if request.thinking else "")
+    if model.function_calling:
+        choice.tool_calls = tools.choose(request, reading, new_id)
+    if choice.tool_calls:
+        choice.finish_reason = "tool_calls"
+        return _with_room_for_calls(request, choice)
+    if request.wants_json and model.json_mode != "ignored":
+        choice.parsed = jsons.json_answer(request, reading)
+        choice.is_json = True
+        choice.text = json.dumps(choice.parsed, ensure_ascii=False)
+    else:
+        images = sum(turn.images for turn in request.turns)
+        choice.text = answers.answer_text(reading, images)
+        _stop(request, choice)
+    _shorten(request, choice)
+    return choice
+
+
+def _with_room_for_calls(request: ChatRequest, choice: Choice) -> Choice:
+    """A call that the budget cuts off is an error when it was forced, and lost when it was not."""
+    if request.max_tokens is None or request.max_tokens >= count_tokens(choice.reasoning) + _CALL_TOKENS:
+        return choice
+    if request.tool_choice != "auto" and request.thinking:
+        raise ServiceError(400, 8006, "The forced tool call did not fit into max_tokens")
+    choice.tool_calls, choice.finish_reason = [], "length"
+    _shorten(request, choice)
+    choice.finish_reason = "length"
+    return choice
+
+
+def _stop(request: ChatRequest, choice: Choice) -> None:
+    """End the text before the first stop sequence."""
+    places = [(place, sequence) for sequence in request.stop if sequence and (place := choice.text.find(sequence)) >= 0]
+    if places:
+        place, choice.matched_stop = min(places)
+        choice.text = choice.text[:place]
+
+
+def _shorten(request: ChatRequest, choice: Choice) -> None:
+    """Keep thinking and text within ``max_tokens``; thinking comes first and may leave nothing."""
+    if request.max_tokens is None:
+        return
+    thinking = _first_tokens(choice.reasoning, request.max_tokens)
+    left = request.max_tokens - count_tokens(thinking)
+    text = _first_tokens(choice.text, left) if thinking == choice.reasoning else ""
+    if (thinking, text) != (choice.reasoning, choice.text):
+        choice.reasoning, choice.text, choice.finish_reason = thinking, text, "length"
+        choice.matched_stop, choice.is_json = None, False
+
+
+def _first_tokens(text: str, budget: int) -> str:
+    """The beginning of a text that fits into a budget of tokens."""
+    if count_tokens(text) <= budget:
+        return text
+    pieces = text_pieces(text)
+    kept = max(0, int(budget / 1.3)) or (1 if budget > 0 else 0)
+    while kept > 1 and count_tokens("".join(pieces[:kept])) > budget:
+        kept -= 1
+    return "".join(pieces[:kept])

@@ -46,6 +46,8 @@ class ChatRequest:
         n: Completions wanted.
         logprobs: Alternatives per token; None for none at all.
         thinking: Whether a reasoning model thinks first.
+        effort: How hard, in the model's own words.
+        parallel: Whether several tools may be called in one reply.
         stream: Whether the reply is streamed.
     """
 
@@ -60,7 +62,14 @@ class ChatRequest:
     n: int = 1
     logprobs: int | None = None
     thinking: bool = False
+    effort: str = ""
+    parallel: bool = True
     stream: bool = False
+
+    @property
+    def last_user(self) -> int:
+        """Index of the last user turn; -1 when there is none."""
+        return max((index for index, turn in enumerate(self.turns) if turn.role == "user"), default=-1)
 
     @property
     def prompt_text(self) -> str:
@@ -75,9 +84,7 @@ def read_chat(model: Model, body: Json) -> ChatRequest:
     """Read a chat body that has passed the checks."""
     is_prompt = body.get("messages") is None
     turns = (
-        [Turn("user", str(body.get("prompt", "")))]
-        if is_prompt
-        else [_turn(message) for message in body["messages"]]
+        [Turn("user", str(body.get("prompt", "")))] if is_prompt else [_turn(message) for message in body["messages"]]
     )
     wants_json, schema = _format(body)
     stop = body.get("stop") or []
@@ -93,6 +100,8 @@ def read_chat(model: Model, body: Json) -> ChatRequest:
         n=body.get("n") or 1,
         logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
         thinking=_thinks(model, body),
+        effort=str(body.get("reasoning_effort") or ""),
+        parallel=body.get("parallel_tool_calls") is not False,
         stream=body.get("stream") is True,
     )
 
@@ -132,7 +141,7 @@ def _format(body: Json) -> tuple[bool, Json | None]:
 
 
 def _thinks(model: Model, body: Json) -> bool:
-    """Thinking is on unless it is switched off, by the template or by an effort of ``none`` where the model knows one."""
+    """Thinking is on unless the template, or an effort of ``none`` that the model knows, switches it off."""
     kwargs = body.get("chat_template_kwargs") or {}
     key = "thinking" if "kimi" in model.id else "enable_thinking"
     effort = model.reasoning_effort or {}

@@ -1,7 +1,7 @@
 """What a chat model's schema refuses.
 
-Two generations of schemas are in use: older models take string contents and a few parameters, newer ones follow OpenAI.
-Sources: https://developers.cloudflare.com/workers-ai/models/ (input schemas),
+Two generations of schemas are in use: older models take string contents and a few parameters, newer ones
+follow OpenAI. Sources: https://developers.cloudflare.com/workers-ai/models/ (input schemas),
 https://github.com/cloudflare/ai/issues/279, https://github.com/QuantumNous/new-api/issues/4605,
 https://github.com/we-promise/sure/pull/467, https://github.com/cloudflare/ai/pull/454.
 """
@@ -59,9 +59,7 @@ def check_messages(model: Model, messages: Any) -> None:
     """Refuse messages that do not fit the model's schema."""
     if not isinstance(messages, list) or not messages:
         raise _mismatch(model, f"Type mismatch of '/messages', '{kind_of(messages)}' not in 'array'")
-    faults = [
-        fault for index, message in enumerate(messages) for fault in _message_faults(model, index, message)
-    ]
+    faults = [fault for index, message in enumerate(messages) for fault in _message_faults(model, index, message)]
     if faults:
         raise _mismatch(model, ", ".join(faults))
     _check_answers(model, messages)
@@ -99,11 +97,7 @@ def _part_faults(model: Model, place: str, part: Any) -> list[str]:
         raise ServiceError(400, 8007, f"{model.id} is not a multimodal model")
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
-    return (
-        []
-        if str(url).startswith("data:")
-        else [f"pattern mismatch of '{place}/image_url/url', must match '^data:'"]
-    )
+    return [] if str(url).startswith("data:") else [f"pattern mismatch of '{place}/image_url/url', must match '^data:'"]
 
 
 def _check_answers(model: Model, messages: list[Json]) -> None:
@@ -169,9 +163,7 @@ def _check_tool(model: Model, index: int, tool: Any) -> None:
         raise _mismatch(model, f"required properties at '/tools/{index}/function' are 'description'")
     parameters = function.get("parameters")
     if parameters is not None and not {"type", "properties"} <= set(parameters):
-        raise _mismatch(
-            model, f"required properties at '/tools/{index}/function/parameters' are 'type,properties'"
-        )
+        raise _mismatch(model, f"required properties at '/tools/{index}/function/parameters' are 'type,properties'")
     for name, schema in ((parameters or {}).get("properties") or {}).items():
         if not isinstance(schema, dict) or "description" not in schema:
             place = f"/tools/{index}/function/parameters/properties/{name}"

@@ -1,6 +1,7 @@
 """What embedding models and rerankers take, and how many tokens of it.
 
-Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/; that bge-m3 counts its window
+Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/; that bge-m3 counts
+    its window
 over the whole request, and its error, come from public reports.
 """
 
@@ -42,8 +43,7 @@ def check_native(model: Model, body: Json) -> None:
         key = next((key for key in _keys(model) if key in body), None)
         if key is None:
             raise _mismatch(
-                "required properties at '/' are '%s'"
-                % ("contexts" if model.id == BGE_M3 else _keys(model)[0])
+                "required properties at '/' are '%s'" % ("contexts" if model.id == BGE_M3 else _keys(model)[0])
             )
         _check_texts(model, key, body[key])
         if body.get("pooling") not in {None, "mean", "cls"}:

@@ -1,8 +1,8 @@
 """Deterministic vectors by feature hashing: texts that share words are near each other.
 
-Each word owns two places of the vector and a sign at each; its weight grows with the logarithm of its count, and words
-without meaning of their own weigh little. The vector has unit length. Whether the service's own vectors have is not
-documented.
+Each word owns two places of the vector and a sign at each; its weight grows with the logarithm of its count,
+and words without meaning of their own weigh little. The vector has unit length. Whether the service's own
+vectors have is not documented.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ _WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
 _BYTES_PER_TOKEN = 6
 _TOKENS_PER_WORD = 1.3
 
-STOP_WORDS = frozenset(
-    "a about after all also an and any are as at be because been before being but by can could did do does doing for from"
-    " had has have he her here him his how i if in into is it its just me more most my no not now of on once only or other"
-    " our out over own please s she should so some such t than that the their them then there these they this those to too"
-    " under until up very was we were what when where which while who whom why will with would you your".split()
-)
+_STOP_WORDS_TEXT = """
+    a about after all also an and any are as at be because been before being but by can could did do
+    does doing for from had has have he her here him his how i if in into is it its just me more
+    most my no not now of on once only or other our out over own please s she should so some such t
+    than that the their them then there these they this those to too under until up very was we were
+    what when where which while who whom why will with would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def words_of(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """The envelopes around results and refusals.
 
 Refusals by the model service, by the API in front of it and by the AI Gateway look different; see
-https://github.com/cloudflare/ai/issues/279 for the first, https://github.com/anomalyco/opencode/issues/23773 for the
-second. No OpenAI error object has been reported from the ``/ai/v1`` routes.
+https://github.com/cloudflare/ai/issues/279 for the first, https://github.com/anomalyco/opencode/issues/23773
+for the second. No OpenAI error object has been reported from the ``/ai/v1`` routes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def refusal_body(error: ServiceError, request_id: str, spelling: str = "") -> Js
     Args:
         error: The refusal.
         request_id: Uuid that the model service puts at the end of the text.
-        spelling: ``object`` (``errors`` as one object) or ``binding`` (as a gateway log shows it); else by its layer.
+        spelling: ``object`` (``errors`` as one object) or ``binding`` (as a gateway log shows it); else by
+            its layer.
     """
     if spelling == "binding":
         return {
@@ -78,5 +79,6 @@ def edge_page(status: int) -> Reply:
         524: "A timeout occurred",
     }
     title = f"{status}: {names.get(status, 'Error')}"
-    page = f"<!DOCTYPE html>\n<html><head><title>api.cloudflare.com | {title}</title></head><body><h1>{title}</h1></body></html>\n"
+    head = f"<head><title>api.cloudflare.com | {title}</title></head>"
+    page = f"<!DOCTYPE html>\n<html>{head}<body><h1>{title}</h1></body></html>\n"
     return Reply(status, {"content-type": "text/html; charset=UTF-8"}, page.encode())

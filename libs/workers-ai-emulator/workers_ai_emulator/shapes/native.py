@@ -33,11 +33,7 @@ def whole(answer: Answer, model: Model) -> Json:
 def events(answer: Answer, model: Model, padding: Padding) -> Iterator[Json]:
     """The events of a stream, without the end mark."""
     choice = answer.choices[0]
-    text = (
-        f"{choice.reasoning}\n</think>\n\n{choice.text}"
-        if model.reasoning and choice.reasoning
-        else choice.text
-    )
+    text = f"{choice.reasoning}\n</think>\n\n{choice.text}" if model.reasoning and choice.reasoning else choice.text
     for piece in text_pieces(text):
         yield {"response": piece, "p": padding()}
     for index, call in enumerate(choice.tool_calls):

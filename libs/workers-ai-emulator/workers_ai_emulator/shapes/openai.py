@@ -1,8 +1,8 @@
 """The OpenAI family: ``chat.completion`` objects, bare on ``/ai/v1`` and inside ``result`` on ``/ai/run``.
 
-Every event of a stream has padding and its own, incremental usage, as captured from newer models in October 2026
-(https://github.com/cloudflare/ai/issues/651 shows such usage). Models of the native family take this shape on
-``/ai/v1`` too, with an id like ``id-<milliseconds>`` (https://github.com/vercel/ai/issues/4031).
+Every event of a stream has padding and its own, incremental usage, as captured from newer models in October
+2026 (https://github.com/cloudflare/ai/issues/651 shows such usage). Models of the native family take this
+shape on ``/ai/v1`` too, with an id like ``id-<milliseconds>`` (https://github.com/vercel/ai/issues/4031).
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ class _Chunks:
         return self._wrap([], Usage(0, self._left))
 
     def _wrap(self, choices: list[Json], usage: Usage) -> Json:
-        usage.neurons = neurons(
-            self._model, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens
-        )
+        usage.neurons = neurons(self._model, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         return {
             "id": self._answer.id,
             "object": "chat.completion.chunk",

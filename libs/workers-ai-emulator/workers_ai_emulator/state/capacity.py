@@ -1,8 +1,8 @@
 """How much the service takes at once, and what becomes of the rest.
 
 A request that finds no slot waits in a queue, unless it asked to be rejected
-(https://developers.cloudflare.com/workers-ai/features/reject-if-busy/). Whether the wait has a limit is not documented;
-here it ends in the same error after ``max_wait_s``.
+(https://developers.cloudflare.com/workers-ai/features/reject-if-busy/). Whether the wait has a limit is not
+documented; here it ends in the same error after ``max_wait_s``.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Capacity:
         return own is None or self._in_work[model] < own
 
     def _next_wait(self, place: _Place, deadline: float) -> Wait | None:
-        """What the request waits on next: a free slot, the end of a busy time, or its deadline; None when it is over."""
+        """What the request waits on next: a free slot, the end of a busy time, its deadline; None at the end."""
         with self._lock:
             now = self._clock.now()
             if place.granted or now >= deadline:

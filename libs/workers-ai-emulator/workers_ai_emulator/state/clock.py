@@ -61,9 +61,9 @@ class Clock:
     """The emulator's clock.
 
     Args:
-        mode: ``"real"``: time passes by itself and :meth:`advance` adds to it. ``"jump"``: time stands still, and
-            whoever waits makes it jump to the end of the wait, so that nothing ever sleeps. ``"manual"``: time
-            moves only by :meth:`advance`, and waiting requests stay until it does.
+        mode: ``"real"``: time passes by itself and :meth:`advance` adds to it. ``"jump"``: time stands still,
+            and whoever waits makes it jump to the end of the wait, so that nothing ever sleeps. ``"manual"``:
+            time moves only by :meth:`advance`, and waiting requests stay until it does.
         start: Clock time at the beginning, in seconds since the epoch; None for now.
     """
 

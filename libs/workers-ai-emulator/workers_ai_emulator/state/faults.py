@@ -22,22 +22,24 @@ class Fault:
     """One deviation.
 
     Attributes:
-        kind: What happens. ``error``: the service refuses. ``reply``: exactly this reply. ``html``: an edge error page.
-            ``drop``: the connection closes with no reply. ``latency``: ``seconds`` more. ``cut``: a stream closes after
-            ``after_events`` events. ``error_frame``: an error event after ``after_events`` events, then the end.
-            ``slow``: ``seconds`` between the pieces of a reply. ``one_byte_chunks``: the body arrives byte by byte.
-            ``shape``: a named spelling of the reply, see the README.
+        kind: What happens. ``error``: the service refuses. ``reply``: exactly this reply. ``html``: an edge
+            error page. ``drop``: the connection closes with no reply. ``latency``: ``seconds`` more. ``cut``:
+            a stream closes after ``after_events`` events. ``error_frame``: an error event after
+            ``after_events`` events, then the end. ``slow``: ``seconds`` between the pieces of a reply.
+            ``one_byte_chunks``: the body arrives byte by byte. ``shape``: a named spelling of the reply, see
+            the README.
         times: How many requests it meets; None for all.
         skip: How many matching requests pass untouched first.
         probability: Chance to meet a matching request, drawn from the emulator's seeded generator.
         model: Only this model.
-        route: Only this route: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``, ``submit``,
-            ``poll``, ``models_search``, ``models_schema``, ``verify``, ``batch_worker``.
+        route: Only this route: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
+            ``submit``, ``poll``, ``models_search``, ``models_schema``, ``verify``, ``batch_worker``.
         stream: Only streaming (True) or whole (False) requests.
         status: HTTP status of an ``error``, ``reply`` or ``html``.
         code: Cloudflare's code of an ``error`` or ``error_frame``.
         message: Its text, without prefix and request id.
-        layer: Envelope of an ``error``: ``ai``, ``api``, ``gateway``, ``object`` (``errors`` as an object) or ``binding``.
+        layer: Envelope of an ``error``: ``ai``, ``api``, ``gateway``, ``object`` (``errors`` as an object) or
+            ``binding``.
         retry_after: Value of a ``retry-after`` header.
         headers: Extra reply headers.
         body: Body of a ``reply``: text, bytes, or anything that becomes JSON.
@@ -188,9 +190,7 @@ class Faults:
         drawn: list[Fault] = []
         with self._lock:
             for fault in self._faults:
-                if not fault.matches(route, model, stream) or (
-                    fault.before and any(one.before for one in drawn)
-                ):
+                if not fault.matches(route, model, stream) or (fault.before and any(one.before for one in drawn)):
                     continue
                 if fault.skip > 0:
                     fault.skip -= 1

@@ -6,6 +6,7 @@ The logic is written once; one driver blocks a thread, the other one awaits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeVar
@@ -71,7 +72,7 @@ async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        from anyio import to_thread  # noqa: PLC0415 - httpx brings it along; only trio users come here
+        from anyio import to_thread  # httpx brings it along; only users of other loops come here
 
         await to_thread.run_sync(functools.partial(block, wait, clock, limit_s), abandon_on_cancel=True)
         return
@@ -79,7 +80,7 @@ async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None
     ended = asyncio.Event()
     clock.enter(wait)
     try:
-        wait.on_set(lambda: loop.call_soon_threadsafe(ended.set) and None)
+        wait.on_set(functools.partial(_set_in_loop, loop, ended))
         await asyncio.wait_for(ended.wait(), clock.timeout_s(wait))
     except TimeoutError:
         pass
@@ -87,6 +88,11 @@ async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None
         clock.leave(wait)
     if late and not wait.is_set:
         raise WaitedTooLongError
+
+
+def _set_in_loop(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is gone, and who waited with it
+        loop.call_soon_threadsafe(ended.set)
 
 
 def _limited(wait: Wait, clock: Clock, limit_s: float | None) -> tuple[Wait, bool]:

@@ -34,8 +34,8 @@ class Limits:
         quota_code: Code of the refusal: 3036 as documented, or 4006 as public reports show.
         enforce_rpm: Whether the documented requests per minute hold.
         rpm: Requests per minute by task name or model id, in place of the documented ones.
-        api_requests_per_5_min: Limit of the API in front of the service; None for none. Whether inference counts
-            there is not documented.
+        api_requests_per_5_min: Limit of the API in front of the service; None for none. Whether inference
+            counts there is not documented.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """Prompt prefixes that an instance still has in its cache.
 
-``x-session-affinity`` pins a session to an instance; cached tokens come in blocks, and short prompts are never cached
-(https://developers.cloudflare.com/workers-ai/features/prompt-caching/). The size of a block is not published.
+``x-session-affinity`` pins a session to an instance; cached tokens come in blocks, and short prompts are
+never cached (https://developers.cloudflare.com/workers-ai/features/prompt-caching/). The size of a block is
+not published.
 """
 
 from __future__ import annotations
 
-import os.path
 import threading
 from typing import TYPE_CHECKING
 
@@ -33,5 +33,6 @@ class Prefixes:
         with self._lock:
             before = self._prompts.get((session, model), "")
             self._prompts[(session, model)] = prompt
-        common = os.path.commonprefix([before, prompt])
-        return count_tokens(common) // BLOCK_TOKENS * BLOCK_TOKENS if common else 0
+        same = next((at for at, (one, two) in enumerate(zip(before, prompt, strict=False)) if one != two), None)
+        common = prompt[: len(before) if same is None else same]
+        return count_tokens(common) // BLOCK_TOKENS * BLOCK_TOKENS

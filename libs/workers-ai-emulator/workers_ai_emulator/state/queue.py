@@ -1,6 +1,7 @@
 """The asynchronous queue: what was submitted, how far it is, what became of it.
 
-Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves open is a
+Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves
+    open is a
 setting here, and the README says which choice is the default.
 """
 
@@ -51,7 +52,8 @@ class QueueSettings:
         status_when_done: Value of a ``status`` key beside ``responses``; None for no such key, as documented.
         error_key: Where a failed item says why: ``error``, ``errors`` (a list) or empty for nowhere.
         answers_at_once: Whether a submission is answered with the responses themselves.
-        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without it.
+        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without
+            it.
         shuffle: Whether ``responses`` come in random order; their order is not promised.
         unknown_status: HTTP status for an unknown, lost or expired id.
         unknown_code: Code for it.
@@ -164,9 +166,7 @@ class Queue:
                 left: float = settings.polls + 1 - job.polls
                 return "done" if left <= 0 else "running" if left <= 1 else "queued"
             age = self._clock.now() - job.submitted_at
-            return (
-                "done" if age >= settings.seconds else "running" if age >= settings.seconds / 2 else "queued"
-            )
+            return "done" if age >= settings.seconds else "running" if age >= settings.seconds / 2 else "queued"
 
     def failure_of(self, job: Job) -> dict[int, ItemFailure]:
         """The items of a finished batch that fail, by index; decided once per batch."""
@@ -188,9 +188,7 @@ class Queue:
         for index, request in enumerate(job.requests):
             for failure in self.settings.failures:
                 fits = failure.index in {None, index} and failure.times != 0
-                if fits and (
-                    failure.contains is None or failure.contains in json.dumps(request, ensure_ascii=False)
-                ):
+                if fits and (failure.contains is None or failure.contains in json.dumps(request, ensure_ascii=False)):
                     failure.times = None if failure.times is None else failure.times - 1
                     chosen[index] = failure
                     break
