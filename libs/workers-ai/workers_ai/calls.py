@@ -27,7 +27,7 @@ from workers_ai.http import is_event_stream
 from workers_ai.limiter import Limiter, Ticket
 from workers_ai.refusals import error_from_reply, read_refusal
 from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai.wire.reply import read_chat
+from workers_ai.wire.reply import kept_headers, read_chat
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
@@ -46,7 +46,7 @@ _log = logging.getLogger("workers_ai")
 
 
 class Reply(NamedTuple):
-    """A successful reply: parsed, or an open event stream (``data`` is None)."""
+    """A successful reply: parsed, or an open event stream (``data`` is None), with the headers worth keeping."""
 
     data: JSON
     headers: Mapping[str, str]
@@ -116,7 +116,7 @@ class Calls:
         except Exception as exc:  # noqa: BLE001 - whatever the transport throws in means that no reply came
             return connection_error(exc, request.model, self.settings)
         if stream and is_event_stream(response):
-            return Reply(None, response.headers, response, ticket)
+            return Reply(None, kept_headers(response.headers.raw), response, ticket)
         return read_reply(response, request.model, self.settings)
 
     def _pause(
@@ -216,7 +216,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body.get("success") is False or ("result" not in body and bool(read_refusal(body)))
     )
     if response.is_success and not failed and not unreadable:
-        return Reply(body, response.headers)
+        return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and unreadable:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
         shown = settings.scrub(response.text[:2000])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpTransport", "is_event_stream", "release"]
 
 _PATH_SAFE = "/@:+,;=!$&'()*~"
+_URLS_KEPT = 256
 
 
 @functools.cache
@@ -57,8 +58,7 @@ class HttpTransport:
         self._gate = threading.Semaphore(limit) if limit else None
         self._sync: httpx.Client | None = None
         self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
-        self._root = self._settings.root
-        self._headers = self._settings.headers()
+        self._urls: dict[tuple[str, str], httpx.URL] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_settings": self._settings, "_own_sync": None, "_own_async": None}
@@ -101,10 +101,30 @@ class HttpTransport:
         return response
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
-        path = quote(request.path, safe=_PATH_SAFE)
-        url = f"{self._root}/{path}?{request.query}" if request.query else f"{self._root}/{path}"
-        headers = {**self._headers, **request.headers} if request.headers else self._headers
+        headers: Any = self._headers
+        if request.headers:
+            headers = headers.copy()
+            headers.update(request.headers)
+        url = self._url(request.path, request.query)
         return client.build_request(request.method, url, json=request.body, headers=headers, timeout=self._timeout)
+
+    def _url(self, path: str, query: str) -> httpx.URL:
+        """The URL of a path; parsing one takes longer than the rest of building a request, and there are few."""
+        import httpx
+
+        url = self._urls.get((path, query))
+        if url is None:
+            text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
+            url = httpx.URL(f"{text}?{query}" if query else text)
+            if len(self._urls) < _URLS_KEPT:
+                self._urls[path, query] = url
+        return url
+
+    @functools.cached_property
+    def _headers(self) -> httpx.Headers:
+        import httpx
+
+        return httpx.Headers(self._settings.headers())
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:

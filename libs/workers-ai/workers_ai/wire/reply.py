@@ -11,7 +11,7 @@ from workers_ai.wire.types import JSON, ChatReply, FinishReason, ReplyContext, T
 from workers_ai.wire.usage import read_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["content_text", "finish_reason", "kept_headers", "read_chat", "reasoning_text", "unwrap"]
 
@@ -28,11 +28,15 @@ _FINISH: Final[dict[str, FinishReason]] = {
 _KEPT: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
 
 
-def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def kept_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers that tell where a reply came from: ray, request and gateway ids, cache status, neurons."""
-    return {
-        name: value for name, value in headers.items() if name.startswith("cf-") and (name in _KEPT or name.startswith("cf-aig-"))
-    }  # fmt: skip
+    kept = {}
+    for name, value in raw:
+        if name[:3].lower() == b"cf-":
+            text = name.decode("latin-1").lower()
+            if text in _KEPT or text.startswith("cf-aig-"):
+                kept[text] = value.decode("latin-1")
+    return kept
 
 
 def unwrap(data: JSON) -> JSON:
@@ -96,7 +100,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     reply.usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
     reply.model = result["model"] if isinstance(result.get("model"), str) else None
     reply.id = result["id"] if isinstance(result.get("id"), str) else None
-    reply.headers = kept_headers(headers)
+    reply.headers = headers
     reply.raw = result
     _recover(reply, context, ids)
     reply.finish_reason = finish_reason(

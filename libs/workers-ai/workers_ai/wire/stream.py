@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
 from workers_ai.refusals import error_from_reply, read_refusal
-from workers_ai.wire.reply import content_text, finish_reason, kept_headers, reasoning_text, unwrap
+from workers_ai.wire.reply import content_text, finish_reason, reasoning_text, unwrap
 from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, json_text, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
 from workers_ai.wire.usage import UsageMeter
@@ -181,7 +181,7 @@ class ChatStreamReader:
             usage=usage,
             id=self._id,
             model=self._model,
-            headers=kept_headers(self._headers),
+            headers=self._headers,
         )
 
 

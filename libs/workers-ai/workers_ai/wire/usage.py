@@ -77,35 +77,58 @@ class UsageMeter:
 
     - An event without ``choices`` (the native closing chunk) counts for the whole stream: the last one wins.
     - Running totals, as older models send them: every record has the prompt in it; the largest wins.
-    - Increments, as newer models send them: only one record, at the beginning, has the prompt in it; they are summed.
+    - Increments, as newer models send them: only the first record has the prompt in it; they are summed.
     """
 
-    __slots__ = ("_closing", "_largest", "_last_has_prompt", "_sum", "_with_prompt")
+    __slots__ = ("_closing", "_last_has_prompt", "_neurons", "_output", "_prompted", "_reasoning", "_with_prompt")
 
     def __init__(self) -> None:
-        self._closing: Usage | None = None
-        self._largest: Usage | None = None
-        self._sum: Usage | None = None
+        self._closing: Mapping[str, JSON] | None = None
+        self._prompted: Usage | None = None
         self._with_prompt = 0
         self._last_has_prompt = False
+        self._output = 0
+        self._reasoning: int | None = None
+        self._neurons: float | None = None
 
     def add(self, raw: Mapping[str, JSON], *, closing: bool) -> None:
-        """Take the usage record of one event; ``closing`` for an event without ``choices``."""
-        usage = read_usage(raw)
-        if usage is None:
-            return
+        """Take the usage record of one event; ``closing`` for an event without ``choices``.
+
+        Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
+        the record.
+        """
         if closing:
-            self._closing = usage
+            self._closing = raw
             return
-        if self._largest is None or usage.total_tokens >= self._largest.total_tokens:
-            self._largest = usage
-        self._sum = add_usage(self._sum, usage)
-        self._last_has_prompt = usage.input_tokens > 0
-        self._with_prompt += self._last_has_prompt
+        if raw.get("prompt_tokens") or raw.get("input_tokens"):
+            usage = read_usage(raw)
+            if self._prompted is None or (usage and usage.total_tokens >= self._prompted.total_tokens):
+                self._prompted = usage
+            self._with_prompt += 1
+            self._last_has_prompt = True
+            return
+        self._last_has_prompt = False
+        self._output += _count(raw.get("completion_tokens", raw.get("output_tokens")))
+        if isinstance(neurons := raw.get("neurons"), (int, float)):
+            self._neurons = (self._neurons or 0.0) + neurons
+        if raw.get("completion_tokens_details"):
+            self._reasoning = _plus_int(
+                self._reasoning,
+                _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
+            )
 
     def total(self) -> Usage | None:
         """Usage of the whole stream; None where no event had any."""
         if self._closing is not None:
-            return self._closing
-        running = self._last_has_prompt or self._with_prompt > 1
-        return self._largest if running else self._sum
+            return read_usage(self._closing)
+        if self._last_has_prompt or self._with_prompt > 1:
+            return self._prompted
+        if self._prompted is None and not self._output and self._neurons is None:
+            return None
+        increments = Usage(
+            output_tokens=self._output,
+            total_tokens=self._output,
+            reasoning_tokens=self._reasoning,
+            neurons=self._neurons,
+        )
+        return add_usage(self._prompted, increments)

@@ -1,0 +1,303 @@
+"""What ChatWorkersAI and WorkersAIEmbeddings cost, as ratios to a floor measured in the same run.
+
+    uv run python tests/benchmarks/bench_langchain.py
+    uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it
+
+The floor of a call is raw httpx with a JSON parse, plus LangChain's own machinery around a model that does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+from canned import CHUNKS, canned_server
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+
+MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+EMBED_MODEL = "@cf/baai/bge-large-en-v1.5"
+PROMPT = "What is the capital of Norway?"
+BODY = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}]}
+ROUNDS = 7
+
+
+class WordsModel(BaseChatModel):
+    """A model that yields the chunks it was given, and does nothing else."""
+
+    words: list[str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "words"
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        raise NotImplementedError
+
+    def _stream(self, messages: list[BaseMessage], stop: Any = None, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        for word in self.words:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for word in self.words:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+
+
+def show(name: str, value: float, unit: str, ratio: float | None = None) -> None:
+    """Print one figure, with its ratio to the floor of the same run."""
+    print(f"  {name:<44} {value:9.3f} {unit:<10}" + (f"  x {ratio:.3f}" if ratio is not None else ""))
+
+
+def cpu_ms(work: Callable[[], object], times: int) -> float:
+    """CPU milliseconds of one piece of work."""
+    began = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - began) * 1000 / times
+
+
+def interleaved(works: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
+    """Median CPU milliseconds of each, measured in turn so that a drift of the machine meets all alike."""
+    for work in works.values():
+        cpu_ms(work, max(1, times // 4))
+    samples: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS):
+        for name, work in works.items():
+            samples[name].append(cpu_ms(work, times))
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def ours(url: str, **settings: Any) -> ChatWorkersAI:
+    """Our chat model on the canned server."""
+    return ChatWorkersAI(model=MODEL, account_id="account", api_token="token", base_url=url, **settings)
+
+
+def rivals(url: str) -> dict[str, BaseChatModel]:
+    """The other integrations that are installed."""
+    found: dict[str, BaseChatModel] = {}
+    try:
+        from langchain_cloudflare import ChatCloudflareWorkersAI
+    except ImportError:
+        pass
+    else:
+        os.environ["BASE_URL"] = url.removesuffix("/client/v4")
+        found["langchain-cloudflare"] = ChatCloudflareWorkersAI(
+            model=MODEL, account_id="account", api_token="token", endpoint_format="openai_compatible",
+            base_url=f"{url}/accounts",
+        )  # fmt: skip
+    try:
+        from langchain_openai import ChatOpenAI
+    except ImportError:
+        pass
+    else:
+        found["langchain-openai"] = ChatOpenAI(
+            model=MODEL, api_key="token", base_url=f"{url}/accounts/account/ai/v1"
+        )  # fmt: skip
+    return found
+
+
+def bench_invoke(url: str) -> None:
+    """CPU of one whole answer."""
+    http = httpx.Client()
+    target = f"{url}/accounts/account/ai/v1/chat/completions"
+    headers = {"authorization": "Bearer token"}
+    fake = FakeListChatModel(responses=["x"])
+
+    def raw() -> None:
+        json.loads(http.post(target, json=BODY, headers=headers).content)
+
+    works: dict[str, Callable[[], object]] = {
+        "httpx": raw,
+        "fake": lambda: fake.invoke(PROMPT),
+        "ChatWorkersAI": lambda model=ours(url): model.invoke(PROMPT),
+    }
+    for name, model in rivals(url).items():
+        works[name] = lambda model=model: model.invoke(PROMPT)
+    found = interleaved(works, 100)
+    floor = found.pop("httpx") + found.pop("fake")
+    print("invoke, CPU per call")
+    show("floor: httpx + FakeListChatModel", floor, "ms")
+    for name, value in found.items():
+        show(name, value, "ms", value / floor)
+
+
+def bench_stream(url: str) -> None:
+    """CPU of one streamed piece."""
+    target = f"{url}/accounts/account/ai/v1/chat/completions"
+    headers = {"authorization": "Bearer token"}
+    http = httpx.Client()
+    words = WordsModel(words=[f"word{number} " for number in range(CHUNKS)])
+
+    def raw() -> None:
+        with http.stream("POST", target, json={**BODY, "stream": True}, headers=headers) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: {"):
+                    json.loads(line[6:])
+
+    def drain(model: BaseChatModel) -> Callable[[], object]:
+        return lambda: sum(1 for _ in model.stream(PROMPT))
+
+    works = {"httpx": raw, "words": drain(words), "ChatWorkersAI": drain(ours(url))}
+    works |= {name: drain(model) for name, model in rivals(url).items()}
+    found = interleaved(works, 3)
+    floor = found.pop("httpx") + found.pop("words")
+    print("stream, CPU per piece")
+    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us")
+    for name, value in found.items():
+        show(name, value * 1000 / CHUNKS, "us", value / floor)
+
+
+def bench_astream(url: str) -> None:
+    """CPU of one streamed piece, async."""
+    target = f"{url}/accounts/account/ai/v1/chat/completions"
+    headers = {"authorization": "Bearer token"}
+    words = WordsModel(words=[f"word{number} " for number in range(CHUNKS)])
+
+    async def measure() -> dict[str, float]:
+        http = httpx.AsyncClient()
+        models = {"ChatWorkersAI": ours(url), **rivals(url)}
+
+        async def raw() -> None:
+            async with http.stream("POST", target, json={**BODY, "stream": True}, headers=headers) as response:
+                async for line in response.aiter_lines():
+                    if line.startswith("data: {"):
+                        json.loads(line[6:])
+
+        async def drain(model: BaseChatModel) -> None:
+            async for _ in model.astream(PROMPT):
+                pass
+
+        works: dict[str, Callable[[], Any]] = {"httpx": raw, "words": lambda: drain(words)}
+        works |= {name: (lambda model=model: drain(model)) for name, model in models.items()}
+        samples: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(ROUNDS + 1):
+            for name, work in works.items():
+                began = time.process_time()
+                for _ in range(3):
+                    await work()
+                samples[name].append((time.process_time() - began) * 1000 / 3)
+        await http.aclose()
+        return {name: statistics.median(values[1:]) for name, values in samples.items()}
+
+    found = asyncio.run(measure())
+    floor = found.pop("httpx") + found.pop("words")
+    print("astream, CPU per piece")
+    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us")
+    for name, value in found.items():
+        show(name, value * 1000 / CHUNKS, "us", value / floor)
+
+
+def bench_embeddings(url: str) -> None:
+    """Wall time of 2,000 texts of 1,024 dimensions at 100 ms a request; the ideal is 8 requests in flight."""
+    texts = [f"text number {number}" for number in range(2000)]
+    ideal = 0.1 * -(-len(texts) // 100 // 8)
+    print("embed 2,000 texts, 100 ms a request, wall")
+    show("ideal of 8 in flight (20 requests)", ideal, "s")
+    fields = {"model": EMBED_MODEL, "account_id": "account", "api_token": "token", "base_url": url}
+
+    def sync() -> float:
+        model = WorkersAIEmbeddings(**fields)
+        model.embed_query("warm")
+        began = time.perf_counter()
+        assert len(model.embed_documents(texts)) == len(texts)
+        return time.perf_counter() - began
+
+    async def once() -> float:
+        model = WorkersAIEmbeddings(**fields)
+        await model.aembed_query("warm")
+        began = time.perf_counter()
+        assert len(await model.aembed_documents(texts)) == len(texts)
+        return time.perf_counter() - began
+
+    for name, work in {"embed_documents": sync, "aembed_documents": lambda: asyncio.run(once())}.items():
+        value = statistics.median(work() for _ in range(ROUNDS))
+        show(name, value, "s", value / ideal)
+
+
+def bench_abatch(url: str) -> None:
+    """Wall time of 400 prompts, 100 at a time, 100 ms each."""
+    prompts = [PROMPT] * 400
+    target = f"{url}/accounts/account/ai/v1/chat/completions"
+    headers = {"authorization": "Bearer token"}
+
+    async def raw() -> float:
+        gate = asyncio.Semaphore(100)
+        async with httpx.AsyncClient() as http:
+
+            async def one() -> None:
+                async with gate:
+                    json.loads((await http.post(target, json=BODY, headers=headers)).content)
+
+            await one()
+            began = time.perf_counter()
+            await asyncio.gather(*(one() for _ in prompts))
+            return time.perf_counter() - began
+
+    async def batch(model: BaseChatModel) -> float:
+        await model.ainvoke(PROMPT)
+        began = time.perf_counter()
+        await model.abatch(prompts, config={"max_concurrency": 100})
+        return time.perf_counter() - began
+
+    samples: dict[str, list[float]] = {"raw httpx": [], "ChatWorkersAI": []}
+    for _ in range(ROUNDS):
+        samples["raw httpx"].append(asyncio.run(raw()))
+        samples["ChatWorkersAI"].append(asyncio.run(batch(ours(url))))
+    floor = statistics.median(samples["raw httpx"])
+    print("abatch of 400 prompts, 100 at a time, 100 ms each, wall")
+    show("floor: raw httpx", floor, "s")
+    value = statistics.median(samples["ChatWorkersAI"])
+    show("ChatWorkersAI", value, "s", value / floor)
+
+
+def bench_import() -> None:
+    """Wall time of the import over that of the parts of langchain-core it needs."""
+    base = "from langchain_core.language_models.chat_models import BaseChatModel; from langchain_core.embeddings import Embeddings"
+    timed = "import time; {base}; began = time.perf_counter(); {more}; print(time.perf_counter() - began)"
+    command = timed.format(base=base, more="from langchain_workers_ai import ChatWorkersAI")
+    runs = [
+        float(subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout)
+        for _ in range(ROUNDS)
+    ]
+    print("import of ChatWorkersAI over langchain-core's chat models and embeddings")
+    show("langchain_workers_ai", statistics.median(runs) * 1000, "ms")
+
+
+def bench_construction(url: str) -> None:
+    """Wall time of a second object and its first use of the clients."""
+    ours(url).invoke(PROMPT)
+    began = time.perf_counter()
+    for _ in range(100):
+        ours(url)
+    print("construction")
+    show("a further ChatWorkersAI object", (time.perf_counter() - began) * 10, "ms")
+
+
+def main() -> None:
+    """Run all benchmarks."""
+    with canned_server() as url:
+        bench_invoke(url)
+        bench_stream(url)
+        bench_astream(url)
+        bench_construction(url)
+    with canned_server(latency_s=0.1) as url:
+        bench_embeddings(url)
+        bench_abatch(url)
+    bench_import()
+
+
+if __name__ == "__main__":
+    main()
