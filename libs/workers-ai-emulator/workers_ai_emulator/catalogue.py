@@ -79,5 +79,5 @@ class Model:
 @functools.cache
 def models() -> dict[str, Model]:
     """All models by id, in the order of the catalogue."""
-    text = resources.files(__package__).joinpath("models.json").read_text(encoding="utf-8")
+    text = resources.files("workers_ai_emulator").joinpath("models.json").read_text(encoding="utf-8")
     return {row["id"]: Model(**row) for row in json.loads(text)}

@@ -6,13 +6,14 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator import routes
+from workers_ai_emulator.doors.asgi import AsgiApp
 from workers_ai_emulator.doors.transport import (
     EmulatorTransport,
     in_process_error,
     in_process_response,
     read_timeout_s,
 )
-from workers_ai_emulator.endpoints import front
+from workers_ai_emulator.endpoints import control, front
 from workers_ai_emulator.endpoints.front import DroppedConnectionError
 from workers_ai_emulator.settings import Settings
 from workers_ai_emulator.state.clock import Clock
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.limits import Limits
     from workers_ai_emulator.state.log import Log
     from workers_ai_emulator.state.queue import Queue
-    from workers_ai_emulator.wire import Reply
+    from workers_ai_emulator.state.upstream import Upstream
+    from workers_ai_emulator.wire import Call, Reply
 
 
 class Emulator:
@@ -50,6 +52,7 @@ class Emulator:
         rpm: Requests per minute by task or model id, in place of the documented ones.
         api_requests_per_5_min: Limit of the API as a whole; None for none.
         queue: Settings of the asynchronous queue.
+        upstream: Answers chat and embeddings in place of the built-in rules.
         **settings: Any field of :class:`Settings`, such as ``latency_s=0.1`` or ``paid_plan=False``.
     """
 
@@ -66,12 +69,14 @@ class Emulator:
         rpm: dict[str, int] | None = None,
         api_requests_per_5_min: int | None = None,
         queue: QueueSettings | None = None,
+        upstream: Upstream | None = None,
         **settings: Any,
     ) -> None:
         self.clock = clock or Clock()
         self._seed = seed
         self._settings = Settings(**settings)
         self._queue = queue or QueueSettings()
+        self._upstream = upstream
         self._capacity = {"slots": slots, "max_wait_s": max_wait_s}
         self._limits = {
             "neurons_per_day": neurons_per_day,
@@ -91,6 +96,7 @@ class Emulator:
             capacity=self._capacity,
             limits=self._limits,
             queue=copy.deepcopy(self._queue),
+            upstream=self._upstream,
         )
 
     @property
@@ -125,7 +131,10 @@ class Emulator:
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
         """The answer to a request whose body has been read, as a flow; doors drive it."""
-        return front.serve(self.service, routes.read(request), routes.match)
+        call = routes.read(request)
+        if call.segments[:1] == [control.PREFIX]:
+            return self._control(call)
+        return front.serve(self.service, call, routes.match)
 
     def handle(self, request: httpx.Request) -> httpx.Response:
         """Answer a request, blocking this thread while the service waits. Thread-safe.
@@ -148,9 +157,17 @@ class Emulator:
             raise in_process_error(error, request) from None
         return in_process_response(reply, request, self.clock)
 
+    def _control(self, call: Call) -> Flow[Reply]:
+        return control.control(self, call)
+        yield  # makes this a generator
+
     def transport(self) -> EmulatorTransport:
         """A transport for ``httpx.Client`` and ``httpx.AsyncClient`` alike."""
         return EmulatorTransport(self)
+
+    def asgi(self) -> AsgiApp:
+        """An ASGI application, for ``httpx.ASGITransport`` or a server."""
+        return AsgiApp(self)
 
     def serve(self, host: str = "127.0.0.1", port: int = 0) -> Server:
         """A server in threads of its own; a context manager that gives the base URL up to ``/client/v4``.

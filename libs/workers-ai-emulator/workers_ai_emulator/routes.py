@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.endpoints import catalogue, run
+from workers_ai_emulator.endpoints import catalogue, gateway, responses, run, worker
 from workers_ai_emulator.endpoints.meeting import Meeting
 from workers_ai_emulator.state.flow import Flow
 from workers_ai_emulator.state.service import Service
-from workers_ai_emulator.wire import Call, Reply, ServiceError
+from workers_ai_emulator.wire import Call, NotEmulatedError, Reply, ServiceError
 
 if TYPE_CHECKING:
     import httpx
@@ -35,12 +36,15 @@ def plain(endpoint: Callable[[Service, Call], Reply]) -> Handler:
 INFERENCE: dict[str, tuple[str, Handler]] = {
     "v1/chat/completions": ("chat_completions", run.chat_completions),
     "v1/embeddings": ("embeddings", run.v1_embeddings),
+    "v1/responses": ("responses", responses.v1_responses),
     "run": ("run_shared", run.run_shared),
 }
 CATALOGUE: dict[str, tuple[str, Handler]] = {
     "models/search": ("models_search", plain(catalogue.search)),
+    "models/schema": ("models_schema", plain(catalogue.schema)),
     "v1/models": ("v1_models", plain(catalogue.get_not_supported)),
 }
+NOT_EMULATED = {"tomarkdown", "tomarkdown/supported", "tasks/search", "authors/search", "v1/messages"}
 
 
 def read(request: httpx.Request) -> Call:
@@ -58,6 +62,10 @@ def match(service: Service, call: Call) -> Handler:
         ServiceError: 7000 or 7003 when there is no such route, 7001 for another method.
     """
     segments = call.segments
+    if segments[:1] == ["batch"] and service.settings.batch_worker:
+        return worker_route(call)
+    if segments[:1] == ["v1"] and call.method == "POST" and len(segments) >= 3:
+        return gateway_route(service, call)
     if segments[:2] != PREFIX:
         raise no_route(call)
     if segments[2:] == ["user", "tokens", "verify"] and call.method == "GET":
@@ -69,6 +77,30 @@ def match(service: Service, call: Call) -> Handler:
     if segments[4:5] != ["ai"]:
         raise no_route(call)
     return ai_route(call, segments[5:])
+
+
+def gateway_route(service: Service, call: Call) -> Handler:
+    """The handler of a path of AI Gateway's own host, ``/v1/{account}/{gateway}/…``."""
+    _, account, call.gateway, *rest = call.segments
+    check_account(service, call, account)
+    if not rest:
+        call.route = "universal"
+        return functools.partial(gateway.universal, route=ai_route)
+    if rest == ["compat", "chat", "completions"]:
+        return ai_route(call, ["v1", "chat", "completions"])
+    if rest[0] != "workers-ai":
+        raise NotEmulatedError(f"AI Gateway provider {rest[0]}")
+    return ai_route(call, gateway.rest_of(rest[1:]))
+
+
+def worker_route(call: Call) -> Handler:
+    """The handler of a path of the deployed batch Worker."""
+    call.route = "batch_worker"
+    if call.method == "POST" and len(call.segments) == 1:
+        return worker.submit
+    if call.method == "GET" and len(call.segments) == 2:
+        return worker.poll
+    raise no_route(call)
 
 
 def ai_route(call: Call, rest: list[str]) -> Handler:
@@ -83,6 +115,8 @@ def ai_route(call: Call, rest: list[str]) -> Handler:
             raise ServiceError(405, 7001, f"{call.method} not supported for requested URI.", layer="api")
         call.route, call.model = "run", "/".join(rest[1:])
         return run.run
+    if "/".join(rest) in NOT_EMULATED or rest[:1] == ["finetunes"]:
+        raise NotEmulatedError(f"{call.method} /ai/{'/'.join(rest)}")
     if "/".join(rest) in INFERENCE:
         raise ServiceError(405, 7001, f"{call.method} not supported for requested URI.", layer="api")
     raise no_route(call)

@@ -20,6 +20,7 @@ class Settings:
         paid_plan: Whether the account is on the Workers Paid plan; without it some models answer 5035.
         unsupported_tools: What a model without tools does with them: ``ignore`` or ``reject`` (5006).
         batch_worker: Whether a deployed batch Worker answers under ``/batch``.
+        batch_worker_model: Model of that Worker when a request names none.
         v1_native_usage: Whether streams on ``/ai/v1`` carry the trailing native usage event; never seen live
             there.
         reasoning_key: Name of the reasoning field, ``reasoning_content`` or ``reasoning``; both occur.
@@ -38,6 +39,7 @@ class Settings:
     paid_plan: bool = True
     unsupported_tools: str = "ignore"
     batch_worker: bool = True
+    batch_worker_model: str = "@cf/baai/bge-m3"
     v1_native_usage: bool = False
     reasoning_key: str = "reasoning_content"
     prefix_cache: bool = True

@@ -32,6 +32,7 @@ class Call:
         body: Raw body.
         route: Name of the route that took the call, for faults and the log.
         model: Id of the model asked for, once known.
+        gateway: Name of the AI Gateway it goes through; empty for none.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Call:
     body: bytes
     route: str = ""
     model: str = ""
+    gateway: str = ""
     _json: Any = field(default=None, repr=False)
 
     def json(self) -> Any:
@@ -94,6 +96,10 @@ class Reply:
     on_close: list[Callable[[], None]] = field(default_factory=list)
 
 
+Layer = Literal["ai", "api", "gateway"]
+Spelling = Literal["", "object", "binding"]
+
+
 class ServiceError(Exception):
     """The service refuses a request.
 
@@ -111,7 +117,7 @@ class ServiceError(Exception):
         code: int,
         message: str,
         *,
-        layer: Literal["ai", "api", "gateway"] = "ai",
+        layer: Layer = "ai",
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")

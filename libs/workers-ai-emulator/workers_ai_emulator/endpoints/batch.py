@@ -130,10 +130,10 @@ def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[
     inputs = {key: value for key, value in request.items() if key != "external_reference"}
     if model.task == "Text Embeddings":
         embedding_checks.check_native(model, inputs)
-        text, tokens = embeddings.result_json(model, inputs)
+        text, tokens = embeddings.result_json(service, model, inputs)
         return text, tokens, 0
     asked = chat.read_checked(model, inputs, service, compat=False)
-    answer = chat.answer_of(service, call, model, asked)
+    answer = chat.answer_of(service, call, model, asked, inputs)
     text = dumps(chat.native_result(answer, model, asked)).decode()
     return text, answer.usage.prompt_tokens, answer.usage.completion_tokens
 

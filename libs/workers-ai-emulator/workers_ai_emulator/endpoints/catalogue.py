@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.catalogue import Model, models
+from workers_ai_emulator.shapes import schemas
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.wire import Reply, ServiceError, json_reply
 
@@ -44,6 +45,18 @@ def search(service: Service, call: Call) -> Reply:
         "total_count": total,
     }
     return json_reply(success(part) | {"result_info": info})
+
+
+def schema(service: Service, call: Call) -> Reply:
+    """``GET /ai/models/schema?model=``: the outlines of a model's input and output.
+
+    Raises:
+        ServiceError: 6002 for an unknown or retired model.
+    """
+    model = models().get(call.query.get("model", ""))
+    if model is None or model.retired_on:
+        raise ServiceError(404, 6002, "Model schema not found", layer="api")
+    return json_reply(success({"input": schemas.input_schema(model), "output": schemas.output_schema(model)}))
 
 
 def verify(service: Service, call: Call) -> Reply:

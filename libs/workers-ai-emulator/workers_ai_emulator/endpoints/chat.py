@@ -31,7 +31,7 @@ def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meetin
     request = read_checked(model, body, service, compat=compat)
 
     def reply() -> Reply:
-        answer = answer_of(service, call, model, request)
+        answer = answer_of(service, call, model, request, body)
         shape: Any = _compat_body(answer) if compat else success(native_result(answer, model, request))
         if request.stream:
             service.limits.charge(answer.usage.neurons)
@@ -53,13 +53,16 @@ def read_checked(model: Model, body: Json, service: Service, *, compat: bool) ->
     return read_chat(model, body)
 
 
-def answer_of(service: Service, call: Call, model: Model, request: ChatRequest) -> Answer:
-    """Play a request and count what it costs."""
+def answer_of(service: Service, call: Call, model: Model, request: ChatRequest, body: Json) -> Answer:
+    """Play a request, or have the upstream answer its body, and count what it costs."""
 
     def new_id(name: str, number: int) -> str:
         return call_id(service, model, name, number)
 
-    choices = [play(model, request, new_id) for _ in range(request.n)]
+    if service.upstream is not None:
+        choices = openai.choices_of(service.upstream.chat(model.id, body), request.wants_json)
+    else:
+        choices = [play(model, request, new_id) for _ in range(request.n)]
     prompt_tokens = count_tokens(request.prompt_text)
     cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, request.prompt_text)
     limit = request.max_tokens or sys.maxsize

@@ -25,7 +25,7 @@ def embed_native(service: Service, call: Call, model: Model, body: Json, meeting
 
     def reply() -> Reply:
         service.log.embed(checks.texts_of(model, body))
-        result, tokens = result_json(model, body)
+        result, tokens = result_json(service, model, body)
         return _reply(
             service, meeting, model, f'{{"result":{result},"success":true,"errors":[],"messages":[]}}', tokens
         )
@@ -42,8 +42,8 @@ def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting
         service.log.embed(texts)
         used, tokens = checks.fit(model, texts, truncate=False)
         items = ",".join(
-            f'{{"object":"embedding","index":{index},"embedding":{vector_json(text, model.dimensions or 0, model.id)}}}'
-            for index, text in enumerate(used)
+            f'{{"object":"embedding","index":{index},"embedding":{vector}}}'
+            for index, vector in enumerate(vectors_json(service, model, used, model.id))
         )
         usage = f'{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}'
         head = f'{{"object":"list","data":[{items}],"model":"{model.id}"'
@@ -53,25 +53,32 @@ def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting
     return result
 
 
-def result_json(model: Model, body: Json) -> tuple[str, int]:
+def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
     """The ``result`` of checked inputs as JSON text, and the tokens they took."""
     if "contexts" in body:
-        return _contexts_result(model, body)
+        return _contexts_result(service, model, body)
     texts, salt = checks.texts_and_salt(model, body)
     used, tokens = checks.fit(model, texts, truncate=body.get("truncate_inputs") is True)
-    vectors = ",".join(vector_json(text, model.dimensions or 0, salt) for text in used)
+    vectors = vectors_json(service, model, used, salt)
     pooling = (
         f',"pooling":"{body.get("pooling") or checks.default_pooling(model)}"' if checks.default_pooling(model) else ""
     )
-    return f'{{"shape":[{len(used)},{model.dimensions}],"data":[{vectors}]{pooling}}}', tokens
+    return f'{{"shape":[{len(used)},{model.dimensions}],"data":[{",".join(vectors)}]{pooling}}}', tokens
 
 
-def _contexts_result(model: Model, body: Json) -> tuple[str, int]:
+def vectors_json(service: Service, model: Model, texts: list[str], salt: str) -> list[str]:
+    """A vector as JSON text for each text: hashed from its words, or from the upstream."""
+    if service.upstream is not None:
+        return [json.dumps(vector) for vector in service.upstream.embed(model.id, texts)]
+    return [vector_json(text, model.dimensions or 0, salt) for text in texts]
+
+
+def _contexts_result(service: Service, model: Model, body: Json) -> tuple[str, int]:
     contexts = [str(context["text"]) for context in body["contexts"]]
     if "query" not in body:
         used, tokens = checks.fit(model, contexts, truncate=body.get("truncate_inputs") is True)
-        vectors = ",".join(vector_json(text, model.dimensions or 0, model.id) for text in used)
-        return f'{{"response":[{vectors}],"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
+        vectors = vectors_json(service, model, used, model.id)
+        return f'{{"response":[{",".join(vectors)}],"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
     query = str(body["query"])
     scores: list[dict[str, Any]] = [
         {"id": index, "score": relevance(query, text)} for index, text in enumerate(contexts)

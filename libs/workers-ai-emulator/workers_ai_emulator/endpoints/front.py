@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.endpoints import streams
+from workers_ai_emulator.endpoints import gateway, streams
 from workers_ai_emulator.endpoints.meeting import Meeting
 from workers_ai_emulator.shapes.envelopes import edge_page, refusal
 from workers_ai_emulator.state.log import LogEntry
@@ -67,7 +67,8 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
             check_token(service, call)
             if len(call.body) > service.settings.max_body_bytes:
                 raise ServiceError(413, 3006, "Request is too large")
-            reply = yield from handler(service, call, meeting)
+            through = gateway.through(service, call, handler, meeting) if call.gateway else None
+            reply = yield from through or handler(service, call, meeting)
     except ServiceError as error:
         code = error.code
         reply = refusal(error, service.new_uuid())
@@ -87,7 +88,8 @@ def _name_call(call: Call) -> None:
     if call.route == "run" and (call.flag("queueRequest") or "request_id" in body):
         call.route = "poll" if "request_id" in body and "requests" not in body else "submit"
     if not call.model and isinstance(body.get("model"), str):
-        call.model = body["model"]
+        call.model = body["model"].removeprefix("workers-ai/")
+    call.gateway = call.gateway or call.headers.get("cf-aig-gateway-id", "")
 
 
 def _streams(call: Call) -> bool:
@@ -139,9 +141,8 @@ def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
     if fault.kind == "reply":
         return _scripted(fault)
     headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
-    layer = fault.layer if fault.layer in {"ai", "api", "gateway"} else "ai"
-    error = ServiceError(fault.status, fault.code or 0, fault.message, layer=layer, headers=headers)
-    return refusal(error, service.new_uuid(), fault.layer)
+    error = ServiceError(fault.status, fault.code or 0, fault.message, layer=fault.layer, headers=headers)
+    return refusal(error, service.new_uuid(), fault.spelling)
 
 
 def _scripted(fault: Fault) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.shapes import quirks
+from workers_ai_emulator.shapes import quirks, stream_quirks
 
 if TYPE_CHECKING:
     from workers_ai_emulator.state.faults import Fault
@@ -51,5 +51,5 @@ class Meeting:
     def events(self, events: list[Json]) -> list[Json]:
         """The events of a stream in the shapes that meet them."""
         for shape in self.shapes:
-            events = quirks.streamed(shape, events)
+            events = stream_quirks.streamed(shape, events)
         return events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.endpoints import batch, chat, embeddings
+from workers_ai_emulator.endpoints import batch, chat, embeddings, responses
 from workers_ai_emulator.endpoints.inference import find_model
 from workers_ai_emulator.wire import NotEmulatedError, ServiceError
 
@@ -76,6 +76,8 @@ def dispatch(service: Service, call: Call, model: Model, body: Json, meeting: Me
         )
     if model.task in _VECTORS and "distilbert" not in model.id:
         return embeddings.embed_native(service, call, model, body, meeting)
+    if model.responses and "input" in body:
+        return responses.respond(service, call, model, body, meeting, compat=False)
     if model.task == "Text Generation" and model.family in {"native", "openai"}:
         return chat.chat(service, call, model, body, meeting, compat=False)
     raise NotEmulatedError(f"inference with {model.id} (task {model.task})")
@@ -84,4 +86,4 @@ def dispatch(service: Service, call: Call, model: Model, body: Json, meeting: Me
 def _model_of(body: Json) -> str:
     if not isinstance(body.get("model"), str):
         raise ServiceError(400, 5006, "Bad input: Error: required properties at '/' are 'model'")
-    return str(body["model"])
+    return str(body["model"]).removeprefix("workers-ai/")

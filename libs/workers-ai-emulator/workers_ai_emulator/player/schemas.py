@@ -187,16 +187,7 @@ class Instance:
         step = schema.get("multipleOf") or (1 if whole else 0)
         low = schema.get("minimum", _above(schema.get("exclusiveMinimum"), step))
         high = schema.get("maximum", _below(schema.get("exclusiveMaximum"), step))
-        candidates = [
-            self._source.said_of(name),
-            *self._source.numbers,
-            schema.get("default"),
-            low,
-            high,
-            1,
-            0,
-            step,
-        ]
+        candidates = [self._source.said_of(name), *self._source.numbers, schema.get("default"), 1, 0, low, high, step]
         for candidate in candidates:
             if candidate is None or isinstance(candidate, bool) or not _is_number(str(candidate)):
                 continue
@@ -235,7 +226,7 @@ class Instance:
             quoted = self._source.next_of(self._source.quoted)
             return quoted or self._source.text.strip() or name
         if words & _PLACES and said is None:
-            said = self._source.next_of(self._source.names)
+            said = self._source.next_of([*self._source.names, *self._source.initials])
         if said is not None:
             return self._full_name(said)
         found = self._source.next_of(self._source.quoted) or self._source.next_of(self._source.names)

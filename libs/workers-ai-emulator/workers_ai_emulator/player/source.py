@@ -40,7 +40,8 @@ class Source:
         everything = f"{text}\n{background}"
         self.numbers = [match.group() for match in _NUMBER.finditer(_without(everything, FORMATS.values()))]
         self.quoted = [next(group for group in match.groups() if group) for match in _QUOTED.finditer(everything)]
-        self.names = _names(text) or _names(background)
+        found, self.initials = _names(text)
+        self.names = found or _names(background)[0]
         self._given: set[str] = set()
 
     @property
@@ -98,13 +99,14 @@ def split_name(name: str) -> list[str]:
     return [part.lower() for part in re.findall(r"[A-Z]?[^\W_A-Z]+|[A-Z]+(?![^\W_A-Z])", name)]
 
 
-def _names(text: str) -> list[str]:
-    """Capitalised phrases: those after a word of place first, then the others.
+def _names(text: str) -> tuple[list[str], list[str]]:
+    """Capitalised phrases, those after a word of place first; and single words that only begin a sentence.
 
-    One that begins a sentence counts when it has several words or something is said of it.
+    A word that begins a sentence is a name when something is said of it.
     """
     placed: list[str] = []
     others: list[str] = []
+    initials: list[str] = []
     for match in _NAME.finditer(_without(text, [_CODE_NAME])):
         words = match.group().split()
         while words and words[0].lower() in STOP_WORDS:
@@ -112,10 +114,13 @@ def _names(text: str) -> list[str]:
         before = text[: match.start()]
         begins = not before.strip() or before.rstrip()[-1] in ".!?:\n"
         whole = len(words) == len(match.group().split())
-        if not words or (begins and whole and len(words) == 1 and not _SAID.match(text[match.end() :])):
+        if not words:
             continue
-        (placed if _PLACE_BEFORE.search(before) else others).append(" ".join(words))
-    return list(dict.fromkeys([*placed, *others]))
+        if begins and whole and len(words) == 1 and not _SAID.match(text[match.end() :]):
+            initials.append(words[0])
+        else:
+            (placed if _PLACE_BEFORE.search(before) else others).append(" ".join(words))
+    return list(dict.fromkeys([*placed, *others])), initials
 
 
 def _without(text: str, patterns: Iterable[re.Pattern[str]]) -> str:

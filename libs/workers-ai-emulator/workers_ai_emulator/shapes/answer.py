@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +16,11 @@ class ToolCall:
     id: str
     name: str
     arguments: dict[str, Any]
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as JSON text."""
+        return json.dumps(self.arguments, ensure_ascii=False)
 
 
 @dataclass(slots=True)

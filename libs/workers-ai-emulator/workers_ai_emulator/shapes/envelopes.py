@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, dumps
+from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, Spelling, dumps
 
 _TWICE = {5021, 8001, 8006, 8007}
 
@@ -19,7 +19,7 @@ def success(result: Any) -> Json:
     return {"result": result, "success": True, "errors": [], "messages": []}
 
 
-def refusal_body(error: ServiceError, request_id: str, spelling: str = "") -> Json:
+def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") -> Json:
     """The body of a refusal.
 
     Args:
@@ -65,7 +65,7 @@ def message_of(error: ServiceError, request_id: str) -> str:
     return f"{prefix}{error.message} ({request_id})"
 
 
-def refusal(error: ServiceError, request_id: str, spelling: str = "") -> Reply:
+def refusal(error: ServiceError, request_id: str, spelling: Spelling = "") -> Reply:
     """The reply of a refusal."""
     headers = {"content-type": JSON_TYPE, **error.headers}
     return Reply(error.status, headers, dumps(refusal_body(error, request_id, spelling)))

@@ -5,8 +5,7 @@ Sources: https://developers.cloudflare.com/workers-ai/models/ and the type defin
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.shapes.pieces import Padding, argument_pieces, text_pieces
 
@@ -39,7 +38,7 @@ def events(answer: Answer, model: Model, padding: Padding) -> Iterator[Json]:
     for index, call in enumerate(choice.tool_calls):
         start = {"id": call.id, "type": "function", "index": index, "function": {"name": call.name}}
         yield {"tool_calls": [start], "p": padding()}
-        for piece in argument_pieces(call.arguments):
+        for piece in argument_pieces(call.arguments_text):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}], "p": padding()}
         end = {"id": None, "type": None, "index": index, "function": {"name": None, "arguments": ""}}
         yield {"tool_calls": [end], "p": padding()}
@@ -55,7 +54,6 @@ def usage_event(answer: Answer) -> Json:
 
 
 def _call(call: ToolCall, model: Model) -> Json:
-    arguments: Any = call.arguments
     if model.tool_calls == "nested":
-        return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-    return {"name": call.name, "arguments": json.loads(json.dumps(arguments))}
+        return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {"name": call.name, "arguments": call.arguments}

@@ -7,18 +7,19 @@ shape on ``/ai/v1`` too, with an id like ``id-<milliseconds>`` (https://github.c
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.rules.words import count_tokens, neurons
-from workers_ai_emulator.shapes.answer import Usage
+from workers_ai_emulator.shapes.answer import Choice, ToolCall, Usage
 from workers_ai_emulator.shapes.pieces import Padding, argument_pieces, text_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.shapes.answer import Answer, Choice
+    from workers_ai_emulator.shapes.answer import Answer
     from workers_ai_emulator.wire import Json
 
 
@@ -42,6 +43,11 @@ def whole(answer: Answer) -> Json:
         "object": "chat.completion",
         "usage": answer.usage.as_dict(),
     }
+
+
+def choices_of(completion: Json, is_json: bool) -> list[Choice]:
+    """The choices of a foreign ``chat.completion``, read back from their wire form."""
+    return [_choice_of(choice, is_json) for choice in completion["choices"]]
 
 
 def whole_text(answer: Answer) -> Json:
@@ -112,6 +118,19 @@ class _Chunks:
         }
 
 
+def _choice_of(choice: Json, is_json: bool) -> Choice:
+    message = choice["message"]
+    read = Choice(text=message.get("content") or "", finish_reason=choice.get("finish_reason") or "stop")
+    read.reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    for call in message.get("tool_calls") or []:
+        function = call["function"]
+        read.tool_calls.append(ToolCall(call["id"], function["name"], json.loads(function["arguments"] or "{}")))
+    if is_json and not read.tool_calls:
+        with contextlib.suppress(ValueError):
+            read.parsed, read.is_json = json.loads(read.text), True
+    return read
+
+
 def _message(choice: Choice) -> Json:
     ate_budget = choice.reasoning and not choice.text and choice.finish_reason == "length"
     message: Json = {"role": "assistant", "content": None if ate_budget else choice.text}
@@ -123,7 +142,7 @@ def _message(choice: Choice) -> Json:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+                "function": {"name": call.name, "arguments": call.arguments_text},
             }
             for call in choice.tool_calls
         ]
@@ -138,7 +157,7 @@ def _call_deltas(choice: Choice) -> Iterator[Json]:
             "type": "function",
             "function": {"name": call.name, "arguments": ""},
         }
-        for piece in argument_pieces(call.arguments):
+        for piece in argument_pieces(call.arguments_text):
             yield {"index": index, "function": {"arguments": piece}}
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
@@ -20,9 +19,8 @@ def text_pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
-def argument_pieces(arguments: dict[str, Any]) -> list[str]:
-    """Arguments as JSON text in pieces."""
-    text = json.dumps(arguments, ensure_ascii=False)
+def argument_pieces(text: str) -> list[str]:
+    """Arguments, which are JSON text, in pieces."""
     return [text[start : start + _ARGUMENT_PIECE] for start in range(0, len(text), _ARGUMENT_PIECE)]
 
 

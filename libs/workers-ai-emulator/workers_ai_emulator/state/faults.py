@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import random
 
+    from workers_ai_emulator.wire import Layer, Spelling
+
 FaultKind = Literal[
     "error", "reply", "html", "drop", "latency", "cut", "error_frame", "slow", "one_byte_chunks", "shape"
 ]
@@ -38,8 +40,8 @@ class Fault:
         status: HTTP status of an ``error``, ``reply`` or ``html``.
         code: Cloudflare's code of an ``error`` or ``error_frame``.
         message: Its text, without prefix and request id.
-        layer: Envelope of an ``error``: ``ai``, ``api``, ``gateway``, ``object`` (``errors`` as an object) or
-            ``binding``.
+        layer: Envelope of an ``error``: who refuses.
+        spelling: Odd envelope of an ``error``: ``object`` (``errors`` is one object) or ``binding``.
         retry_after: Value of a ``retry-after`` header.
         headers: Extra reply headers.
         body: Body of a ``reply``: text, bytes, or anything that becomes JSON.
@@ -60,7 +62,8 @@ class Fault:
     status: int = 500
     code: int | None = None
     message: str = ""
-    layer: Literal["ai", "api", "gateway", "object", "binding"] = "ai"
+    layer: Layer = "ai"
+    spelling: Spelling = ""
     retry_after: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = b""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.state.capacity import Capacity
 from workers_ai_emulator.state.faults import Faults
+from workers_ai_emulator.state.gateway_cache import GatewayCache
 from workers_ai_emulator.state.limits import Limits
 from workers_ai_emulator.state.log import Log
 from workers_ai_emulator.state.prefixes import Prefixes
@@ -17,6 +18,7 @@ from workers_ai_emulator.state.queue import Queue, QueueSettings
 if TYPE_CHECKING:
     from workers_ai_emulator.settings import Settings
     from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.state.upstream import Upstream
 
 
 class Service:
@@ -29,6 +31,7 @@ class Service:
         capacity: Arguments of :class:`Capacity`.
         limits: Arguments of :class:`Limits`.
         queue: Settings of the asynchronous queue.
+        upstream: Answers chat and embeddings in place of the built-in rules.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Service:
         capacity: dict[str, Any],
         limits: dict[str, Any],
         queue: QueueSettings,
+        upstream: Upstream | None = None,
     ) -> None:
         self.clock = clock
         self.settings = settings
@@ -49,6 +53,8 @@ class Service:
         self.faults = Faults(random.Random(seed))
         self.capacity = Capacity(clock, **capacity)
         self.limits = Limits(clock, **limits)
+        self.gateway_cache = GatewayCache(clock)
+        self.upstream = upstream
         self.prefixes = Prefixes(settings)
         self.queue = Queue(clock, queue, random.Random(seed))
 

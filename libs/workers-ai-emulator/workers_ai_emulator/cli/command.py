@@ -1,0 +1,104 @@
+"""The command ``workers-ai-emulator``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ipaddress
+import pathlib
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator._version import __version__
+from workers_ai_emulator.emulator import Emulator
+from workers_ai_emulator.state.queue import QueueSettings
+from workers_ai_emulator.state.upstream import Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ACCOUNT = "emulated-account"
+_TOKEN = "emulated-token"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of the command."""
+    made = argparse.ArgumentParser(
+        prog="workers-ai-emulator", description="A local emulator of Cloudflare Workers AI. Unofficial."
+    )
+    made.add_argument("--version", action="version", version=__version__)
+    made.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    made.add_argument("--allow-remote", action="store_true", help="let --host be an address others can reach")
+    made.add_argument("--port", type=int, default=8787, help="0 for a free one (default %(default)s)")
+    made.add_argument("--port-file", type=pathlib.Path, help="write the port to this file once it is open")
+    made.add_argument("--seed", type=int, default=0, help="seed of ids, padding and chance")
+    made.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds of work per request")
+    made.add_argument("--slots", type=int, help="requests in work at once (default: any number)")
+    made.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="longest wait for a slot")
+    made.add_argument("--neurons-per-day", type=float, help="daily allocation (default: no end)")
+    made.add_argument("--quota-code", type=int, choices=(3036, 4006), default=4006, help="code when it is used up")
+    made.add_argument("--enforce-rpm", action="store_true", help="hold the documented requests per minute")
+    made.add_argument("--free-plan", action="store_true", help="refuse models that need the paid plan")
+    made.add_argument("--batch-polls", type=int, default=1, help="pending answers before a batch is done")
+    made.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, in place of polls")
+    made.add_argument("--upstream", metavar="URL", help="OpenAI-compatible server that answers, up to /v1")
+    made.add_argument("--upstream-model", help="model to ask the upstream for in chat")
+    made.add_argument("--upstream-embedding-model", help="model to ask the upstream for in embeddings")
+    return made
+
+
+def make(arguments: argparse.Namespace) -> Emulator:
+    """The emulator that the arguments describe."""
+    queue = QueueSettings(polls=arguments.batch_polls)
+    if arguments.batch_seconds is not None:
+        queue = QueueSettings(progress="seconds", seconds=arguments.batch_seconds)
+    upstream = None
+    if arguments.upstream:
+        upstream = Upstream(arguments.upstream, arguments.upstream_model, arguments.upstream_embedding_model)
+    return Emulator(
+        seed=arguments.seed,
+        slots=arguments.slots,
+        max_wait_s=arguments.max_wait,
+        neurons_per_day=arguments.neurons_per_day,
+        quota_code=arguments.quota_code,
+        enforce_rpm=arguments.enforce_rpm,
+        queue=queue,
+        upstream=upstream,
+        latency_s=arguments.latency,
+        paid_plan=not arguments.free_plan,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until interrupted; returns the exit status."""
+    made = parser()
+    arguments = made.parse_args(argv)
+    if not arguments.allow_remote and not _is_loopback(arguments.host):
+        made.error(f"--host {arguments.host} can be reached from other machines; say --allow-remote if that is meant")
+    try:
+        server = make(arguments).serve(arguments.host, arguments.port).start()
+    except OSError as error:
+        print(f"workers-ai-emulator: cannot listen on {arguments.host}:{arguments.port}: {error}", file=sys.stderr)
+        return 1
+    print(f"Workers AI emulator (not Cloudflare) at {server.base_url}")
+    print(f"export CLOUDFLARE_BASE_URL={server.base_url}")
+    print(f"export CLOUDFLARE_ACCOUNT_ID={_ACCOUNT}")
+    print(f"export CLOUDFLARE_API_TOKEN={_TOKEN}", flush=True)
+    if arguments.port_file is not None:
+        arguments.port_file.write_text(str(server.port), encoding="ascii")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with contextlib.suppress(KeyboardInterrupt):
+        stop.wait()
+    server.stop()
+    return 0
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

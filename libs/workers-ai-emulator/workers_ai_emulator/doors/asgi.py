@@ -1,0 +1,84 @@
+"""The door for ASGI servers and ASGI test clients."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from workers_ai_emulator.endpoints.front import DroppedConnectionError
+from workers_ai_emulator.state.clock import Wait
+from workers_ai_emulator.state.flow import ablock, adrive
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.emulator import Emulator
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class AsgiApp:
+    """An ASGI 3 application. ASGI cannot drop a connection, so a dropped one ends in an exception.
+
+    Args:
+        emulator: The emulator that answers.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            raise NotImplementedError(f"ASGI scope {scope['type']}")
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = await _request(scope, receive)
+        clock = self._emulator.clock
+        try:
+            reply = await adrive(self._emulator.flow(request), clock)
+        except DroppedConnectionError:
+            raise ConnectionResetError("the emulator dropped the connection, as a fault asked") from None
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        try:
+            if reply.chunks is None:
+                await send({"type": "http.response.body", "body": reply.body})
+                return
+            for piece in reply.chunks:
+                if isinstance(piece, Wait):
+                    await ablock(piece, clock)
+                else:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            for callback in reply.on_close:
+                callback()
+
+
+async def _request(scope: Scope, receive: Receive) -> httpx.Request:
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    path = scope.get("raw_path") or scope["path"].encode()
+    query = scope.get("query_string", b"")
+    target = path.split(b"?")[0] + (b"?" + query if query else b"")
+    url = b"http://emulator" + target
+    return httpx.Request(scope["method"], url.decode("ascii"), headers=scope["headers"], content=body)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

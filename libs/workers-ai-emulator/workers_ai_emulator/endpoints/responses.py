@@ -1,0 +1,48 @@
+"""The Responses route, and the ``input`` form of gpt-oss on the native one; neither streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.endpoints import chat
+from workers_ai_emulator.endpoints.inference import find_model, priced, work
+from workers_ai_emulator.shapes import responses
+from workers_ai_emulator.shapes.envelopes import success
+from workers_ai_emulator.wire import ServiceError
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call, Json, Reply
+
+
+def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    """``POST /ai/v1/responses``: gpt-oss and third-party models."""
+    body = call.json_object()
+    model = find_model(service, str(body.get("model")))
+    if not model.responses and model.id.startswith("@"):
+        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+    return respond(service, call, model, body, meeting, compat=True)
+
+
+def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
+    """Answer a request in the Responses form."""
+    if not isinstance(body.get("input"), str | list) or not body["input"]:
+        raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
+    if body.get("stream") is True:
+        raise ServiceError(400, 5006, "Bad input: Error: streaming is not supported by the Responses API")
+    try:
+        chat_body = responses.chat_body(body)
+    except (KeyError, TypeError, AttributeError):
+        raise ServiceError(400, 5006, "Bad input: Error: Type mismatch of '/input'") from None
+    request = chat.read_checked(model, chat_body, service, compat=True)
+
+    def reply() -> Reply:
+        answer = chat.answer_of(service, call, model, request, chat_body)
+        shape: Any = responses.response(answer, body, service.new_hex(32))
+        return priced(service, meeting.whole(shape if compat else success(shape)), answer.usage.neurons)
+
+    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    return result

@@ -1,0 +1,34 @@
+"""Replies that an AI Gateway keeps."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.wire import Reply
+
+
+class GatewayCache:
+    """Whole replies by key, each until its time is over.
+
+    Args:
+        clock: The emulator's clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, Reply]] = {}
+
+    def get(self, key: str) -> Reply | None:
+        """The reply under a key, unless it is too old."""
+        with self._lock:
+            until, reply = self._kept.get(key, (0.0, None))
+            return reply if until > self._clock.now() else None
+
+    def put(self, key: str, reply: Reply, ttl_s: float) -> None:
+        """Keep a reply for so many seconds."""
+        with self._lock:
+            self._kept[key] = (self._clock.now() + ttl_s, reply)

@@ -1,0 +1,90 @@
+"""A local OpenAI-compatible server that answers in the emulator's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from workers_ai_emulator.wire import ServiceError
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.wire import Json
+
+_TIMEOUT_S = 600.0
+_CHAT_KEYS = (
+    "messages",
+    "tools",
+    "tool_choice",
+    "response_format",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "frequency_penalty",
+    "presence_penalty",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "chat_template_kwargs",
+)
+
+
+class Upstream:
+    """Client of the upstream. It blocks its thread, also for requests that came in asynchronously.
+
+    Args:
+        url: Base URL up to and including ``/v1``.
+        chat_model: Model to ask for in chat; None for the id that the request names.
+        embedding_model: Model to ask for in embeddings; None for the id that the request names.
+        transport: Transport of the client; None for the network.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        chat_model: str | None = None,
+        embedding_model: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._chat_model = chat_model
+        self._embedding_model = embedding_model
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, transport=transport)
+
+    def chat(self, model: str, body: Json) -> Json:
+        """The upstream's ``chat.completion`` for a chat body.
+
+        Raises:
+            ServiceError: 8007 with the upstream's words when it refuses, 8008 when it fails.
+        """
+        asked: Json = {key: body[key] for key in _CHAT_KEYS if body.get(key) is not None}
+        if "messages" not in asked:
+            asked["messages"] = [{"role": "user", "content": body.get("prompt", "")}]
+        answer: Json = self._post("/chat/completions", {**asked, "model": self._chat_model or model})
+        return answer
+
+    def embed(self, model: str, texts: list[str]) -> list[list[float]]:
+        """The upstream's vectors, in the order of the texts.
+
+        Raises:
+            ServiceError: Like :meth:`chat`.
+        """
+        answer = self._post("/embeddings", {"model": self._embedding_model or model, "input": texts})
+        rows = sorted(answer["data"], key=lambda row: row["index"])
+        return [row["embedding"] for row in rows]
+
+    def close(self) -> None:
+        """Close the client."""
+        self._http.close()
+
+    def _post(self, path: str, body: Json) -> Any:
+        try:
+            reply = self._http.post(path, json=body)
+        except httpx.TransportError as error:
+            raise ServiceError(502, 8008, f"The upstream did not answer: {error}") from None
+        if reply.is_client_error:
+            raise ServiceError(400, 8007, reply.text)
+        if not reply.is_success:
+            raise ServiceError(500, 8008, f"The upstream failed with status {reply.status_code}")
+        return reply.json()
