@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from workers_ai.binding import BindingTransport
     from workers_ai.config import OnBusy
     from workers_ai.flow import Flow
     from workers_ai.wire.types import JSON, Api
@@ -40,6 +41,7 @@ class Service:
         settings: Checked settings.
         http_client: The user's own ``httpx.Client``, or None.
         http_async_client: The user's own ``httpx.AsyncClient``, or None.
+        binding: The ``env.AI`` of a Python Worker in place of HTTP, or None.
         retry: When to try again; the default follows ``settings.max_retries``.
         on_retry: Called before each wait with a :class:`~workers_ai.retry.RetryEvent`.
     """
@@ -50,11 +52,12 @@ class Service:
         *,
         http_client: httpx.Client | None = None,
         http_async_client: httpx.AsyncClient | None = None,
+        binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
     ) -> None:
         self.settings = settings
-        self.transport = HttpTransport(settings, http_client, http_async_client)
+        self.transport = _transport(settings, http_client, http_async_client, binding)
         self._retry = retry
         self._on_retry = on_retry
         self.calls = self._make_calls()
@@ -89,6 +92,8 @@ class Service:
         **params: Any,
     ) -> ChatPlan:
         """Plan a chat call; arguments are those of :meth:`Client.chat`."""
+        if self.settings.through_binding and api == "chat_completions":
+            api = "run"  # a binding has no other route for chat
         return plan_chat(
             check_model(model),
             messages,
@@ -133,6 +138,16 @@ class Service:
         return [self.calls.rerank(model, query, part, min(top_n, len(part))) for part in parts]
 
 
+def _transport(
+    settings: Settings, http_client: httpx.Client | None, http_async_client: httpx.AsyncClient | None, binding: Any
+) -> HttpTransport | BindingTransport:
+    if binding is None:
+        return HttpTransport(settings, http_client, http_async_client)
+    from workers_ai.binding import BindingTransport
+
+    return BindingTransport(settings, binding)
+
+
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
     whole = EmbedReply([], model)
@@ -163,14 +178,16 @@ class _Face:
         service: Service | None = None,
         http_client: httpx.Client | None = None,
         http_async_client: httpx.AsyncClient | None = None,
+        binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
         **settings: Any,
     ) -> None:
         self.service = service or Service(
-            Settings.resolve(**settings),
+            Settings.resolve(**settings, binding=binding is not None),
             http_client=http_client,
             http_async_client=http_async_client,
+            binding=binding,
             retry=retry,
             on_retry=on_retry,
         )
@@ -192,6 +209,7 @@ class Client(_Face):
         service: A service to share with another client; then nothing else is needed.
         http_client: Your own ``httpx.Client``; URL and credentials still come from here, and it is never closed here.
         http_async_client: Not used by this client.
+        binding: The ``env.AI`` of a Python Worker; only :class:`AsyncClient` can use it.
         retry: When to try again, in place of the default policy.
         on_retry: Called before each wait.
         **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``max_retries``, ``on_busy``,

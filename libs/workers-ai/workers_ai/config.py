@@ -38,6 +38,8 @@ __all__ = [
 OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
+BINDING_URL: Final = "binding://env.ai"
+"""Stands for the URL where calls go through the ``env.AI`` binding of a Worker."""
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
@@ -193,17 +195,23 @@ class Settings:
         default_headers: Mapping[str, str | SecretStr] | None = None,
         requests_per_minute: int | None = None,
         allow_insecure_http: bool = False,
+        binding: bool = False,
     ) -> Settings:
         """Fill what is missing from the environment, and check everything.
+
+        With ``binding``, calls go through the ``env.AI`` binding of a Worker, which needs no account, token or URL.
 
         Raises:
             ConfigurationError: A setting is missing or malformed; the text names the argument and the variables.
         """
-        account = _given(account_id, "account_id")
-        token, from_env = _token(api_token)
-        _check_account(account, token)
-        url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
-        _check_url(url, allow_insecure_http)
+        if binding:
+            account, token, from_env, url = "binding", "", False, BINDING_URL
+        else:
+            account = _given(account_id, "account_id")
+            token, from_env = _token(api_token)
+            _check_account(account, token)
+            url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
+            _check_url(url, allow_insecure_http)
         gateway = gateway or from_environment("gateway")
         _require(on_busy in ("wait", "retry", "raise"), f"on_busy {on_busy!r} is not one of wait, retry, raise")
         _require_range("max_retries", max_retries, 0, None)
@@ -225,6 +233,11 @@ class Settings:
             default_headers={k: _reveal(v) for k, v in (default_headers or {}).items()},
             requests_per_minute=requests_per_minute,
         )
+
+    @property
+    def through_binding(self) -> bool:
+        """Whether calls go through the ``env.AI`` binding of a Worker."""
+        return self.base_url == BINDING_URL
 
     @property
     def on_gateway_host(self) -> bool:
@@ -313,6 +326,8 @@ def _check_account(account: str, token: str) -> None:
 
 
 def _check_url(url: str, allow_insecure_http: bool) -> None:
+    if url == BINDING_URL:
+        raise ConfigurationError("a binding does not travel in a pickle or a dump: set binding= again")
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

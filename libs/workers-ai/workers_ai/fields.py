@@ -27,6 +27,8 @@ _SETTINGS = (
     "requests_per_minute",
     "allow_insecure_http",
 )
+_HANDLES = ("http_client", "http_async_client", "binding")
+"""What belongs to this process: in no dump and no pickle, and shared by copies."""
 
 
 class ConnectionFields(BaseModel):
@@ -75,6 +77,9 @@ class ConnectionFields(BaseModel):
     """Your own ``httpx.Client`` for sync calls; URL and credentials still come from here, and it is never closed."""
     http_async_client: Any = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.AsyncClient`` for async calls."""
+    binding: Any = Field(default=None, exclude=True, repr=False)
+    """The ``env.AI`` of a Python Worker in place of HTTP: then no account or token is needed, and calls are async only.
+    It stays out of dumps and pickles."""
 
     _token_from_env: bool = PrivateAttr(default=False)
     _service: Service | None = PrivateAttr(default=None)
@@ -111,15 +116,15 @@ class ConnectionFields(BaseModel):
 
     @staticmethod
     def _resolve(data: dict[str, Any]) -> Settings:
-        return Settings.resolve(**{name: data[name] for name in _SETTINGS if name in data})
+        given = {name: data[name] for name in _SETTINGS if name in data}
+        return Settings.resolve(**given, binding=data.get("binding") is not None)
 
     def _connection(self) -> Service:
         """The service behind this object, made once."""
         if self._service is None:
             self._service = Service(
-                self._resolve({name: getattr(self, name) for name in _SETTINGS}),
-                http_client=self.http_client,
-                http_async_client=self.http_async_client,
+                self._resolve({name: getattr(self, name) for name in (*_SETTINGS, "binding")}),
+                **{name: getattr(self, name) for name in _HANDLES},
             )
         return self._service
 
@@ -135,7 +140,7 @@ class ConnectionFields(BaseModel):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in _SETTINGS or name in ("http_client", "http_async_client"):
+        if name in _SETTINGS or name in _HANDLES:
             self._service = None
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
@@ -144,9 +149,13 @@ class ConnectionFields(BaseModel):
         copied._service = None
         return copied
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        shared = {id(handle): handle for name in _HANDLES if (handle := getattr(self, name)) is not None}
+        return super().__deepcopy__({**(memo or {}), **shared})
+
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
-        fields = {**state["__dict__"], "http_client": None, "http_async_client": None}
+        fields = {**state["__dict__"], **dict.fromkeys(_HANDLES)}
         if self._token_from_env:
             fields["api_token"] = None
         private = {**(state["__pydantic_private__"] or {}), "_service": None}

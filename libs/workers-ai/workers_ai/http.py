@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers_ai.config import Settings
     from workers_ai.wire.types import Request
 
-__all__ = ["HttpTransport", "is_event_stream", "release"]
+__all__ = ["HttpTransport", "is_event_stream", "let_go", "release", "running_loop"]
 
 _PATH_SAFE = "/@:+,;=!$&'()*~"
 _URLS_KEPT = 256
@@ -83,7 +83,7 @@ class HttpTransport:
         try:
             response = _send(client, self._build(client, request), stream)
         finally:
-            _let_go(response, self._gate.release)
+            let_go(response, self._gate.release)
         return response
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
@@ -97,7 +97,7 @@ class HttpTransport:
         try:
             response = await _asend(client, self._build(client, request), stream)
         finally:
-            _let_go(response, held.gate.release)
+            let_go(response, held.gate.release)
         return response
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
@@ -146,7 +146,7 @@ class HttpTransport:
             return self._sync
 
     async def _loop_client(self) -> _LoopClient:
-        loop = _running_loop()
+        loop = running_loop()
         held = self._loops.get(loop)
         if held is None:
             held = _LoopClient(self._settings.max_concurrency)
@@ -164,7 +164,7 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close the async client of the running event loop that was made here."""
-        held = self._loops.pop(_running_loop(), None)
+        held = self._loops.pop(running_loop(), None)
         if held is not None:
             await held.close()
 
@@ -197,7 +197,7 @@ async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
         await client.aclose()
 
 
-def _running_loop() -> Any:
+def running_loop() -> Any:
     """The running event loop: asyncio's, or trio's."""
     try:
         return asyncio.get_running_loop()
@@ -232,7 +232,7 @@ async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool
     return response
 
 
-def _let_go(response: httpx.Response | None, give_back: Callable[[], None]) -> None:
+def let_go(response: httpx.Response | None, give_back: Callable[[], None]) -> None:
     """Give a place back now, or, for a stream that is still open, when :func:`release` is called."""
     if response is None or response.is_closed:
         give_back()

@@ -1,0 +1,252 @@
+"""The ``env.AI`` binding of a Python Worker in place of HTTP: another transport behind the same client.
+
+A request becomes ``env.AI.run(model, inputs, options)``. What travels in the body, the query or the headers over HTTP
+(``rejectIfBusy``, ``queueRequest``, gateway, session affinity) travels in the third argument here; inside the inputs it
+would have no effect. Sources: https://developers.cloudflare.com/workers-ai/configuration/bindings/,
+https://developers.cloudflare.com/workers-ai/features/batch-api/workers-binding/ and
+https://developers.cloudflare.com/workers-ai/features/reject-if-busy/.
+
+Values cross over to JavaScript as JSON text, in both directions: Pyodide's own conversion turns None into
+``undefined`` and a dict into a ``Map``, neither of which the service understands.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from urllib.parse import parse_qsl
+
+import anyio
+import httpx
+
+from workers_ai.config import session_headers
+from workers_ai.errors import ConfigurationError
+from workers_ai.http import let_go, running_loop
+from workers_ai.refusals import CODES, read_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from workers_ai.config import GatewayOptions, Settings
+    from workers_ai.wire.types import JSON, Request
+
+__all__ = ["BindingTransport"]
+
+if sys.platform == "emscripten":
+    from js import JSON as _JS_JSON
+
+    def _to_js(value: JSON) -> Any:
+        return _JS_JSON.parse(json.dumps(value))
+
+    def _to_json(value: Any) -> str:
+        text = _JS_JSON.stringify(value)
+        return text if isinstance(text, str) else "null"  # undefined has no JSON
+
+else:
+
+    def _to_js(value: JSON) -> Any:
+        return value
+
+    def _to_json(value: Any) -> str:
+        return json.dumps(value)
+
+
+_MODELS: Final = "models/search"
+
+
+class BindingTransport:
+    """Sends requests through a binding. Async only; pickles and copies leave the binding behind.
+
+    Args:
+        settings: Settings resolved for a binding; gateway, headers, timeout and bound are taken from them.
+        binding: ``env.AI``.
+
+    Raises:
+        ConfigurationError: ``binding`` has no ``run``.
+    """
+
+    def __init__(self, settings: Settings, binding: Any) -> None:
+        if not callable(getattr(binding, "run", None)):
+            raise ConfigurationError("binding has no run(): pass env.AI, and declare the AI binding of the Worker")
+        self._settings = settings
+        self._binding = binding
+        self._gates: weakref.WeakKeyDictionary[Any, anyio.Semaphore] = weakref.WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings, "_binding": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._gates = weakref.WeakKeyDictionary()
+
+    def __copy__(self) -> BindingTransport:
+        return BindingTransport(self._settings, self._binding)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BindingTransport:
+        return self.__copy__()
+
+    def send(self, request: Request, stream: bool) -> NoReturn:
+        """Refuse: a binding answers with promises, and a Worker cannot block on one.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        raise ConfigurationError(
+            "a binding has no blocking calls: use AsyncClient, ainvoke, astream, aembed_documents"
+        )
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request; a stream that was asked for stays unread.
+
+        Raises:
+            ConfigurationError: The binding was left behind by a pickle.
+            httpx.ReadTimeout: No answer within ``timeout``.
+        """
+        if self._binding is None:
+            raise ConfigurationError("a binding does not travel in a pickle: set binding= again")
+        gate = self._gate()
+        if gate is None:
+            return await self._answer(request)
+        await gate.acquire()
+        try:
+            response = await self._answer(request)
+        except BaseException:
+            gate.release()
+            raise
+        let_go(response, gate.release)
+        return response
+
+    def _gate(self) -> anyio.Semaphore | None:
+        if limit := self._settings.max_concurrency:
+            return self._gates.setdefault(running_loop(), anyio.Semaphore(limit))
+        return None
+
+    async def _answer(self, request: Request) -> httpx.Response:
+        timeout_s = _read_timeout_s(self._settings)
+        try:
+            with anyio.fail_after(timeout_s):
+                result = await self._call(request)
+        except TimeoutError as exc:
+            raise httpx.ReadTimeout(str(exc)) from None
+        except Exception as exc:  # noqa: BLE001 - all the binding does with a refusal is to throw its text
+            return _thrown(exc)
+        if hasattr(result, "getReader"):
+            chunks = _Chunks(result.getReader(), timeout_s)
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=chunks)
+        text = _to_json(result)
+        if request.path == _MODELS:  # comes as a bare list here
+            text = f'{{"result": {text}}}'
+        return httpx.Response(200, headers={"content-type": "application/json"}, content=text)
+
+    async def _call(self, request: Request) -> Any:
+        if request.path == _MODELS:
+            return await self._binding.models(_to_js(dict(parse_qsl(request.query))))
+        call = _read_call(request, self._settings)
+        return await self._binding.run(call.model, _to_js(call.inputs), _to_js(call.options))
+
+    def close(self) -> None:
+        """Nothing to close: the binding is the Worker's."""
+
+    async def aclose(self) -> None:
+        """Nothing to close: the binding is the Worker's."""
+
+
+class _Call(NamedTuple):
+    model: str
+    inputs: dict[str, JSON]
+    options: dict[str, JSON]
+
+
+def _read_call(request: Request, settings: Settings) -> _Call:
+    """The three arguments of ``run`` for one HTTP request."""
+    body = dict(request.body)
+    options = dict(body.pop("options", None) or {})
+    if request.path == "run":
+        body = body["input"]
+    elif request.path.startswith("v1/"):
+        body.pop("model", None)
+    if "requests" in body and dict(parse_qsl(request.query)).get("queueRequest") == "true":
+        options["queueRequest"] = True
+    headers = {**session_headers(settings.session_id), **settings.default_headers, **request.headers}
+    gateway_id = headers.pop("cf-aig-gateway-id", None)
+    if settings.gateway:
+        options["gateway"] = _gateway(settings.gateway)
+    elif gateway_id:
+        options["gateway"] = {"id": gateway_id}
+    if headers:
+        options["extraHeaders"] = headers
+    return _Call(request.model, body, options)
+
+
+def _gateway(options: GatewayOptions) -> dict[str, JSON]:
+    """The options under the binding's own names. It is authenticated already, so the gateway's token stays here."""
+    retries = {
+        "maxAttempts": options.max_attempts,
+        "retryDelayMs": options.retry_delay_ms,
+        "backoff": options.backoff,
+    }
+    values = {
+        "id": options.id,
+        "cacheTtl": options.cache_ttl_s,
+        "skipCache": options.skip_cache,
+        "cacheKey": options.cache_key,
+        "metadata": dict(options.metadata) if options.metadata else None,
+        "collectLog": options.collect_log,
+        "eventId": options.event_id,
+        "requestTimeoutMs": options.request_timeout_ms,
+        "retries": {name: value for name, value in retries.items() if value is not None} or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _read_timeout_s(settings: Settings) -> float | None:
+    timeout = settings.timeout
+    return timeout.read if isinstance(timeout, httpx.Timeout) else timeout
+
+
+def _thrown(exc: Exception) -> httpx.Response:
+    """The reply behind a thrown text, which is ``"<code>: <text>"``, or a whole error body, or just words.
+
+    The HTTP status is lost on the way: the usual one of the code stands in for it, and 500 where no code is known.
+    """
+    text = str(getattr(exc, "message", None) or exc)
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"success": False, "errors": [{"message": text}]}
+    refusal = read_refusal(body)
+    status = CODES[refusal.code][1] if refusal and refusal.code in CODES else 500
+    return httpx.Response(status, json=body)
+
+
+class _Chunks(httpx.AsyncByteStream):
+    """The bytes of a ``ReadableStream``; closing early cancels it, and with it the generation."""
+
+    def __init__(self, reader: Any, timeout_s: float | None) -> None:
+        self._reader = reader
+        self._timeout_s = timeout_s
+        self._open = True
+
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            try:
+                with anyio.fail_after(self._timeout_s):
+                    piece = await self._reader.read()
+            except TimeoutError as exc:
+                raise httpx.ReadTimeout(str(exc)) from None
+            except Exception as exc:  # noqa: BLE001 - whatever the stream throws, it has broken off
+                raise httpx.ReadError(str(exc)) from None
+            if piece.done:
+                self._open = False
+                return
+            yield piece.value.to_bytes() if hasattr(piece.value, "to_bytes") else bytes(piece.value)
+
+    async def aclose(self) -> None:
+        if self._open:
+            self._open = False
+            with anyio.CancelScope(shield=True):
+                await self._reader.cancel()
