@@ -45,6 +45,10 @@ class ConnectionFields(BaseModel):
     """Where extra body fields go, for the error about an unknown keyword."""
     keyword_aliases: ClassVar[dict[str, str]] = {"api_key": "api_token", "request_timeout": "timeout"}
     """Other names of fields."""
+    process_local: ClassVar[frozenset[str]] = frozenset(_HANDLES)
+    """Fields that a pickle leaves out and copies share: what they hold belongs to this process."""
+    knobs: ClassVar[frozenset[str]] = frozenset(_SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
+    """Fields that hold a secret or change only how requests are sent, never what comes back."""
 
     account_id: str | None = None
     """Cloudflare account id; else ``CLOUDFLARE_ACCOUNT_ID`` or ``CF_ACCOUNT_ID``."""
@@ -150,19 +154,23 @@ class ConnectionFields(BaseModel):
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
-        shared = {id(handle): handle for name in _HANDLES if (handle := getattr(self, name)) is not None}
+        shared = {id(value): value for name in self.process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 
     def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        fields = {**state["__dict__"], **dict.fromkeys(_HANDLES)}
+        # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
+        # (https://github.com/run-llama/llama_index/issues/22578).
+        state = BaseModel.__getstate__(self)
+        fields = {name: value for name, value in state["__dict__"].items() if name not in self.process_local}
         if self._token_from_env:
             fields["api_token"] = None
         private = {**(state["__pydantic_private__"] or {}), "_service": None}
         return {**state, "__dict__": fields, "__pydantic_private__": private}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        super().__setstate__(state)
+        kinds = type(self).model_fields
+        local = {name: kinds[name].get_default(call_default_factory=True) for name in self.process_local}
+        BaseModel.__setstate__(self, {**state, "__dict__": {**local, **state["__dict__"]}})
         if self.api_token is None:
             self.api_token = self._resolve({"account_id": self.account_id}).api_token
 
