@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import email.utils
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -157,17 +158,19 @@ def read_refusal(body: Any) -> Refusal | None:
 
 def _refusal(message: Any, facts: Mapping[str, Any]) -> Refusal:
     text = message if isinstance(message, str) else json.dumps(message) if message else ""
+    status = _as_int(facts.get("httpCode") or facts.get("statusCode"))
     code = _as_int(facts.get("code"))
+    if code is not None and 100 <= code < 600:  # an HTTP status in the place of a code
+        status, code = status or code, None
     if code is None:
         code = _as_int(facts.get("internalCode"))
-    if leading := _LEADING_CODE.match(text):
-        text = text[leading.end() :]
-        code = code if code is not None else int(leading[1])
+    leading = _LEADING_CODE.match(text)
+    if leading and code in (None, int(leading[1])):
+        text, code = text[leading.end() :], int(leading[1])
     uuid = _UUID.search(text)
     text = _PREFIX.sub("", _UUID.sub("", text)).strip()
     if embedded := _embedded_message(text):
         text = embedded
-    status = _as_int(facts.get("httpCode") or facts.get("statusCode"))
     return Refusal(text or "the service gave no reason", code, status, uuid[1] if uuid else None)
 
 
@@ -195,6 +198,14 @@ def _as_int(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def _as_float(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def classify(refusal: Refusal, status: int) -> type[e.APIStatusError] | None:
@@ -292,21 +303,14 @@ def _plain(text: str) -> str:
 
 def retry_after_s(headers: Mapping[str, str], now: Callable[[], dt.datetime]) -> float | None:
     """Seconds to wait, from ``retry-after-ms``, or ``retry-after`` as seconds or as an HTTP date; None if neither fits."""
-    if (milliseconds := headers.get("retry-after-ms")) is not None:
-        try:
-            return max(0.0, float(milliseconds) / 1000)
-        except ValueError:
-            pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    if (milliseconds := _as_float(headers.get("retry-after-ms"))) is not None:
+        return max(0.0, milliseconds / 1000)
+    value = headers.get("retry-after") or ""
+    if (seconds := _as_float(value)) is not None:
+        return max(0.0, seconds)
     try:
         when = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=dt.UTC)

@@ -75,4 +75,4 @@ class RetryPolicy:
             return min(error.retry_after, MAX_RETRY_AFTER_S)
         if isinstance(error, RateLimitError) and not isinstance(error, CapacityError) and error.code == 3021:
             return MINUTE_S
-        return float(self.jitter() * min(self.cap_s, self.base_s * 2.0 ** (attempt - 1)))
+        return float(self.jitter() * min(self.cap_s, self.base_s * 2.0 ** min(attempt - 1, 64)))

@@ -1,0 +1,99 @@
+"""What every test starts from: no account in the environment, no limiter that remembers another test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import AsyncClient, Client, RetryPolicy, limiter
+from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
+
+ACCOUNT = "0123456789abcdef0123456789abcdef"
+TOKEN = "token-of-the-tests-0123456789"
+AT_ONCE = RetryPolicy(max_retries=2, base_s=0.0)
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("CLOUDFLARE_", "CF_")) or name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(limiter, "_limiters", {})
+
+
+@pytest.fixture
+def account() -> dict[str, Any]:
+    """Keywords that make any client."""
+    return {"account_id": ACCOUNT, "api_token": TOKEN}
+
+
+class Face:
+    """A client whose methods read the same, sync or async; every async call has an event loop of its own.
+
+    Args:
+        mode: ``"sync"`` or ``"async"``.
+        transport: What answers: an httpx transport, or a function of the request.
+        settings: Those of the client. Retries do not wait unless ``retry`` says so.
+    """
+
+    def __init__(self, mode: str, transport: Any, settings: Mapping[str, Any]) -> None:
+        if not isinstance(transport, httpx.BaseTransport):
+            transport = httpx.MockTransport(transport)
+        keywords: dict[str, Any] = {"account_id": ACCOUNT, "api_token": TOKEN, "retry": AT_ONCE, **settings}
+        self.mode = mode
+        if mode == "sync":
+            self.client = Client(http_client=httpx.Client(transport=transport), **keywords)
+        else:
+            self.aclient = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **keywords)
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        if self.mode == "sync":
+            return getattr(self.client, name)(*args, **options)
+        return asyncio.run(getattr(self.aclient, name)(*args, **options))
+
+    def chat(self, *args: Any, **options: Any) -> ChatReply:
+        return self._call("chat", *args, **options)
+
+    def embed(self, *args: Any, **options: Any) -> EmbedReply:
+        return self._call("embed", *args, **options)
+
+    def rerank(self, *args: Any, **options: Any) -> list[RerankScore]:
+        return self._call("rerank", *args, **options)
+
+    def models(self, **filters: Any) -> list[dict[str, Any]]:
+        return self._call("models", **filters)
+
+    def stream(self, *args: Any, take: int | None = None, **options: Any) -> list[ChatDelta]:
+        """All pieces of a streamed answer, or the first ``take`` of them, after which the stream is closed."""
+        if self.mode == "sync":
+            pieces = self.client.stream_chat(*args, **options)
+            got = []
+            for piece in pieces:
+                got.append(piece)
+                if len(got) == take:
+                    pieces.close()
+            return got
+
+        async def collect() -> list[ChatDelta]:
+            pieces = self.aclient.stream_chat(*args, **options)
+            got = []
+            async for piece in pieces:
+                got.append(piece)
+                if len(got) == take:
+                    await pieces.aclose()
+            return got
+
+        return asyncio.run(collect())
+
+
+@pytest.fixture(params=["sync", "async"])
+def face(request: pytest.FixtureRequest) -> Callable[..., Face]:
+    """Makes a :class:`Face`; the test runs once for each mode."""
+    return lambda transport, **settings: Face(request.param, transport, settings)

@@ -1,0 +1,110 @@
+"""Flows played by hand: no socket, no clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai.calls import Calls
+from workers_ai.config import Settings
+from workers_ai.flow import Flow, Send, Sleep
+from workers_ai.limiter import Limiter
+from workers_ai.retry import RetryPolicy
+from workers_ai.wire.types import Request
+
+
+@dataclass
+class VirtualClock:
+    """Time that moves only when it is told to."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Played:
+    """What a flow did."""
+
+    result: Any = None
+    error: BaseException | None = None
+    sent: list[Request] = field(default_factory=list)
+    slept: list[float] = field(default_factory=list)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def play(clock: VirtualClock) -> Callable[[Flow[Any], Iterable[Any]], Played]:
+    """Plays a flow against a list of answers: responses, or exceptions of the transport."""
+
+    def play(flow: Flow[Any], answers: Iterable[Any]) -> Played:
+        played, left = Played(), iter(answers)
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, Sleep):
+                    played.slept.append(step.seconds)
+                    clock.now += step.seconds
+                    step = next(flow)
+                    continue
+                assert isinstance(step, Send)
+                played.sent.append(step.request)
+                answer = next(left)
+                step = flow.throw(answer) if isinstance(answer, Exception) else flow.send(answer)
+        except StopIteration as stop:
+            played.result = stop.value
+        except Exception as exc:  # noqa: BLE001 - what the flow ended with is what the test looks at
+            played.error = exc
+        assert next(left, None) is None, "the flow ended before all answers were used"
+        return played
+
+    return play
+
+
+@pytest.fixture
+def make_calls(account: dict[str, Any], clock: VirtualClock) -> Callable[..., Calls]:
+    """Makes the flows of a client on the virtual clock, its jitter at the upper bound."""
+
+    def make(
+        limiter: Limiter | None = None,
+        on_retry: Any = None,
+        policy: RetryPolicy | None = None,
+        **settings: Any,
+    ) -> Calls:
+        resolved = Settings.resolve(**account, **settings)
+        policy = policy or RetryPolicy(max_retries=resolved.max_retries, jitter=lambda: 1.0)
+        return Calls(resolved, limiter or Limiter(clock), policy, on_retry, clock)
+
+    return make
+
+
+@pytest.fixture
+def ok() -> Callable[..., httpx.Response]:
+    """Makes a good reply of the native family."""
+    return lambda result=None: httpx.Response(
+        200, json={"result": result or {"response": "hi"}, "success": True, "errors": [], "messages": []}
+    )
+
+
+@pytest.fixture
+def refusal() -> Callable[..., httpx.Response]:
+    """Makes an error reply as the service writes it."""
+
+    def make(
+        status: int, code: int | None = None, text: str = "no", headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        entry = {"message": f"AiError: {text} (7a0c4040-4290-4404-8429-000000000404)"}
+        body = {"errors": [entry | ({"code": code} if code is not None else {})], "success": False, "result": {}}
+        return httpx.Response(status, content=json.dumps(body | {"messages": []}), headers=headers)
+
+    return make
