@@ -12,8 +12,6 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -23,6 +21,7 @@ from canned import CHUNKS, canned_server
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from measure import ROUNDS, import_ms, interleaved, show
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
 
@@ -30,7 +29,6 @@ MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 EMBED_MODEL = "@cf/baai/bge-large-en-v1.5"
 PROMPT = "What is the capital of Norway?"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}]}
-ROUNDS = 7
 
 
 class WordsModel(BaseChatModel):
@@ -54,30 +52,6 @@ class WordsModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         for word in self.words:
             yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-
-
-def show(name: str, value: float, unit: str, ratio: float | None = None) -> None:
-    """Print one figure, with its ratio to the floor of the same run."""
-    print(f"  {name:<44} {value:9.3f} {unit:<10}" + (f"  x {ratio:.3f}" if ratio is not None else ""))
-
-
-def cpu_ms(work: Callable[[], object], times: int) -> float:
-    """CPU milliseconds of one piece of work."""
-    began = time.process_time()
-    for _ in range(times):
-        work()
-    return (time.process_time() - began) * 1000 / times
-
-
-def interleaved(works: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Median CPU milliseconds of each, measured in turn so that a drift of the machine meets all alike."""
-    for work in works.values():
-        cpu_ms(work, max(1, times // 4))
-    samples: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            samples[name].append(cpu_ms(work, times))
-    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def ours(url: str, **settings: Any) -> ChatWorkersAI:
@@ -266,14 +240,8 @@ def bench_abatch(url: str) -> None:
 def bench_import() -> None:
     """Wall time of the import over that of the parts of langchain-core it needs."""
     base = "from langchain_core.language_models.chat_models import BaseChatModel; from langchain_core.embeddings import Embeddings"
-    timed = "import time; {base}; began = time.perf_counter(); {more}; print(time.perf_counter() - began)"
-    command = timed.format(base=base, more="from langchain_workers_ai import ChatWorkersAI")
-    runs = [
-        float(subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout)
-        for _ in range(ROUNDS)
-    ]
     print("import of ChatWorkersAI over langchain-core's chat models and embeddings")
-    show("langchain_workers_ai", statistics.median(runs) * 1000, "ms")
+    show("langchain_workers_ai", import_ms(base, "from langchain_workers_ai import ChatWorkersAI"), "ms")
 
 
 def bench_construction(url: str) -> None:
