@@ -21,7 +21,7 @@ from canned import CHUNKS, canned_server
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from measure import ROUNDS, import_ms, interleaved, show
+from measure import ROUNDS, acpu_ms, import_ms, interleaved, show
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
 
@@ -93,12 +93,8 @@ def bench_invoke(url: str) -> None:
     def raw() -> None:
         json.loads(http.post(target, json=BODY, headers=headers).content)
 
-    works: dict[str, Callable[[], object]] = {
-        "httpx": raw,
-        "fake": lambda: fake.invoke(PROMPT),
-        "ChatWorkersAI": lambda model=ours(url): model.invoke(PROMPT),
-    }
-    for name, model in rivals(url).items():
+    works: dict[str, Callable[[], object]] = {"httpx": raw, "fake": lambda: fake.invoke(PROMPT)}
+    for name, model in {"ChatWorkersAI": ours(url), **rivals(url)}.items():
         works[name] = lambda model=model: model.invoke(PROMPT)
     found = interleaved(works, 100)
     floor = found.pop("httpx") + found.pop("fake")
@@ -140,29 +136,25 @@ def bench_astream(url: str) -> None:
     headers = {"authorization": "Bearer token"}
     words = WordsModel(words=[f"word{number} " for number in range(CHUNKS)])
 
+    async def raw(http: httpx.AsyncClient) -> None:
+        async with http.stream("POST", target, json={**BODY, "stream": True}, headers=headers) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    json.loads(line[6:])
+
+    async def drain(model: BaseChatModel) -> None:
+        async for _ in model.astream(PROMPT):
+            pass
+
     async def measure() -> dict[str, float]:
         http = httpx.AsyncClient()
-        models = {"ChatWorkersAI": ours(url), **rivals(url)}
-
-        async def raw() -> None:
-            async with http.stream("POST", target, json={**BODY, "stream": True}, headers=headers) as response:
-                async for line in response.aiter_lines():
-                    if line.startswith("data: {"):
-                        json.loads(line[6:])
-
-        async def drain(model: BaseChatModel) -> None:
-            async for _ in model.astream(PROMPT):
-                pass
-
-        works: dict[str, Callable[[], Any]] = {"httpx": raw, "words": lambda: drain(words)}
-        works |= {name: (lambda model=model: drain(model)) for name, model in models.items()}
+        works: dict[str, Callable[[], Any]] = {"httpx": lambda: raw(http), "words": lambda: drain(words)}
+        for name, model in {"ChatWorkersAI": ours(url), **rivals(url)}.items():
+            works[name] = lambda model=model: drain(model)
         samples: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(ROUNDS + 1):
             for name, work in works.items():
-                began = time.process_time()
-                for _ in range(3):
-                    await work()
-                samples[name].append((time.process_time() - began) * 1000 / 3)
+                samples[name].append(await acpu_ms(work, 3))
         await http.aclose()
         return {name: statistics.median(values[1:]) for name, values in samples.items()}
 
@@ -239,7 +231,7 @@ def bench_abatch(url: str) -> None:
 
 def bench_import() -> None:
     """Wall time of the import over that of the parts of langchain-core it needs."""
-    base = "from langchain_core.language_models.chat_models import BaseChatModel; from langchain_core.embeddings import Embeddings"
+    base = "import langchain_core.language_models.chat_models, langchain_core.embeddings"
     print("import of ChatWorkersAI over langchain-core's chat models and embeddings")
     show("langchain_workers_ai", import_ms(base, "from langchain_workers_ai import ChatWorkersAI"), "ms")
 

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 ROUNDS = 7
 
@@ -21,6 +21,14 @@ def cpu_ms(work: Callable[[], object], times: int) -> float:
     began = time.process_time()
     for _ in range(times):
         work()
+    return (time.process_time() - began) * 1000 / times
+
+
+async def acpu_ms(work: Callable[[], Awaitable[object]], times: int) -> float:
+    """CPU milliseconds of one piece of asynchronous work."""
+    began = time.process_time()
+    for _ in range(times):
+        await work()
     return (time.process_time() - began) * 1000 / times
 
 
