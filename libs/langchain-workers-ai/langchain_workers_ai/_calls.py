@@ -1,0 +1,35 @@
+"""Keywords of one call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.config import unknown_keyword
+from workers_ai.wire.chat import CHAT_PARAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["check_keywords", "stop_of"]
+
+_PER_CALL: Final = CHAT_PARAMS | {
+    "model", "model_name", "stop_sequences", "api", "on_busy", "reject_if_busy", "session_id", "model_kwargs",
+    "stream", "stream_usage",
+}  # fmt: skip
+
+
+def check_keywords(owner: str, names: Iterable[str]) -> None:
+    """Refuse what no call takes: a mistyped name must never end in a request body.
+
+    Raises:
+        ConfigurationError: A keyword is not known; names the nearest one that is.
+    """
+    for name in names:
+        if name not in _PER_CALL:
+            raise unknown_keyword(f"a call of {owner}", name, _PER_CALL, "model_kwargs")
+
+
+def stop_of(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
+    """The first of two that was given, as a list."""
+    given = second if first is None else first
+    return [given] if isinstance(given, str) else None if given is None else list(given)

@@ -1,0 +1,164 @@
+"""From the core's replies to LangChain's messages. Pure; the streaming path makes one chunk per piece and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from workers_ai.catalogue import USD_PER_NEURON, lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from workers_ai.wire.types import ChatDelta, ChatReply, ToolCall, Usage
+
+__all__ = ["PROVIDER", "add_outputs", "to_chunk", "to_result"]
+
+PROVIDER: Final = "workers-ai"
+"""``model_provider`` of every message and ``ls_provider`` of every trace; tools around LangChain compare the two."""
+
+
+def to_result(reply: ChatReply, model: str) -> ChatResult:
+    """Translate a whole answer.
+
+    Args:
+        reply: The answer.
+        model: The model asked for.
+    """
+    tool_calls, invalid_tool_calls = _calls(reply.tool_calls)
+    content: Any = _with_refusal(reply.text, reply.refusal) if reply.refusal else reply.text
+    message = AIMessage(
+        content=content,
+        additional_kwargs={"reasoning_content": reply.reasoning} if reply.reasoning else {},
+        tool_calls=tool_calls,
+        invalid_tool_calls=invalid_tool_calls,
+        usage_metadata=_usage(reply.usage),
+        response_metadata=_metadata(reply, model),
+    )
+    info: dict[str, Any] = {"finish_reason": reply.finish_reason}
+    if reply.logprobs is not None:
+        info["logprobs"] = reply.logprobs
+    output = {"model_name": model}
+    if (usage := reply.usage) is not None:
+        output["token_usage"] = _token_usage(usage)
+    return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
+
+
+def to_chunk(delta: ChatDelta, model: str) -> ChatGenerationChunk:
+    """Translate one piece of a streamed answer."""
+    text, reasoning, calls, logprobs, refusal, last, *_ = delta
+    content: Any = _with_refusal(text, refusal) if refusal else text
+    if not (reasoning or calls or last):
+        message = AIMessageChunk(content=content)
+        return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
+    extra: dict[str, Any] = {}
+    if last:
+        extra = {
+            "chunk_position": "last",
+            "usage_metadata": _usage(delta.usage),
+            "response_metadata": _metadata(delta, model),
+        }
+    message = AIMessageChunk(
+        content=content,
+        additional_kwargs={"reasoning_content": reasoning} if reasoning else {},
+        tool_call_chunks=[
+            {"name": call.name, "args": call.arguments, "id": call.id, "index": call.index, "type": "tool_call_chunk"}
+            for call in calls
+        ],
+        **extra,
+    )
+    info: dict[str, Any] = {"finish_reason": delta.finish_reason} if last else {}
+    if logprobs:
+        info["logprobs"] = logprobs
+    return ChatGenerationChunk(message=message, generation_info=info or None)
+
+
+def _with_refusal(text: str, refusal: str) -> list[dict[str, Any]]:
+    """Content with the standard refusal block, which LangChain's structured-output parsers raise on."""
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text, "index": 0}] if text else []
+    return [*blocks, {"type": "refusal", "refusal": refusal, "index": 1}]
+
+
+def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
+    """Calls whose arguments are a JSON object, and the others."""
+    good: list[Any] = []
+    bad: list[Any] = []
+    for call in calls:
+        try:
+            args = json.loads(call.arguments, strict=False)
+            error = None if isinstance(args, dict) else f"arguments are a JSON {type(args).__name__}, not an object"
+        except ValueError as exc:
+            error = f"arguments are not valid JSON: {exc}"
+        if error is None:
+            good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
+        else:
+            bad.append(
+                {"type": "invalid_tool_call", "name": call.name, "args": call.arguments, "id": call.id, "error": error}
+            )
+    return good, bad
+
+
+def _usage(usage: Usage | None) -> Any:
+    """LangChain's ``UsageMetadata``; details only where the service gave them."""
+    if usage is None:
+        return None
+    out: dict[str, Any] = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    if usage.cached_tokens is not None:
+        out["input_token_details"] = {"cache_read": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        out["output_token_details"] = {"reasoning": usage.reasoning_tokens}
+    return out
+
+
+def _token_usage(usage: Usage) -> dict[str, Any]:
+    """The older record, which callback handlers read from ``llm_output``."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
+    out: dict[str, Any] = {"model_name": model, "model_provider": PROVIDER}
+    if reply.model and reply.model != model:
+        out["served_model"] = reply.model
+    if reply.id:
+        out["id"] = reply.id
+    if reply.headers:
+        out["headers"] = dict(reply.headers)
+    if reply.usage is not None:
+        if (neurons := reply.usage.neurons) is not None:
+            out["neurons"] = neurons
+        if (cost := _cost_usd(reply.usage, model, reply.model)) is not None:
+            out["cost_usd"] = cost
+    return out
+
+
+def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
+    """What the neurons cost; the list price of the tokens where the service gave no neurons."""
+    if usage.neurons is not None:
+        return usage.neurons * USD_PER_NEURON
+    tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens or 0)
+    cost = lookup(model).cost_usd(*tokens)
+    return lookup(served).cost_usd(*tokens) if cost is None and served else cost
+
+
+def add_outputs(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Add two records of ``llm_output``: numbers are summed at any depth, anything else is taken from the later one."""
+    out = dict(total)
+    for key, value in more.items():
+        old = out.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            out[key] = add_outputs(old, value)
+        elif isinstance(value, (int, float)) and isinstance(old, (int, float)):
+            out[key] = old + value
+        elif value is not None:
+            out[key] = value
+    return out

@@ -1,0 +1,44 @@
+"""LangChain's model profile out of the catalogue: what is known, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from workers_ai.catalogue import lookup
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import ModelProfile
+
+__all__ = ["profile_of"]
+
+
+def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
+    """The profile of a model; None where the catalogue does not know it.
+
+    ``create_agent`` reads ``structured_output`` to choose between the model's own JSON schema and a tool;
+    the summarization middleware reads ``max_input_tokens``.
+    """
+    card = lookup(model)
+    if card.task is None:
+        return None
+    by_schema = card.json_schema or (card.guided_json and api in (None, "run"))
+    facts: dict[str, Any] = {
+        "max_input_tokens": card.context_window,
+        "max_output_tokens": card.max_output_tokens,
+        "text_inputs": True,
+        "text_outputs": True,
+        "image_inputs": card.vision,
+        # The service fetches no links, and its chat models take neither documents nor sound.
+        "image_url_inputs": False,
+        "pdf_inputs": False,
+        "audio_inputs": False,
+        "video_inputs": False,
+        "tool_calling": card.tools,
+        "tool_choice": card.tool_choice if card.tool_choice is not None else card.tools,
+        "structured_output": True if by_schema else card.json_schema,
+        "reasoning_output": card.reasoning,
+        "reasoning_effort_levels": list(card.reasoning_efforts) if card.reasoning_efforts else None,
+        "reasoning_effort_default": card.default_reasoning_effort,
+        "status": "deprecated" if card.retired_on else None,
+    }
+    return cast("ModelProfile", {key: value for key, value in facts.items() if value is not None})

@@ -1,0 +1,370 @@
+"""The chat model."""
+
+from __future__ import annotations
+
+import math
+from contextlib import aclosing, closing
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables.config import var_child_runnable_config
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from workers_ai.config import check_model
+from workers_ai.wire.chat import CHAT_PARAMS
+
+from langchain_workers_ai._calls import check_keywords, stop_of
+from langchain_workers_ai._connection import Connection
+from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_chunk, to_result
+from langchain_workers_ai._profiles import profile_of
+from langchain_workers_ai._to_wire import to_wire
+from langchain_workers_ai._version import __version__
+from langchain_workers_ai.errors import framework_errors, is_retryable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
+    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+    from langchain_core.runnables import Runnable
+    from langchain_core.tools import BaseTool
+    from workers_ai.wire.types import Api
+
+    from langchain_workers_ai._structured import Method, Schema
+
+__all__ = ["ChatWorkersAI"]
+
+_PARAMS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
+"""Parameters of the service that are fields of the model."""
+
+
+class ChatWorkersAI(Connection, BaseChatModel):
+    """Chat models of Cloudflare Workers AI.
+
+    ``model`` is the id of the catalogue; account and token come from arguments or from the environment::
+
+        llm = ChatWorkersAI(model="@cf/meta/llama-3.3-70b-instruct-fp8-fast")
+        llm.invoke("Why is the sky blue?")
+
+    Every parameter below can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
+    ``on_busy``, ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Only what was set is sent. An unknown keyword
+    raises, here and per call. The settings of the connection are those of
+    :class:`workers_ai.fields.ConnectionFields`.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed, or a keyword is not known.
+    """
+
+    # The schema is built at the first object: most programs that import the package make one, and none needs it before.
+    model_config = ConfigDict(defer_build=True)
+    extra_keyword: ClassVar[str] = "model_kwargs"
+    keyword_aliases: ClassVar[dict[str, str]] = {
+        **Connection.keyword_aliases,
+        "model_name": "model",
+        "stop_sequences": "stop",
+    }
+
+    model: str
+    """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Known or not, it is sent."""
+    api: Literal["chat_completions", "run", "responses"] | None = None
+    """The route: OpenAI-compatible chat completions (the default), the native ``run``, or ``responses`` (gpt-oss only,
+    not streaming). With a parameter set that exists only on ``run``, that route is the default."""
+    temperature: float | None = None
+    """Randomness of the answer, 0 to 2 on most models."""
+    top_p: float | None = None
+    """Nucleus sampling, 0 to 1."""
+    top_k: int | None = None
+    """Sample from the k likeliest tokens; ``run`` only."""
+    max_tokens: int | None = None
+    """Tokens of the answer at most, reasoning included. The service's default is 256 on older models."""
+    stop: list[str] | str | None = None
+    """Texts that end the answer (alias ``stop_sequences``)."""
+    seed: int | None = None
+    """Seed for answers that can be repeated, where the model honours it."""
+    frequency_penalty: float | None = None
+    """Penalty for frequent tokens, -2 to 2."""
+    presence_penalty: float | None = None
+    """Penalty for tokens that occurred, -2 to 2."""
+    repetition_penalty: float | None = None
+    """Multiplicative penalty for repetition; ``run`` only."""
+    logprobs: bool | None = None
+    """Whether to return log probabilities, in ``response_metadata["logprobs"]``."""
+    top_logprobs: int | None = None
+    """How many alternatives per token ``logprobs`` lists."""
+    tool_choice: str | bool | dict[str, Any] | None = None
+    """Which tool to call: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), a tool's name, or an OpenAI dict."""
+    parallel_tool_calls: bool | None = None
+    """Whether one answer may hold several calls."""
+    response_format: dict[str, Any] | None = None
+    """JSON mode or a JSON schema; ``with_structured_output`` sets it for you."""
+    reasoning_effort: str | None = None
+    """How much a reasoning model thinks; the values differ by model. None given explicitly is sent as null: no thinking."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Switches of the chat template, such as ``{"enable_thinking": False}``."""
+    lora: str | None = None
+    """Name or id of a LoRA adapter; ``run`` only."""
+    raw: bool | None = None
+    """Send the prompt without the chat template; ``run`` only."""
+    guided_json: dict[str, Any] | None = None
+    """JSON schema for models that take it by this name; ``run`` only."""
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """More fields of the request body, sent as they are."""
+    stream_usage: bool = True
+    """Whether a streamed answer reports its usage."""
+    streaming: bool = False
+    """Whether ``invoke`` streams inside; callbacks then see tokens as they come."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        return check_model(model)
+
+    @model_validator(mode="after")
+    def _set_workers_ai_version(self) -> Self:
+        self._add_version("langchain-workers-ai", __version__)
+        return self
+
+    # --- one call ---
+
+    def _call(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, given: dict[str, Any], run_manager: Any
+    ) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
+        """Arguments for the core client: model, messages, options."""
+        check_keywords(type(self).__name__, given)
+        options = self._set_params()
+        options.update(given)
+        options.pop("stream", None)
+        model = check_model(options.pop("model", None) or options.pop("model_name", None) or self.model)
+        if (ends := stop_of(stop, options.pop("stop_sequences", None))) is not None:
+            options["stop"] = ends
+        options["api"] = options.get("api") or self.api
+        options["extra_body"] = {**self.model_kwargs, **(options.pop("model_kwargs", None) or {})}
+        if options.pop("reject_if_busy", None):
+            options["on_busy"] = "raise"
+        if not options.pop("stream_usage", self.stream_usage):
+            options["stream_options"] = {"include_usage": False}
+        if options.get("session_id") is None and self.session_id is None:
+            options["session_id"] = _thread_id(run_manager)
+        return model, to_wire(messages), options
+
+    def _set_params(self) -> dict[str, Any]:
+        """The parameters that were set. A null means something for ``reasoning_effort`` alone, when given explicitly."""
+        values = self.__dict__
+        params = {name: value for name in _PARAMS if (value := values[name]) is not None}
+        if "reasoning_effort" in self.model_fields_set:
+            params["reasoning_effort"] = self.reasoning_effort
+        return params
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with framework_errors:
+            model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            return to_result(self.client.chat(model, wire, **options), model)
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with framework_errors:
+            model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            return to_result(await self.async_client.chat(model, wire, **options), model)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        with framework_errors:
+            model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            with closing(self.client.stream_chat(model, wire, **options)) as deltas:
+                for delta in deltas:
+                    yield to_chunk(delta, model)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        with framework_errors:
+            model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
+                async for delta in deltas:
+                    yield to_chunk(delta, model)
+
+    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
+        return reduce(add_outputs, (output for output in llm_outputs if output), {})
+
+    # --- tools and structured output ---
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | bool | dict[str, Any] | None = None,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Let the model call tools.
+
+        Args:
+            tools: Tools, functions, Pydantic classes, TypedDicts or OpenAI tool dicts. None at all is fine.
+            tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), a tool's name, or an OpenAI dict.
+            strict: Ask for arguments that follow the schema exactly; sent only when set.
+            **kwargs: Any parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
+
+        Raises:
+            ConfigurationError: A tool is not a function, or ``tool_choice`` names none of them.
+        """
+        from langchain_workers_ai._tools import bound_tools
+
+        with framework_errors:
+            return self.bind(**bound_tools(tools, tool_choice, strict), **kwargs)
+
+    def with_structured_output(
+        self,
+        schema: Schema,
+        *,
+        method: Method | None = None,
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Answer in the form of a schema.
+
+        Args:
+            schema: A Pydantic class (v2 or v1), a TypedDict, a JSON schema, or an OpenAI function dict.
+            method: ``"function_calling"``, ``"json_schema"`` or ``"json_mode"``; None takes what the model is known to do
+                best: a forced tool call, or the schema where tools or ``tool_choice`` are refused.
+            include_raw: Return ``{"raw", "parsed", "parsing_error"}`` and do not raise.
+            strict: Sent with the schema when set; not with ``"json_mode"``.
+            **kwargs: Any parameter of a call, such as ``max_tokens``.
+
+        Raises:
+            ConfigurationError: The schema or the method is not one of these.
+            OutputParserException: When called: the answer does not fit; the text of the answer is in it.
+            ModelRefusalError: When called: the model refused.
+        """
+        from langchain_workers_ai._structured import structured
+
+        with framework_errors:
+            return structured(self, schema, method, include_raw=include_raw, strict=strict, **kwargs)
+
+    def with_retry(
+        self,
+        *,
+        retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Repeat failed calls, as :meth:`~langchain_core.runnables.Runnable.with_retry` does, but by default only those
+        that another try can mend."""
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
+
+    # --- what LangChain asks about the model ---
+
+    @property
+    def model_name(self) -> str:
+        """The model id, by its other name."""
+        return self.model
+
+    @property
+    def _llm_type(self) -> str:
+        return "workers-ai-chat"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        params = {"model": self.model, **self._set_params()}
+        if self.api:
+            params["api"] = self.api
+        if self.model_kwargs:
+            params["model_kwargs"] = self.model_kwargs
+        return params
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = PROVIDER
+        if ends := stop_of(stop, self.stop):
+            params["ls_stop"] = ends
+        return params
+
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        return profile_of(self.model, self.api)
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Whether ``dumps`` and ``loads`` of LangChain work: yes."""
+        return True
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """The one secret a dump replaces by the name of its variable."""
+        return {"api_token": "CLOUDFLARE_API_TOKEN"}
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """Settings whose own form a dump cannot carry: the gateway as plain data, secrets left out."""
+        attributes: dict[str, Any] = {}
+        if self.gateway is not None and not isinstance(self.gateway, str):
+            attributes["gateway"] = self.gateway.public()
+        if self.default_headers:
+            attributes["default_headers"] = None
+        return attributes
+
+    def get_num_tokens(self, text: str) -> int:
+        """Estimate the tokens of a text, offline: one for each four bytes of UTF-8. The service counts for itself."""
+        return len(self.get_token_ids(text))
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Stand-ins for token ids, as many as :meth:`get_num_tokens` estimates: no tokenizer is loaded."""
+        if self.custom_get_token_ids is not None:
+            return self.custom_get_token_ids(text)
+        return list(range(math.ceil(len(text.encode()) / 4)))
+
+    def get_num_tokens_from_messages(
+        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
+        """Estimate the tokens of a conversation, tools included, offline."""
+        return count_tokens_approximately(messages, tools=list(tools) if tools else None)
+
+    # --- copies and changes ---
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self.__dict__.get("model")
+        super().__setattr__(name, value)
+        self._forget(before)
+
+    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
+        """Copy, as pydantic does; profile and cache key follow a changed model."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied._forget(self.model if "profile" not in (update or {}) else None)
+        return copied
+
+    def _forget(self, model_before: str | None) -> None:
+        """Drop what was derived from settings: LangChain's cached dump (part of the cache key), and the profile."""
+        self.__dict__.pop("_serialized", None)
+        if model_before not in (None, self.model) and self.profile == profile_of(model_before, self.api):
+            self.__dict__["profile"] = self._resolve_model_profile()
+
+
+def _thread_id(run_manager: Any) -> str | None:
+    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
+    config = var_child_runnable_config.get()
+    found = ((config or {}).get("configurable") or {}).get("thread_id")
+    if found is None and run_manager is not None:
+        found = (run_manager.metadata or {}).get("thread_id")
+    return None if found is None else str(found)
