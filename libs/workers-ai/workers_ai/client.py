@@ -92,7 +92,7 @@ class Service:
         **params: Any,
     ) -> ChatPlan:
         """Plan a chat call; arguments are those of :meth:`Client.chat`."""
-        if self.settings.through_binding and api == "chat_completions":
+        if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
         return plan_chat(
             check_model(model),

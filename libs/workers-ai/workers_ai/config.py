@@ -207,6 +207,7 @@ class Settings:
         if binding:
             account, token, from_env, url = "binding", "", False, BINDING_URL
         else:
+            _require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
             account = _given(account_id, "account_id")
             token, from_env = _token(api_token)
             _check_account(account, token)
@@ -326,8 +327,6 @@ def _check_account(account: str, token: str) -> None:
 
 
 def _check_url(url: str, allow_insecure_http: bool) -> None:
-    if url == BINDING_URL:
-        raise ConfigurationError("a binding does not travel in a pickle or a dump: set binding= again")
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

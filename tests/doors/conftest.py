@@ -1,0 +1,124 @@
+"""A stand-in for ``env.AI`` that follows its documents; what answers behind it is the emulator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai_emulator import Clock, Emulator
+
+ROOT = "https://api.cloudflare.com/client/v4/accounts/0123456789abcdef0123456789abcdef/ai"
+
+
+class InferenceUpstreamError(Exception):
+    """What ``run`` throws; all it says is its text."""
+
+
+class Reader:
+    """What ``ReadableStream.getReader()`` gives."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self.cancelled = False
+
+    async def read(self) -> SimpleNamespace:
+        async for chunk in self._chunks:
+            return SimpleNamespace(done=False, value=chunk)
+        return SimpleNamespace(done=True, value=None)
+
+    async def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeAI:
+    """``env.AI``: asynchronous, options in the third argument, a stream as a reader, errors thrown as text.
+
+    Args:
+        emulator: Answers the calls.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.calls: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+        self.readers: list[Reader] = []
+        self._http = httpx.AsyncClient(transport=emulator.transport(), headers={"authorization": "Bearer worker"})
+
+    async def run(self, model: str, inputs: dict[str, Any], options: dict[str, Any] | None = None) -> Any:
+        """One call; ``options`` among the inputs have no effect, as documented."""
+        inputs, options = json.loads(json.dumps(inputs)), json.loads(json.dumps(options or {}))
+        self.calls.append((model, inputs, options))
+        body = {name: value for name, value in inputs.items() if name != "options"}
+        if "rejectIfBusy" in options:
+            body["options"] = {"rejectIfBusy": options["rejectIfBusy"]}
+        queued = "request_id" in inputs or options.get("queueRequest")
+        request = self._http.build_request(
+            "POST",
+            f"{ROOT}/run/{model}{'?queueRequest=true' if queued else ''}",
+            json=body,
+            headers=options.get("extraHeaders"),
+        )
+        response = await self._http.send(request, stream=True)
+        if "event-stream" in response.headers["content-type"]:
+            reader = Reader(response.aiter_bytes())
+            self.readers.append(reader)
+            return SimpleNamespace(getReader=lambda: reader)
+        envelope = json.loads(await response.aread())
+        if response.is_error:
+            refusal = envelope["errors"][0]
+            raise InferenceUpstreamError(f"{refusal['code']}: {refusal['message']}")
+        return envelope["result"]
+
+    async def models(self, params: dict[str, Any]) -> list[dict[str, Any]]:
+        """The list of models, without an envelope."""
+        response = await self._http.get(f"{ROOT}/models/search", params=params)
+        return response.json()["result"]
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """A service that never sleeps."""
+    return Emulator(clock=Clock("jump"))
+
+
+@pytest.fixture
+def env_ai(emulator: Emulator) -> FakeAI:
+    """The binding of a Worker to that service."""
+    return FakeAI(emulator)
+
+
+class Scripted:
+    """A binding that answers, or throws, what it is told.
+
+    Args:
+        answer: Called with the three arguments; may be a coroutine function.
+    """
+
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self._answer = answer
+
+    async def run(self, *arguments: Any) -> Any:
+        """One call."""
+        outcome = self._answer(*arguments)
+        return await outcome if hasattr(outcome, "__await__") else outcome
+
+
+@pytest.fixture
+def scripted() -> Callable[[Callable[..., Any]], Scripted]:
+    """Makes a binding out of a function."""
+    return Scripted
+
+
+@pytest.fixture
+def thrown() -> type[Exception]:
+    """What ``run`` throws."""
+    return InferenceUpstreamError
+
+
+@pytest.fixture
+def reader() -> type[Reader]:
+    """What a stream is read with."""
+    return Reader
