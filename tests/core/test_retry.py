@@ -44,7 +44,7 @@ def test_a_limit_per_minute_waits_the_minute_unless_told_otherwise() -> None:
     policy = RetryPolicy(jitter=lambda: 0.0)
     told = e.RateLimitError("limit", status_code=429, code=3021, retry_after=7.0)
     plain = e.RateLimitError("limit", status_code=429)
-    assert (60.0, 7.0, 0.0) == (policy.wait_s(1, PER_MINUTE), policy.wait_s(1, told), policy.wait_s(1, plain))
+    assert (policy.wait_s(1, PER_MINUTE), policy.wait_s(1, told), policy.wait_s(1, plain)) == (60.0, 7.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_what_another_try_cannot_mend_is_never_tried_again(error: e.WorkersAIErr
 
 def test_tries_end_after_max_retries() -> None:
     policy = RetryPolicy(max_retries=2, base_s=0.0)
-    assert [0.0, 0.0, None] == [policy.wait_s(attempt, BUSY) for attempt in (1, 2, 3)]
+    assert [policy.wait_s(attempt, BUSY) for attempt in (1, 2, 3)] == [0.0, 0.0, None]
 
 
 def test_no_try_begins_after_the_total_time() -> None:
     policy = RetryPolicy(max_retries=9, total_s=100.0)
-    assert 60.0 == policy.wait_s(1, PER_MINUTE, elapsed_s=40.0)
+    assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.0) == 60.0
     assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.1) is None
 
 
@@ -102,9 +102,9 @@ def test_retry_after_is_read_in_every_spelling(headers: dict[str, str], seconds:
 
 def test_a_busy_service_is_asked_again_until_it_answers(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [refusal(429, 3040), refusal(500), ok()])
-    assert {"response": "hi"} == played.result.data["result"]
-    assert [0.5, 1.0] == played.slept
-    assert [REQUEST] * 3 == played.sent
+    assert played.result.data["result"] == {"response": "hi"}
+    assert played.slept == [0.5, 1.0]
+    assert played.sent == [REQUEST] * 3
 
 
 @pytest.mark.parametrize("code", [3036, 4006])
@@ -113,7 +113,7 @@ def test_a_quota_error_is_raised_after_one_request_and_no_wait(
 ) -> None:
     played = play(make_calls(max_retries=9).exchange(REQUEST), [refusal(429, code, headers={"retry-after": "1"})])
     assert isinstance(played.error, e.QuotaExhaustedError)
-    assert (1, [], 1) == (played.error.attempts, played.slept, len(played.sent))
+    assert (played.error.attempts, played.slept, len(played.sent)) == (1, [], 1)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_max_retries_bounds_the_requests_and_the_error_counts_them(
     answer: Callable[[Any], Any], make_calls: Any, play: Any, refusal: Any
 ) -> None:
     once = play(make_calls(max_retries=0).exchange(REQUEST), [answer(refusal)])
-    assert (1, 1, []) == (once.error.attempts, len(once.sent), once.slept)
+    assert (once.error.attempts, len(once.sent), once.slept) == (1, 1, [])
     thrice = play(make_calls(max_retries=2).exchange(REQUEST), [answer(refusal) for _ in range(3)])
-    assert (3, 3) == (thrice.error.attempts, len(thrice.sent))
+    assert (thrice.error.attempts, len(thrice.sent)) == (3, 3)
     assert "after 3 attempts" in str(thrice.error)
     assert thrice.error.is_retryable
 
@@ -145,7 +145,7 @@ def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, 
     begun = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
     played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), begun])
     assert played.result.stream is begun
-    assert 2 == len(played.sent)
+    assert len(played.sent) == 2
 
 
 def test_every_wait_is_told_to_the_callback_and_the_log(
@@ -158,7 +158,7 @@ def test_every_wait_is_told_to_the_callback_and_the_log(
         (type(event.error), event.attempt, event.wait_s) for event in told
     ]
     lines = [record.getMessage() for record in caplog.records]
-    assert ["0.50 s", "1.00 s"] == [line.split("again in ")[1][:6] for line in lines]
+    assert [line.split("again in ")[1][:6] for line in lines] == ["0.50 s", "1.00 s"]
     assert "code 3040" in lines[0]
 
 
@@ -167,11 +167,11 @@ def test_on_busy_raise_sends_once_but_other_failures_are_tried_again(
 ) -> None:
     busy = play(make_calls(on_busy="raise").exchange(REQUEST), [refusal(429, 3040)])
     assert isinstance(busy.error, e.CapacityError)
-    assert [] == busy.slept
+    assert busy.slept == []
     failed = play(make_calls(on_busy="raise").exchange(REQUEST), [refusal(500), ok()])
-    assert 2 == len(failed.sent)
+    assert len(failed.sent) == 2
 
 
 def test_an_unknown_exception_of_the_transport_is_not_dressed_up(make_calls: Any, play: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [RuntimeError("the client has been closed")])
-    assert "the client has been closed" == str(played.error)
+    assert str(played.error) == "the client has been closed"

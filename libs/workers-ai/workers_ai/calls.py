@@ -213,7 +213,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     except ValueError:
         unreadable = True
     failed = isinstance(body, dict) and (
-        body.get("success") is False or ("result" not in body and bool(read_refusal(body)))
+        body.get("success") is False or (not body.get("result") and bool(read_refusal(body)))
     )
     if response.is_success and not failed and not unreadable:
         return Reply(body, kept_headers(response.headers.raw))

@@ -257,13 +257,13 @@ def error_from_reply(
         now: The present time, in UTC.
     """
     text = scrub(text)
-    refusal = read_refusal(body) or Refusal(_plain(text) or f"HTTP {status} with an empty body")
+    refusal = read_refusal(text if body is None else body) or Refusal(_plain(text) or f"HTTP {status} with an empty body")
     refusal = refusal._replace(message=scrub(refusal.message))
     cls = classify(refusal, status)
     reply = e.ErrorResponse(status, {k: v for k, v in headers.items() if k.lower() != "set-cookie"}, text)
     ray = headers.get("cf-ray")
     request_id = headers.get("cf-ai-req-id") or refusal.request_id or ray
-    shown = json.loads(scrub(json.dumps(body))) if body is not None else text
+    shown = text if body is None else _scrubbed(body, scrub)
     if cls is None:
         return e.APIResponseValidationError(
             f"the service reported a failure with HTTP {status}: {refusal.message}",
@@ -288,6 +288,17 @@ def error_from_reply(
     if isinstance(error, e.ModelRetiredError) and model:
         error.successor = successor(model)
     return error
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    """Parsed JSON with every text in it scrubbed."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, list):
+        return [_scrubbed(item, scrub) for item in value]
+    if isinstance(value, dict):
+        return {scrub(key): _scrubbed(item, scrub) for key, item in value.items()}
+    return value
 
 
 def _usual_status(code: int | None, status: int) -> int:

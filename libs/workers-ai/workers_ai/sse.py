@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = ["SSEDecoder"]
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class SSEDecoder:
@@ -43,6 +47,8 @@ class SSEDecoder:
             self._data.append(b"")
         elif line.strip() == b"[DONE]":
             events.append(b"[DONE]")
+        elif line.startswith(_BYTE_ORDER_MARK):
+            self._take(line[len(_BYTE_ORDER_MARK) :], events)
 
     def flush(self) -> list[bytes]:
         """The data of a last event that no empty line has closed."""
