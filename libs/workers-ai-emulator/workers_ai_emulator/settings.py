@@ -23,7 +23,6 @@ class Settings:
         batch_worker_model: Model of that Worker when a request names none.
         v1_native_usage: Whether streams on ``/ai/v1`` carry the trailing native usage event; never seen live
             there.
-        reasoning_key: Name of the reasoning field, ``reasoning_content`` or ``reasoning``; both occur.
         prefix_cache: Whether repeated prompt prefixes of one ``x-session-affinity`` are counted as cached.
         reject_on: Routes that honour ``options.rejectIfBusy``; only the first two are documented.
         busy_in_queue: Whether a full service also refuses submissions to the queue.
@@ -41,7 +40,6 @@ class Settings:
     batch_worker: bool = True
     batch_worker_model: str = "@cf/baai/bge-m3"
     v1_native_usage: bool = False
-    reasoning_key: str = "reasoning_content"
     prefix_cache: bool = True
     reject_on: list[str] = field(
         default_factory=lambda: ["run", "run_shared", "chat_completions", "embeddings", "responses"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.endpoints import batch, chat, embeddings, responses
+from workers_ai_emulator.endpoints import batch, chat, decisions, embeddings, responses
 from workers_ai_emulator.endpoints.inference import find_model
 from workers_ai_emulator.wire import NotEmulatedError, ServiceError
 
@@ -80,6 +80,8 @@ def dispatch(service: Service, call: Call, model: Model, body: Json, meeting: Me
         return responses.respond(service, call, model, body, meeting, compat=False)
     if model.task == "Text Generation" and model.family in {"native", "openai"}:
         return chat.chat(service, call, model, body, meeting, compat=False)
+    if model.family == "decision":
+        return decisions.decision(service, call, model, body, meeting)
     raise NotEmulatedError(f"inference with {model.id} (task {model.task})")
 
 
