@@ -24,14 +24,22 @@ class Reader:
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
+        self._error: Exception | None = None
         self.cancelled = False
 
     async def read(self) -> SimpleNamespace:
-        async for chunk in self._chunks:
-            return SimpleNamespace(done=False, value=chunk)
+        try:
+            async for chunk in self._chunks:
+                return SimpleNamespace(done=False, value=chunk)
+        except Exception as exc:
+            self._error = exc
+            raise
         return SimpleNamespace(done=True, value=None)
 
     async def cancel(self) -> None:
+        """Give the stream up; one that has failed says so again."""
+        if self._error:
+            raise self._error
         self.cancelled = True
 
 

@@ -239,6 +239,7 @@ class _Chunks(httpx.AsyncByteStream):
             except TimeoutError as exc:
                 raise httpx.ReadTimeout(str(exc)) from None
             except Exception as exc:  # noqa: BLE001 - whatever the stream throws, it has broken off
+                self._open = False
                 raise httpx.ReadError(str(exc)) from None
             if piece.done:
                 self._open = False
