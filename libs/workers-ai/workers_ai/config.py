@@ -1,13 +1,13 @@
 """Settings: where to send requests, with which credentials, and what a busy service means.
 
-Nothing here does I/O. Each setting is an argument, or comes from the environment; no variable with a generic name is read.
+Nothing here does I/O. Each setting is an argument, or comes from the environment; no variable with a generic name is
+read.
 """
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import SecretStr
 
 from workers_ai.errors import ConfigurationError
+from workers_ai.gateway import GatewayOptions, check_header, require, require_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
+    "ALIASES",
     "ENVIRONMENT",
     "GatewayOptions",
     "OnBusy",
     "Settings",
     "check_model",
+    "check_on_busy",
     "from_environment",
+    "known_keywords",
     "session_headers",
     "unknown_keyword",
 ]
@@ -43,6 +47,8 @@ BINDING_URL: Final = "binding://env.ai"
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
+_SECRET_LENGTH: Final = 8
+"""Values of extra headers as long as this count as secrets; shorter ones ("true", "1") are too common in texts."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -52,10 +58,12 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
 }
 """Environment variables of each setting; the first one set wins."""
 
-_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ALIASES: Final = {"api_key": "api_token", "request_timeout": "timeout"}
+"""Other names of settings."""
+
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
-_GATEWAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
 
 
@@ -65,85 +73,6 @@ def from_environment(setting: str) -> str | None:
         if value := os.environ.get(name, "").strip():
             return value
     return None
-
-
-@dataclass(frozen=True)
-class GatewayOptions:
-    """AI Gateway routing, sent as ``cf-aig-*`` headers.
-
-    Sources: https://developers.cloudflare.com/ai-gateway/configuration/caching/ and
-    https://developers.cloudflare.com/ai-gateway/configuration/request-handling/.
-
-    Args:
-        id: The gateway's id.
-        token: Token of an authenticated gateway.
-        cache_ttl_s: Seconds a reply stays in the gateway's cache: 60 to 2,592,000 (30 days).
-        skip_cache: Leave the gateway's cache out.
-        cache_key: Key to use in the cache instead of the request.
-        metadata: At most 5 entries shown in the gateway's log.
-        collect_log: Whether the gateway logs the request.
-        event_id: Your own id of the request in the log.
-        request_timeout_ms: Milliseconds the gateway waits for the first byte.
-        max_attempts: Tries by the gateway: 1 to 5.
-        retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
-        backoff: How that delay grows.
-
-    Raises:
-        ConfigurationError: A value is out of its range.
-    """
-
-    id: str
-    token: SecretStr | str | None = field(default=None, repr=False)
-    cache_ttl_s: int | None = None
-    skip_cache: bool | None = None
-    cache_key: str | None = None
-    metadata: Mapping[str, str | int | float | bool | None] | None = None
-    collect_log: bool | None = None
-    event_id: str | None = None
-    request_timeout_ms: int | None = None
-    max_attempts: int | None = None
-    retry_delay_ms: int | None = None
-    backoff: Literal["constant", "linear", "exponential"] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.token, str):
-            object.__setattr__(self, "token", SecretStr(self.token))
-        _require(
-            bool(_GATEWAY_ID.fullmatch(self.id)),
-            f"gateway id {self.id!r} may hold letters, digits, - and _ only",
-        )
-        _require_range("gateway cache_ttl_s", self.cache_ttl_s, 60, 2_592_000)
-        _require_range("gateway max_attempts", self.max_attempts, 1, 5)
-        _require_range("gateway retry_delay_ms", self.retry_delay_ms, 0, 5_000)
-        _require_range("gateway request_timeout_ms", self.request_timeout_ms, 1, None)
-        _require(len(self.metadata or {}) <= 5, "gateway metadata may have at most 5 entries")
-        _require(
-            self.backoff in (None, "constant", "linear", "exponential"),
-            f"gateway backoff {self.backoff!r} is not one of constant, linear, exponential",
-        )
-
-    def headers(self) -> dict[str, str]:
-        """The headers of these options; only what was set."""
-        values: dict[str, Any] = {
-            "cf-aig-gateway-id": self.id,
-            "cf-aig-cache-ttl": self.cache_ttl_s,
-            "cf-aig-skip-cache": self.skip_cache,
-            "cf-aig-cache-key": self.cache_key,
-            "cf-aig-metadata": json.dumps(dict(self.metadata)) if self.metadata else None,
-            "cf-aig-collect-log": self.collect_log,
-            "cf-aig-event-id": self.event_id,
-            "cf-aig-request-timeout": self.request_timeout_ms,
-            "cf-aig-max-attempts": self.max_attempts,
-            "cf-aig-retry-delay": self.retry_delay_ms,
-            "cf-aig-backoff": self.backoff,
-        }
-        if isinstance(self.token, SecretStr):
-            values["cf-aig-authorization"] = f"Bearer {self.token.get_secret_value()}"
-        return {
-            name: str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in values.items()
-            if value is not None
-        }
 
 
 @dataclass(frozen=True)
@@ -207,19 +136,24 @@ class Settings:
         if binding:
             account, token, from_env, url = "binding", "", False, BINDING_URL
         else:
-            _require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
+            require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
             account = _given(account_id, "account_id")
             token, from_env = _token(api_token)
             _check_account(account, token)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
             _check_url(url, allow_insecure_http)
         gateway = gateway or from_environment("gateway")
-        _require(on_busy in ("wait", "retry", "raise"), f"on_busy {on_busy!r} is not one of wait, retry, raise")
-        _require_range("max_retries", max_retries, 0, None)
-        _require_range("max_concurrency", max_concurrency, 1, None)
-        _require_range("requests_per_minute", requests_per_minute, 1, None)
+        check_on_busy(on_busy)
+        require_int("max_retries", max_retries, 0, None)
+        require_int("max_concurrency", max_concurrency, 1, None)
+        require_int("requests_per_minute", requests_per_minute, 1, None)
         if isinstance(timeout, (int, float)):
-            _require(timeout > 0, f"timeout must be more than 0 seconds, not {timeout}")
+            require(timeout > 0, f"timeout must be more than 0 seconds, not {timeout}")
+        else:
+            require(timeout is None or hasattr(timeout, "connect"), "timeout must be seconds or an httpx.Timeout")
+        headers = {name: _reveal(value) for name, value in (default_headers or {}).items()}
+        for name, value in headers.items():
+            check_header(name, value)
         return cls(
             account_id=account,
             api_token=SecretStr(token),
@@ -231,7 +165,7 @@ class Settings:
             on_busy="raise" if reject_if_busy else on_busy,
             max_concurrency=max_concurrency,
             session_id=session_id,
-            default_headers={k: _reveal(v) for k, v in (default_headers or {}).items()},
+            default_headers=headers,
             requests_per_minute=requests_per_minute,
         )
 
@@ -262,13 +196,13 @@ class Settings:
 
     def scrub(self, text: str) -> str:
         """Remove every secret of these settings from ``text``."""
-        secrets = [self.api_token.get_secret_value(), *self.default_headers.values()]
+        secrets = [self.api_token.get_secret_value()]
         if self.gateway and isinstance(self.gateway.token, SecretStr):
             secrets.append(self.gateway.token.get_secret_value())
-        for secret in secrets:
-            for part in {secret, secret.rpartition(" ")[2]}:
-                if len(part) >= 4:
-                    text = text.replace(part, "[redacted]")
+        for value in self.default_headers.values():
+            secrets += [part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "[redacted]")
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -306,7 +240,7 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
     if not token:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(f"api_token is missing: pass api_token= (or api_key=) or set {names}")
-    _require(
+    require(
         bool(_TOKEN.fullmatch(token)) and "${" not in token,
         "api_token is malformed (white space, a control character or a placeholder): check CLOUDFLARE_API_TOKEN",
     )
@@ -322,7 +256,8 @@ def _check_account(account: str, token: str) -> None:
         raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
     if not _ACCOUNT.fullmatch(account):
         raise ConfigurationError(
-            "account_id is malformed (letters, digits, - and _ only; an unset placeholder?): check CLOUDFLARE_ACCOUNT_ID"
+            "account_id is malformed (at most 32 letters, digits, - and _; is it an unset placeholder, or the API "
+            "token?): check CLOUDFLARE_ACCOUNT_ID"
         )
 
 
@@ -355,6 +290,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def check_on_busy(on_busy: OnBusy) -> None:
+    """Raise ``ConfigurationError`` unless ``on_busy`` is one of its three values."""
+    require(on_busy in ("wait", "retry", "raise"), f"on_busy {on_busy!r} is not one of wait, retry, raise")
+
+
 def check_model(model: str) -> str:
     """Return ``model`` if it is a well-formed id; known or not does not matter.
 
@@ -369,26 +309,25 @@ def check_model(model: str) -> str:
     return model
 
 
+def known_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of :meth:`Settings.resolve` under their own names.
+
+    Raises:
+        ConfigurationError: A keyword is not known, or one setting is given twice.
+    """
+    known = Settings.resolve.__kwdefaults__
+    named: dict[str, Any] = {}
+    for keyword, value in given.items():
+        name = ALIASES.get(keyword, keyword)
+        if name not in known:
+            raise unknown_keyword(owner, keyword, {*known, *ALIASES}, "extra_body of a call")
+        require(name not in named, f"{owner} was given {name} twice, once as {keyword}")
+        named[name] = value
+    return named
+
+
 def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str) -> ConfigurationError:
     """The error for a keyword that ``owner`` does not have; names the nearest one it has and where extras go."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"extra body fields go in {extra}"
     return ConfigurationError(f"{owner} has no keyword {name!r}; {hint}")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ConfigurationError(message)
-
-
-def _require_range(name: str, value: float | None, low: float, high: float | None) -> None:
-    if value is None:
-        return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or value < low
-        or (high is not None and value > high)
-    ):
-        bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
-        raise ConfigurationError(f"{name} must be {bound}, not {value!r}")

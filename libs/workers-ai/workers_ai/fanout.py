@@ -45,7 +45,7 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int) -> list[T]:
     Raises:
         Exception: What the first failing flow raised. Flows that wait or have not begun send nothing more.
     """
-    if len(flows) == 1 or limit == 1:
+    if len(flows) <= 1 or limit == 1:
         return [drive(flow, sender) for flow in flows]
     stop = Event()
     pool = ThreadPoolExecutor(min(limit, len(flows)), thread_name_prefix="workers-ai")
@@ -69,8 +69,8 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
     """
     import anyio
 
-    if len(flows) == 1:
-        return [await adrive(flows[0], sender)]
+    if len(flows) <= 1:
+        return [await adrive(flow, sender) for flow in flows]
     results: dict[int, T] = {}
     errors: list[Exception] = []
     waiting = iter(enumerate(flows))

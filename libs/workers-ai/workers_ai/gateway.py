@@ -1,0 +1,126 @@
+"""AI Gateway options, and the small checks that all settings share."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from pydantic import SecretStr
+
+from workers_ai.errors import ConfigurationError
+
+__all__ = ["GatewayOptions", "check_header", "require", "require_int"]
+
+_GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e\t]*")
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """AI Gateway routing, sent as ``cf-aig-*`` headers.
+
+    Sources: https://developers.cloudflare.com/ai-gateway/configuration/caching/ and
+    https://developers.cloudflare.com/ai-gateway/configuration/request-handling/.
+
+    Args:
+        id: The gateway's id.
+        token: Token of an authenticated gateway.
+        cache_ttl_s: Seconds a reply stays in the gateway's cache: 60 to 2,592,000 (30 days).
+        skip_cache: Leave the gateway's cache out.
+        cache_key: Key to use in the cache instead of the request.
+        metadata: At most 5 entries shown in the gateway's log.
+        collect_log: Whether the gateway logs the request.
+        event_id: Your own id of the request in the log.
+        request_timeout_ms: Milliseconds the gateway waits for the first byte.
+        max_attempts: Tries by the gateway: 1 to 5.
+        retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
+        backoff: How that delay grows.
+
+    Raises:
+        ConfigurationError: A value is out of its range.
+    """
+
+    id: str
+    token: SecretStr | str | None = field(default=None, repr=False)
+    cache_ttl_s: int | None = None
+    skip_cache: bool | None = None
+    cache_key: str | None = None
+    metadata: Mapping[str, str | int | float | bool | None] | None = None
+    collect_log: bool | None = None
+    event_id: str | None = None
+    request_timeout_ms: int | None = None
+    max_attempts: int | None = None
+    retry_delay_ms: int | None = None
+    backoff: Literal["constant", "linear", "exponential"] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.token, str):
+            object.__setattr__(self, "token", SecretStr(self.token))
+        require(
+            bool(_GATEWAY_ID.fullmatch(self.id)),
+            f"gateway id {self.id!r} may hold letters, digits, - and _ only",
+        )
+        require_int("gateway cache_ttl_s", self.cache_ttl_s, 60, 2_592_000)
+        require_int("gateway max_attempts", self.max_attempts, 1, 5)
+        require_int("gateway retry_delay_ms", self.retry_delay_ms, 0, 5_000)
+        require_int("gateway request_timeout_ms", self.request_timeout_ms, 1, None)
+        require(len(self.metadata or {}) <= 5, "gateway metadata may have at most 5 entries")
+        require(
+            self.backoff in (None, "constant", "linear", "exponential"),
+            f"gateway backoff {self.backoff!r} is not one of constant, linear, exponential",
+        )
+        for name, value in self.headers().items():
+            check_header(name, value)
+
+    def headers(self) -> dict[str, str]:
+        """The headers of these options; only what was set."""
+        values: dict[str, Any] = {
+            "cf-aig-gateway-id": self.id,
+            "cf-aig-cache-ttl": self.cache_ttl_s,
+            "cf-aig-skip-cache": self.skip_cache,
+            "cf-aig-cache-key": self.cache_key,
+            "cf-aig-metadata": json.dumps(dict(self.metadata)) if self.metadata else None,
+            "cf-aig-collect-log": self.collect_log,
+            "cf-aig-event-id": self.event_id,
+            "cf-aig-request-timeout": self.request_timeout_ms,
+            "cf-aig-max-attempts": self.max_attempts,
+            "cf-aig-retry-delay": self.retry_delay_ms,
+            "cf-aig-backoff": self.backoff,
+        }
+        if isinstance(self.token, SecretStr):
+            values["cf-aig-authorization"] = f"Bearer {self.token.get_secret_value()}"
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+def check_header(name: str, value: str) -> None:
+    """Check that a header can be sent; its value, which may be a secret, is not shown.
+
+    Raises:
+        ConfigurationError: Name or value has characters that a header cannot carry.
+    """
+    if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
+        raise ConfigurationError(f"header name {name!r} has characters that a header cannot carry")
+    if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
+        raise ConfigurationError(f"the value of header {name} is no text, or has characters that a header cannot carry")
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ``ConfigurationError(message)`` unless ``condition`` holds."""
+    if not condition:
+        raise ConfigurationError(message)
+
+
+def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
+    """Raise ``ConfigurationError`` unless ``value`` is None or a whole number from ``low`` to ``high``."""
+    if value is None or (type(value) is int and low <= value and (high is None or value <= high)):
+        return
+    bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
+    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}")
