@@ -1,0 +1,226 @@
+"""Structured prediction: what to ask for, and how to read the object out of the reply, whole or in pieces."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+
+from llama_index.core.instrumentation.events.llm import (
+    LLMStructuredPredictEndEvent,
+    LLMStructuredPredictStartEvent,
+)
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.program.utils import FlexibleModel, create_flexible_model
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.types import Model
+from llama_index.llms.workers_ai._from_wire import is_whole, partial_object
+from llama_index_instrumentation import get_dispatcher
+from pydantic import BaseModel, ValidationError
+
+from workers_ai.errors import APIResponseValidationError
+
+if TYPE_CHECKING:
+    from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
+
+    from workers_ai.wire.types import JSON
+
+__all__ = ["StructuredPrediction", "StructuredReader", "schema_format"]
+
+dispatcher = get_dispatcher(__name__)
+
+_DECIDED_HERE: Final = frozenset({"tool_required", "tool_choice", "allow_parallel_tool_calls"})
+
+
+def schema_format(output_cls: type[BaseModel]) -> dict[str, JSON]:
+    """The ``response_format`` that asks for the object as the text of the answer."""
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
+    }
+
+
+class StructuredReader(Generic[Model]):
+    """Reads objects of one class out of responses.
+
+    Args:
+        output_cls: The class.
+        model: The model that was asked, for errors.
+        from_text: Whether the object is the text of the answer, not the arguments of a call.
+    """
+
+    def __init__(self, output_cls: type[Model], model: str, *, from_text: bool) -> None:
+        self._output_cls = output_cls
+        self._model = model
+        self._from_text = from_text
+        self._flexible: type[FlexibleModel] | None = None
+
+    def read(self, response: ChatResponse) -> Model | FlexibleModel | None:
+        """The object so far; None before it begins. The object of a whole response is complete.
+
+        Raises:
+            APIResponseValidationError: The response is whole, and there is no such object in it.
+        """
+        if is_whole(response):
+            return self.whole(response)
+        value = partial_object(self._json(response) or "")
+        return self._partial(value) if value else None
+
+    async def aread(self, responses: ChatResponseAsyncGen) -> AsyncGenerator[Model | FlexibleModel, None]:
+        """What :meth:`read` finds in each response."""
+        async for response in responses:
+            if (found := self.read(response)) is not None:
+                yield found
+
+    def whole(self, response: ChatResponse) -> Model:
+        """The object of a whole response.
+
+        Raises:
+            APIResponseValidationError: There is none, or it does not fit the class.
+        """
+        text = self._json(response)
+        if text is None:
+            raise self._misfit(response, response.message.content or "", "plain text in place of a call")
+        try:
+            return self._output_cls.model_validate_json(text)
+        except ValidationError as exc:
+            what = "; ".join(f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in exc.errors())
+            raise self._misfit(response, text, what) from exc
+
+    def _json(self, response: ChatResponse) -> str | None:
+        if self._from_text:
+            return response.message.content
+        calls = response.message.additional_kwargs.get("tool_calls")
+        return calls[0]["function"]["arguments"] if calls else None
+
+    def _partial(self, value: dict[str, Any]) -> Model | FlexibleModel:
+        try:
+            return self._output_cls.model_validate(value)
+        except ValidationError:
+            if self._flexible is None:
+                self._flexible = create_flexible_model(self._output_cls)
+            return self._flexible.model_validate(value)
+
+    def _misfit(self, response: ChatResponse, text: str, what: str) -> APIResponseValidationError:
+        shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
+        cut = response.additional_kwargs["finish_reason"] == "length"
+        return APIResponseValidationError(
+            f"the reply holds no {self._output_cls.__name__}: {what}"
+            + (" (it was cut off: raise max_tokens)" if cut else "")
+            + f"; the model wrote {shown!r}",
+            model=self._model,
+            body=text,
+            status_code=200,
+        )
+
+
+class StructuredPrediction(FunctionCallingLLM):
+    """The four structured methods of an LLM: the forced choice holds in streams too, and async keeps the system prompt.
+
+    LlamaIndex's own methods take over where ``_structured_mode`` is None.
+    """
+
+    @abstractmethod
+    def _structured_mode(self) -> Literal["tool", "schema"] | None:
+        """How an object is asked for: by a forced tool, or by the schema of the answer."""
+
+    def _structured_call(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: Mapping[str, Any] | None,
+        prompt_args: Mapping[str, Any],
+    ) -> tuple[StructuredReader[Model], dict[str, Any]] | None:
+        """The reader of the reply and the arguments of the chat call; None to leave it to LlamaIndex."""
+        mode = self._structured_mode()
+        if mode is None:
+            return None
+        kwargs = {name: value for name, value in (llm_kwargs or {}).items() if name not in _DECIDED_HERE}
+        messages = self._extend_messages(prompt.format_messages(llm=self, **prompt_args))
+        reader = StructuredReader(output_cls, self.metadata.model_name, from_text=mode == "schema")
+        if mode == "schema":
+            return reader, {"messages": messages, "response_format": schema_format(output_cls), **kwargs}
+        tool = get_function_tool(output_cls)
+        return reader, self._prepare_chat_with_tools([tool], chat_history=messages, tool_required=True, **kwargs)
+
+    def structured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Model:
+        """Answer with an object of ``output_cls``.
+
+        Args:
+            output_cls: Pydantic class.
+            prompt: Template of the prompt.
+            llm_kwargs: Options of the chat call.
+            **prompt_args: What goes into the template.
+
+        Raises:
+            APIResponseValidationError: The model answered with something else.
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
+        if call is None:
+            plain: Model = super().structured_predict(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
+            return plain
+        reader, arguments = call
+        _began(output_cls, prompt, prompt_args)
+        return _ended(reader.whole(self.chat(**arguments)))
+
+    async def astructured_predict(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Model:
+        """See :meth:`structured_predict`."""
+        call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
+        if call is None:
+            plain: Model = await super().astructured_predict(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
+            return plain
+        reader, arguments = call
+        _began(output_cls, prompt, prompt_args)
+        return _ended(reader.whole(await self.achat(**arguments)))
+
+    def _structured_stream_call(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Generator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None, None]:
+        call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
+        if call is None:
+            yield from super()._structured_stream_call(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
+            return
+        reader, arguments = call
+        for response in self.stream_chat(**arguments):
+            if (found := reader.read(response)) is not None:
+                yield found
+
+    async def _structured_astream_call(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> AsyncGenerator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None]:
+        call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
+        if call is None:
+            return await super()._structured_astream_call(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
+        reader, arguments = call
+        return reader.aread(await self.astream_chat(**arguments))
+
+
+def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, Any]) -> None:
+    dispatcher.event(LLMStructuredPredictStartEvent(output_cls=output_cls, template=prompt, template_args=prompt_args))
+
+
+def _ended(output: Model) -> Model:
+    dispatcher.event(LLMStructuredPredictEndEvent(output=output))
+    return output

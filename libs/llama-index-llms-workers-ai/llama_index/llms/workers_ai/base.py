@@ -1,0 +1,312 @@
+"""The LLM: one class that joins LlamaIndex's contract to the core client."""
+
+from __future__ import annotations
+
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from llama_index.core.base.llms.generic_utils import (
+    achat_to_completion_decorator,
+    astream_chat_to_completion_decorator,
+    chat_to_completion_decorator,
+    stream_chat_to_completion_decorator,
+)
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+    MessageRole,
+    ToolCallBlock,
+)
+from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.types import PydanticProgramMode
+from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
+from llama_index.llms.workers_ai._structured import StructuredPrediction
+from llama_index.llms.workers_ai._to_wire import to_wire_messages, to_wire_tool_choice, to_wire_tools
+from pydantic import Field
+
+from workers_ai.catalogue import lookup
+from workers_ai.config import unknown_keyword
+from workers_ai.fields import ConnectionFields
+from workers_ai.wire.chat import CHAT_PARAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from llama_index.core.llms.llm import ToolSelection
+    from llama_index.core.tools.types import BaseTool
+
+
+__all__ = ["DEFAULT_MODEL", "WorkersAI"]
+
+DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+"""Calls tools, takes JSON schemas, and is not retired."""
+
+DEFAULT_CONTEXT_WINDOW: Final = 8_192
+"""Tokens assumed for a model that the catalogue does not know: what every current chat model has at least."""
+
+_OPTIONS: Final = (*sorted(CHAT_PARAMS - {"tools", "stream_options"}), "api")
+_PER_CALL: Final = CHAT_PARAMS | {"api", "model", "on_busy", "session_id", "additional_kwargs", "tool_names"}
+
+
+class WorkersAI(ConnectionFields, StructuredPrediction):
+    """A chat model of Cloudflare Workers AI.
+
+    Every option can be given per call as well: ``llm.chat(messages, temperature=0)``. Only what was set is sent. Fields
+    of the body that have no option go in ``additional_kwargs``; any other keyword raises and names the nearest known
+    one.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed.
+    """
+
+    extra_keyword: ClassVar[str] = "additional_kwargs"
+    keyword_aliases: ClassVar[dict[str, str]] = {
+        **ConnectionFields.keyword_aliases,
+        "model_name": "model",
+        "stop_sequences": "stop",
+    }
+    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager", "rate_limiter"}
+
+    model: str = DEFAULT_MODEL
+    """Model id (alias ``model_name``)."""
+    temperature: float | None = None
+    """Randomness, from 0 to 5."""
+    top_p: float | None = None
+    """Share of the probability that tokens are drawn from."""
+    top_k: int | None = None
+    """Number of tokens that are drawn from; only on ``api="run"``."""
+    max_tokens: int | None = None
+    """Tokens of output at most. Many models stop after 256 where it is not set."""
+    stop: list[str] | str | None = None
+    """Texts that end the answer (alias ``stop_sequences``)."""
+    seed: int | None = None
+    """Makes answers repeatable, as far as the model allows."""
+    frequency_penalty: float | None = None
+    """Lowers the chance of tokens by how often they occurred."""
+    presence_penalty: float | None = None
+    """Lowers the chance of tokens that occurred."""
+    repetition_penalty: float | None = None
+    """Lowers the chance of repetition; only on ``api="run"``."""
+    logprobs: bool | None = None
+    """Return log probabilities, in ``response.logprobs``."""
+    top_logprobs: int | None = None
+    """Return that many likely tokens for each place."""
+    tool_choice: Any = None
+    """Default choice where tools are given: ``"auto"``, ``"none"``, ``"required"``, a tool's name, or a dict."""
+    parallel_tool_calls: bool | None = None
+    """Sent only where it is set; some models refuse it."""
+    response_format: dict[str, Any] | None = None
+    """``{"type": "json_schema", "json_schema": ...}`` or ``{"type": "json_object"}``."""
+    reasoning_effort: str | None = None
+    """How long a reasoning model thinks; an explicit None is sent as null."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Options of the chat template, such as ``{"enable_thinking": False}``."""
+    lora: str | None = None
+    """LoRA adapter; only on ``api="run"``."""
+    raw: bool | None = None
+    """Send one prompt without a chat template; only on ``api="run"``."""
+    guided_json: dict[str, Any] | None = None
+    """JSON schema that guides the decoding; only on ``api="run"``."""
+    api: Literal["chat_completions", "run", "responses"] | None = None
+    """The route; None takes ``"run"`` where an option exists only there, else ``"chat_completions"``."""
+    additional_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of the body, sent as they are."""
+    context_window: int | None = None
+    """Tokens of input and output together; else the catalogue's."""
+    num_output: int | None = None
+    """Tokens that LlamaIndex keeps free for the answer; else ``max_tokens``, else the catalogue's default."""
+    is_function_calling_model: bool | None = None
+    """Whether the model calls tools; else the catalogue's, and yes for a model it does not know."""
+    should_use_structured_outputs: bool | None = None
+    """Ask for structured answers with a JSON schema instead of a forced tool. None does so where the model has the one
+    and not the other."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class in dumps and events."""
+        return "WorkersAI"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex plans with: from the catalogue, unless a field says otherwise."""
+        card = lookup(self.model)
+        return LLMMetadata(
+            context_window=self.context_window or card.context_window or DEFAULT_CONTEXT_WINDOW,
+            num_output=self.num_output or self.max_tokens or card.default_max_tokens or DEFAULT_NUM_OUTPUTS,
+            is_chat_model=True,
+            is_function_calling_model=self._calls_tools(),
+            model_name=self.model,
+        )
+
+    def _calls_tools(self) -> bool:
+        if self.is_function_calling_model is not None:
+            return self.is_function_calling_model
+        return lookup(self.model).tools is not False
+
+    def _structured_mode(self) -> Literal["tool", "schema"] | None:
+        mode = self.pydantic_program_mode
+        if mode == PydanticProgramMode.DEFAULT and self._uses_json_schema():
+            return "schema"
+        if mode == PydanticProgramMode.FUNCTION or (mode == PydanticProgramMode.DEFAULT and self._calls_tools()):
+            return "tool"
+        return None
+
+    def _uses_json_schema(self) -> bool:
+        if self.should_use_structured_outputs is not None:
+            return self.should_use_structured_outputs
+        return not self._calls_tools() and lookup(self.model).json_schema is True
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """What makes an equal model with :meth:`from_dict`, without secrets and without how requests are sent."""
+        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+
+    def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+        """Model, options of the core's chat call, and tool names to map back, of one call."""
+        given = {self.keyword_aliases.get(name, name): value for name, value in kwargs.items()}
+        if unknown := given.keys() - _PER_CALL:
+            raise unknown_keyword(type(self).__name__, min(unknown), _PER_CALL, "additional_kwargs")
+        options: dict[str, Any] = {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
+        if "reasoning_effort" in self.model_fields_set:
+            options["reasoning_effort"] = self.reasoning_effort
+        model = given.pop("model", None) or self.model
+        names = given.pop("tool_names", None) or {}
+        options["extra_body"] = {**self.additional_kwargs, **(given.pop("additional_kwargs", None) or {})}
+        options |= given
+        return model, options, names
+
+    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        model, options, names = self._options(kwargs)
+        return to_chat_response(self.client.chat(model, to_wire_messages(messages), **options), names, model)
+
+    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        model, options, names = self._options(kwargs)
+        reply = await self.async_client.chat(model, to_wire_messages(messages), **options)
+        return to_chat_response(reply, names, model)
+
+    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        model, options, names = self._options(kwargs)
+        streamed = StreamedResponse(names, model)
+        with closing(self.client.stream_chat(model, to_wire_messages(messages), **options)) as deltas:
+            for delta in deltas:
+                yield streamed.add(delta)
+
+    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        return self._apieces(messages, **kwargs)
+
+    async def _apieces(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        model, options, names = self._options(kwargs)
+        streamed = StreamedResponse(names, model)
+        async with aclosing(self.async_client.stream_chat(model, to_wire_messages(messages), **options)) as deltas:
+            async for delta in deltas:
+                yield streamed.add(delta)
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """Answer a conversation.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        return self._chat(messages, **kwargs)
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """See :meth:`chat`."""
+        return await self._achat(messages, **kwargs)
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """Answer in pieces: each has all that has come, and what is new as ``delta``; the last one has the usage."""
+        return self._stream_chat(messages, **kwargs)
+
+    @llm_chat_callback()
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        """See :meth:`stream_chat`."""
+        return await self._astream_chat(messages, **kwargs)
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Answer one prompt, sent as a message of the user."""
+        return chat_to_completion_decorator(self._chat)(prompt, **kwargs)
+
+    @llm_completion_callback()
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """See :meth:`complete`."""
+        return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """Answer one prompt in pieces; see :meth:`stream_chat`."""
+        return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
+
+    @llm_completion_callback()
+    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+        """See :meth:`stream_complete`."""
+        return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Arguments of a chat call with tools.
+
+        ``allow_parallel_tool_calls`` is not sent, since LlamaIndex sets it on its own; ``parallel_tool_calls`` is.
+        """
+        messages = list(chat_history or ())
+        if user_msg is not None:
+            messages.append(
+                ChatMessage(role=MessageRole.USER, content=user_msg) if isinstance(user_msg, str) else user_msg
+            )
+        prepared: dict[str, Any] = {"messages": messages, **kwargs}
+        specs, names = to_wire_tools(tools)
+        choice = to_wire_tool_choice(prepared.pop("tool_choice", None) or self.tool_choice, required=tool_required)
+        if specs:
+            prepared["tools"] = specs
+        if choice is not None:
+            prepared["tool_choice"] = choice
+        if names:
+            prepared["tool_names"] = names
+        return prepared
+
+    def _validate_chat_with_tools_response(
+        self,
+        response: ChatResponse,
+        tools: Sequence[BaseTool],
+        allow_parallel_tool_calls: bool = False,
+        **kwargs: Any,
+    ) -> ChatResponse:
+        """Keep the first call alone where several were not asked for."""
+        message = response.message
+        calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
+        if not allow_parallel_tool_calls and len(calls) > 1:
+            rest = [block for block in message.blocks if not isinstance(block, ToolCallBlock)]
+            message.blocks = [*rest, calls[0]]
+            message.additional_kwargs["tool_calls"] = message.additional_kwargs["tool_calls"][:1]
+        return response
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """The calls of a response; from a piece of a stream, as much of their arguments as has come.
+
+        Raises:
+            ValueError: There is none, and ``error_on_no_tool_call`` is set.
+            APIResponseValidationError: The arguments of a whole response are not a JSON object.
+        """
+        selections = list(to_tool_selections(response))
+        if error_on_no_tool_call and not selections:
+            raise ValueError(f"Expected at least one tool call, but got none: {response.message.content!r}")
+        return selections
