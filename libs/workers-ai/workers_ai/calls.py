@@ -72,18 +72,31 @@ class Calls:
     on_retry: Callable[[RetryEvent], None] | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
 
-    def exchange(self, request: Request, *, stream: bool = False, on_busy: OnBusy | None = None) -> Flow[Reply]:
+    def exchange(
+        self,
+        request: Request,
+        *,
+        stream: bool = False,
+        on_busy: OnBusy | None = None,
+        repeatable: Callable[[WorkersAIError], bool] = lambda error: True,
+    ) -> Flow[Reply]:
         """Send a request until it succeeds, or fails for good.
 
         Waits its turn at the shared limiter, tries again as the policy says, and checks that a success is one. A
         stream counts as successful once its headers are in; it is never begun again after that.
+
+        Args:
+            request: What to send.
+            stream: Whether an event stream is asked for.
+            on_busy: In place of the client's own setting.
+            repeatable: Whether a request that failed like this may be sent again at all.
 
         Raises:
             WorkersAIError: The typed error of the last try, with ``attempts`` set.
         """
         on_busy = on_busy or self.settings.on_busy
         ticket = Ticket(
-            model=request.model,
+            model=f"queue of {request.model}" if request.task == "queue" else request.model,
             task=request.task,
             patient=on_busy != "raise" and self.policy.max_retries > 0,
             gentle=on_busy == "retry",
@@ -102,7 +115,8 @@ class Calls:
                         self.limiter.done(ticket)
                     return outcome
                 outcome.attempts = attempt
-                pause = self._pause(outcome, attempt, began, ticket, on_busy)
+                held = on_busy == "raise" and isinstance(outcome, CapacityError)
+                pause = self._pause(outcome, attempt, began, ticket, give_up=held or not repeatable(outcome))
                 if pause is None:
                     raise outcome
                 yield Sleep(pause, str(outcome))
@@ -120,12 +134,10 @@ class Calls:
         return read_reply(response, request.model, self.settings)
 
     def _pause(
-        self, error: WorkersAIError, attempt: int, began: float, ticket: Ticket, on_busy: OnBusy
+        self, error: WorkersAIError, attempt: int, began: float, ticket: Ticket, *, give_up: bool
     ) -> float | None:
         """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
-        pause = None
-        if not (on_busy == "raise" and isinstance(error, CapacityError)):
-            pause = self.policy.wait_s(attempt, error, self.clock() - began)
+        pause = None if give_up else self.policy.wait_s(attempt, error, self.clock() - began)
         if isinstance(error, CapacityError):
             hold = pause if pause is not None else error.retry_after or self.policy.base_s
             self.limiter.busy(ticket, hold, told=error.retry_after is not None)
@@ -247,11 +259,14 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
             "PoolTimeout": "waiting for a connection",
         }
         during = phase.get(type(exc).__name__, "waiting for the reply")
-        return APITimeoutError(f"{host} did not answer in time while {during}", model=model)
-    if isinstance(exc, httpx.RequestError):
+        error: APIConnectionError = APITimeoutError(f"{host} did not answer in time while {during}", model=model)
+    elif isinstance(exc, httpx.RequestError):
         detail = settings.scrub(str(exc)) or type(exc).__name__
-        return APIConnectionError(f"no reply from {host}: {detail}", model=model)
-    raise exc
+        error = APIConnectionError(f"no reply from {host}: {detail}", model=model)
+    else:
+        raise exc
+    error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    return error
 
 
 def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: str) -> list[str]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from workers_ai.batch import DEADLINE_S, AsyncBatch, Batch, BatchFlows, require_queue
 from workers_ai.calls import Calls, check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.config import Settings, check_model, session_headers
+from workers_ai.config import Settings, check_model, check_on_busy, known_keywords, session_headers, unknown_keyword
+from workers_ai.errors import ConfigurationError
 from workers_ai.fanout import agather, gather
 from workers_ai.flow import adrive, drive
+from workers_ai.gateway import require_int
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import limiter_for
+from workers_ai.queued import embed_queued, embed_with_overflow
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.streams import ChatStream, awalk, open_chat, walk
-from workers_ai.wire.chat import ChatPlan, plan_chat
+from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
 from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 from workers_ai.wire.usage import add_usage
 from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from workers_ai.binding import BindingTransport
     from workers_ai.config import OnBusy
     from workers_ai.flow import Flow
+    from workers_ai.queued import QueueMode
     from workers_ai.wire.types import JSON, Api
 
 __all__ = ["AsyncClient", "Client", "Service"]
@@ -75,6 +80,11 @@ class Service:
         self.calls = self._make_calls()
 
     @property
+    def queue(self) -> BatchFlows:
+        """The flows of the asynchronous queue."""
+        return BatchFlows(self.calls)
+
+    @property
     def concurrency(self) -> int:
         """Requests in flight of one fan-out."""
         return self.settings.max_concurrency or MAX_CONCURRENCY
@@ -92,6 +102,9 @@ class Service:
         **params: Any,
     ) -> ChatPlan:
         """Plan a chat call; arguments are those of :meth:`Client.chat`."""
+        check_on_busy(on_busy or "wait")
+        if unknown := params.keys() - CHAT_PARAMS:
+            raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS, "extra_body")
         if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
         return plan_chat(
@@ -118,24 +131,61 @@ class Service:
         batch_size: int | None = None,
         empty_text: Literal["raise", "space"] = "raise",
         on_busy: OnBusy | None = None,
+        queue: QueueMode = "never",
+        deadline_s: float | None = DEADLINE_S,
         **options: Any,
     ) -> list[Flow[EmbedReply]]:
         """Cut texts into requests of at most the model's cap; arguments are those of :meth:`Client.embed`."""
         checked = check_texts(texts, empty_text, check_model(model))
+        check_on_busy(on_busy or "wait")
+        require_int("batch_size", batch_size, 1, None)
+        if unknown := options.keys() - set(EmbedOptions._fields):
+            raise unknown_keyword("an embedding call", min(unknown), EmbedOptions._fields, "no call of this kind")
         cap = lookup(model).max_items or TEXTS_PER_REQUEST
         size = min(batch_size or cap, cap)
         shape = EmbedOptions(**options)
+        if queue != "never" and kind == "document":
+            return self._queued(model, checked, shape, size, queue, deadline_s)
         return [
             self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first, on_busy=on_busy)
             for first in range(0, len(checked), size)
         ]
 
-    def rankings(self, model: str, query: str, texts: Sequence[str], top_n: int) -> list[Flow[list[RerankScore]]]:
-        """Cut texts into rerank requests."""
+    def _queued(
+        self,
+        model: str,
+        texts: list[str],
+        options: EmbedOptions,
+        size: int,
+        queue: QueueMode,
+        deadline_s: float | None,
+    ) -> list[Flow[EmbedReply]]:
+        """Flows that embed through the queue, or directly as long as there is capacity."""
+        if queue not in ("overflow", "always"):
+            raise ConfigurationError(f"queue {queue!r} is not one of never, overflow, always")
+        require_queue(model)
+        batch = self.queue
+        if queue == "always":
+            return [embed_queued(batch, model, texts, options, deadline_s=deadline_s)] if texts else []
+        return [
+            embed_with_overflow(batch, model, texts[first : first + size], options, first=first, deadline_s=deadline_s)
+            for first in range(0, len(texts), size)
+        ]
+
+    def rankings(
+        self, model: str, query: str, texts: Sequence[str], top_n: int | None
+    ) -> list[Flow[list[RerankScore]]]:
+        """Cut texts into rerank requests; none where nothing is asked for."""
         check_model(model)
+        require_int("top_n", top_n, 0, None)
+        if top_n == 0:
+            return []
         size = CONTEXTS_PER_REQUEST
         parts = [texts[first : first + size] for first in range(0, len(texts), size)]
-        return [self.calls.rerank(model, query, part, min(top_n, len(part))) for part in parts]
+        return [
+            self.calls.rerank(model, query, part, len(part) if top_n is None else min(top_n, len(part)))
+            for part in parts
+        ]
 
 
 def _transport(
@@ -159,7 +209,7 @@ def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     return whole
 
 
-def join_rankings(rankings: list[list[RerankScore]], top_n: int) -> list[RerankScore]:
+def join_rankings(rankings: list[list[RerankScore]], top_n: int | None) -> list[RerankScore]:
     """The best of several requests, indexes counted over the whole list."""
     merged = [
         RerankScore(score.index + part * CONTEXTS_PER_REQUEST, score.score)
@@ -184,7 +234,7 @@ class _Face:
         **settings: Any,
     ) -> None:
         self.service = service or Service(
-            Settings.resolve(**settings, binding=binding is not None),
+            Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,
             http_async_client=http_async_client,
             binding=binding,
@@ -220,6 +270,11 @@ class Client(_Face):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    @property
+    def batch(self) -> Batch:
+        """The asynchronous queue: submit, poll, collect, run."""
+        return Batch(self.service.queue, self.service.transport)
+
     def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
         """Ask for one whole answer.
 
@@ -238,7 +293,7 @@ class Client(_Face):
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
     ) -> Generator[ChatDelta, None, None]:
-        """Ask for an answer in pieces; the last piece carries finish reason and usage. Arguments as for :meth:`chat`."""
+        """Ask for an answer in pieces; the last one carries finish reason and usage. Arguments as for :meth:`chat`."""
         plan = self.service.plan(model, messages, stream=True, **options)
         return walk(self.service.open_chat(plan, options.get("on_busy")), self.service.transport)
 
@@ -249,15 +304,16 @@ class Client(_Face):
             model: Model id.
             texts: Any number of strings.
             **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
-                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``.
+                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``queue``
+                ("never", "overflow": what a busy service rejects goes through the asynchronous queue, or "always"),
+                and ``deadline_s``, the seconds to wait for the queue. Queries never go through it.
 
         Raises:
             BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         flows = self.service.embeddings(model, texts, **options)
-        replies = gather(flows, self.service.transport, self.service.concurrency) if flows else []
-        return join_embeddings(model, replies)
+        return join_embeddings(model, gather(flows, self.service.transport, self.service.concurrency))
 
     def rerank(self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None) -> list[RerankScore]:
         """Score texts against a query, best first, at most ``top_n`` of them.
@@ -265,9 +321,8 @@ class Client(_Face):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        top_n = len(texts) if top_n is None else min(top_n, len(texts))
-        flows = self.service.rankings(model, query, texts, top_n) if top_n else []
-        return join_rankings(gather(flows, self.service.transport, self.service.concurrency) if flows else [], top_n)
+        flows = self.service.rankings(model, query, texts, top_n)
+        return join_rankings(gather(flows, self.service.transport, self.service.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
@@ -291,6 +346,11 @@ class Client(_Face):
 class AsyncClient(_Face):
     """Workers AI without blocking: the methods and arguments of :class:`Client`, to be awaited."""
 
+    @property
+    def batch(self) -> AsyncBatch:
+        """The asynchronous queue: submit, poll, collect, run."""
+        return AsyncBatch(self.service.queue, self.service.transport)
+
     async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
         """See :meth:`Client.chat`."""
         plan = self.service.plan(model, messages, stream=False, **options)
@@ -306,17 +366,14 @@ class AsyncClient(_Face):
     async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
         """See :meth:`Client.embed`."""
         flows = self.service.embeddings(model, texts, **options)
-        replies = await agather(flows, self.service.transport, self.service.concurrency) if flows else []
-        return join_embeddings(model, replies)
+        return join_embeddings(model, await agather(flows, self.service.transport, self.service.concurrency))
 
     async def rerank(
         self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
-        top_n = len(texts) if top_n is None else min(top_n, len(texts))
-        flows = self.service.rankings(model, query, texts, top_n) if top_n else []
-        rankings = await agather(flows, self.service.transport, self.service.concurrency) if flows else []
-        return join_rankings(rankings, top_n)
+        flows = self.service.rankings(model, query, texts, top_n)
+        return join_rankings(await agather(flows, self.service.transport, self.service.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""

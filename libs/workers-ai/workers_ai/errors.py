@@ -109,6 +109,7 @@ class WorkersAIError(Exception):
         code: Cloudflare's error code, or None.
         request_id: The service's id of the request, or None.
         response: The reply as an :class:`ErrorResponse`, or None.
+        request_ids: Ids of submissions that were still with the queue when this was raised; they can be polled again.
     """
 
     is_retryable: bool = False
@@ -120,6 +121,7 @@ class WorkersAIError(Exception):
     code: int | None = None
     request_id: str | None = None
     response: ErrorResponse | None = None
+    request_ids: tuple[str, ...] = ()
     remedy: ClassVar[str] = ""
 
     def __init__(self, message: str, *, model: str | None = None, retry_after: float | None = None) -> None:
@@ -156,9 +158,14 @@ class ConfigurationError(WorkersAIError, ValueError):
 
 
 class APIConnectionError(WorkersAIError):
-    """No reply: the host could not be reached, or the connection broke before the reply was whole."""
+    """No reply: the host could not be reached, or the connection broke before the reply was whole.
+
+    Attributes:
+        delivered: False where no connection was made, so that the service cannot have seen the request.
+    """
 
     is_retryable = True
+    delivered: bool = True
     remedy = "Check the network, the proxy and base_url."
 
 

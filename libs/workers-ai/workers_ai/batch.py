@@ -1,0 +1,396 @@
+"""The asynchronous queue: submit, poll, collect, run. Written once as flows, with a sync and an async face.
+
+The queue takes work whatever the capacity of the moment is, and answers within minutes
+(https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules keep it from costing twice: a submission
+is sent again only where it was certainly refused, and whatever ends a call that has work in the queue carries the
+``request_ids`` with which that work can be collected later.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.catalogue import lookup
+from workers_ai.config import check_model
+from workers_ai.errors import (
+    APIConnectionError,
+    APIStatusError,
+    BadRequestError,
+    BatchError,
+    BatchTimeoutError,
+    ConfigurationError,
+    RateLimitError,
+    RequestTimeoutError,
+    RequestTooLargeError,
+    WorkersAIError,
+)
+from workers_ai.flow import Sleep, adrive, drive
+from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
+from workers_ai.wire.batch import (
+    BatchItem,
+    BatchJob,
+    BatchStatus,
+    poll_request,
+    read_poll,
+    read_submission,
+    split_requests,
+    submit_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from workers_ai.calls import Calls
+    from workers_ai.flow import AsyncSender, Flow, Sender
+    from workers_ai.wire.types import JSON
+
+__all__ = [
+    "AsyncBatch",
+    "Batch",
+    "BatchFlows",
+    "BatchItem",
+    "BatchJob",
+    "BatchStatus",
+    "Pace",
+    "Watch",
+    "require_queue",
+    "surely_refused",
+]
+
+DEADLINE_S: Final = 3600.0
+"""Seconds that :meth:`Batch.run` and :meth:`Batch.collect` wait by default. Most jobs take less than five minutes."""
+
+_UNKNOWN_LIMIT: Final = 3
+_FAILURE_LIMIT: Final = 8
+
+_log = logging.getLogger("workers_ai")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long to wait between two polls of a job: ``first_s``, then ``factor`` times longer, up to ``longest_s``."""
+
+    first_s: float = 0.1
+    factor: float = 1.7
+    longest_s: float = 30.0
+
+    def wait_s(self, polls: int) -> float:
+        """Seconds to wait after poll number ``polls`` (from 1)."""
+        return float(min(self.first_s * self.factor ** min(polls - 1, 60), self.longest_s))
+
+
+def surely_refused(error: WorkersAIError) -> bool:
+    """Whether the service has certainly not taken the submission that failed like this, so that it may be sent again.
+
+    A connection that was never made, a rate limit, and a refusal that names a code or a fault of the request. A reply
+    that was lost, a timeout of the service and a 5xx page without a code leave it open.
+    """
+    if isinstance(error, APIConnectionError):
+        return not error.delivered
+    if not isinstance(error, APIStatusError) or isinstance(error, RequestTimeoutError):
+        return False
+    return error.code is not None or (error.status_code or 0) < 500
+
+
+def require_queue(model: str) -> None:
+    """Refuse a model that is known to have no queue; one that is not known may try.
+
+    Raises:
+        ConfigurationError: The catalogue says that the model has none.
+    """
+    if lookup(check_model(model)).batch is False:
+        raise ConfigurationError(
+            f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
+            "send direct requests (queue='never' or mode='direct'), or choose a model that has one"
+        )
+
+
+class Watch:
+    """One job while it is waited for: how often it was asked, and what its failed polls mean.
+
+    A poll may fail for reasons that have nothing to do with the job; those are waited out. An id that the queue says
+    it does not know, three times in a row, is lost; a queue that fails eight times in a row has failed.
+    """
+
+    def __init__(self, job: BatchJob, pace: Pace) -> None:
+        self.job = job
+        self.polls = 0
+        self._pace = pace
+        self._failures = 0
+        self._hold_s: float | None = None
+
+    def answered(self) -> None:
+        """The queue has answered a poll."""
+        self.polls += 1
+        self._failures = 0
+        self._hold_s = None
+
+    def failed(self, error: WorkersAIError) -> None:
+        """A poll has failed.
+
+        Raises:
+            WorkersAIError: It will not get better: the id is lost, the account is refused, or the limit is reached.
+        """
+        self.polls += 1
+        self._hold_s = None
+        if isinstance(error, RateLimitError) and error.is_retryable:
+            hold = error.retry_after if error.retry_after is not None else MINUTE_S if error.code == 3021 else None
+            self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
+            return
+        self._failures += 1
+        status = error.status_code or 0
+        unknown = status in (400, 404, 410)
+        if not unknown and not error.is_retryable:
+            raise error
+        if self._failures < (_UNKNOWN_LIMIT if unknown else _FAILURE_LIMIT):
+            return
+        if isinstance(error, APIConnectionError):
+            raise error
+        what = "does not know" if unknown else "failed to give the result of"
+        raise BatchError(
+            f"the queue {what} {self.job.request_id}: {error.message}",
+            model=self.job.model,
+            request_ids=[self.job.request_id],
+        ) from error
+
+    def wait_s(self) -> float:
+        """Seconds until the next poll."""
+        return self._pace.wait_s(self.polls) if self._hold_s is None else self._hold_s
+
+
+@dataclass
+class BatchFlows:
+    """The flows of the queue, over the calls of one client.
+
+    Attributes:
+        calls: Sends, and maps errors.
+        pace: How often a job is polled.
+        unfinished: Ids of what :meth:`run_jobs` has with the queue; shared by all flows of one call, so that the
+            error that ends it can name them all.
+    """
+
+    calls: Calls
+    pace: Pace = field(default_factory=Pace)
+    unfinished: list[str] = field(default_factory=list)
+
+    def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
+        """Submit requests that fit one submission."""
+        if not requests:
+            raise BadRequestError("a batch needs at least one request", model=model)
+        require_queue(model)
+        _check_caps(model, requests)
+        if len(list(split_requests(requests, model=model))) > 1:
+            raise RequestTooLargeError(
+                "these requests exceed one submission (10 MB): use batch.run, which splits them", model=model
+            )
+        return (yield from self.send(model, requests))
+
+    def send(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
+        """Submit requests that are known to fit. Repeated only where the service has certainly refused it."""
+        request = submit_request(model, requests)
+        reply = yield from self.calls.exchange(request, on_busy="wait", repeatable=surely_refused)
+        job = read_submission(reply.data, model, len(requests))
+        _log.info("the queue took %d requests for %s as %s", len(requests), model, job.request_id or "(answered)")
+        return job
+
+    def poll(self, job: BatchJob) -> Flow[BatchStatus]:
+        """Ask once how far a job is, with the client's own retries."""
+        if job.answer:
+            return job.answer
+        watch = Watch(job, self.pace)
+        try:
+            reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
+        except APIStatusError as exc:
+            for _ in range(_UNKNOWN_LIMIT if exc.status_code in (400, 404, 410) else 0):
+                watch.failed(exc)
+            raise
+        return read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
+
+    def ask(self, watch: Watch) -> Flow[BatchStatus | None]:
+        """Poll once; None while there is no result yet, or where the poll failed and may be repeated."""
+        job = watch.job
+        if job.answer:
+            return job.answer
+        try:
+            reply = yield from self.calls.exchange(poll_request(job), on_busy="wait", repeatable=lambda error: False)
+        except WorkersAIError as exc:
+            watch.failed(exc)
+            return None
+        status = read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
+        watch.answered()
+        return status if status.state == "done" else None
+
+    def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> Flow[list[BatchItem]]:
+        """Wait for a job; its items in the order of the requests."""
+        status = yield from self._wait(job, _ends(self.calls.clock, deadline_s))
+        return list(status.items)
+
+    def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
+        watch = Watch(job, self.pace)
+        while True:
+            status = yield from self.ask(watch)
+            if status is not None:
+                return status
+            left = end - self.calls.clock()
+            if left <= 0:
+                raise BatchTimeoutError(
+                    "the deadline has passed while the queue is still working", model=job.model,
+                    request_ids=[job.request_id],
+                )  # fmt: skip
+            yield Sleep(min(watch.wait_s(), left), "queue")
+
+    def run(
+        self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
+    ) -> Flow[list[BatchItem]]:
+        """Submit requests of any number and wait for them all."""
+        statuses = yield from self.run_jobs(model, requests, deadline_s)
+        items = [item for status in statuses for item in status.items]
+        return [_renumbered(item, index) for index, item in enumerate(items)]
+
+    def run_jobs(
+        self,
+        model: str,
+        requests: Sequence[Mapping[str, JSON]],
+        deadline_s: float | None = DEADLINE_S,
+        *,
+        max_requests: int | None = None,
+    ) -> Flow[list[BatchStatus]]:
+        """The same, as one status for each submission of at most ``max_requests`` requests."""
+        require_queue(model)
+        _check_caps(model, requests)
+        end = _ends(self.calls.clock, deadline_s)
+        jobs: list[BatchJob] = []
+        done: list[BatchStatus] = []
+        try:
+            for part in list(split_requests(requests, model=model, max_requests=max_requests)):
+                job = yield from self.send(model, part)
+                self.unfinished.append(job.request_id)
+                jobs.append(job)
+            for job in jobs:
+                done.append((yield from self._wait(job, end)))
+                self.unfinished.remove(job.request_id)
+        except BaseException as exc:
+            _name_unfinished(exc, [request_id for request_id in self.unfinished if request_id])
+            raise
+        return done
+
+
+def _ends(clock: Callable[[], float], deadline_s: float | None) -> float:
+    return float("inf") if deadline_s is None else clock() + deadline_s
+
+
+def _check_caps(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
+    """Refuse an embedding request with more texts than the model takes in one.
+
+    Raises:
+        BadRequestError: Names the request.
+    """
+    cap = lookup(model).max_items
+    for index, request in enumerate(requests if cap else ()):
+        for key in ("text", "documents", "queries", "contexts"):
+            if isinstance(texts := request.get(key), list) and cap is not None and len(texts) > cap:
+                raise BadRequestError(f"request {index} has {len(texts)} texts; {model} takes {cap}", model=model)
+
+
+def _renumbered(item: BatchItem, index: int) -> BatchItem:
+    if item.error is not None:
+        item.error.index = index
+    return replace(item, index=index)
+
+
+def _name_unfinished(exc: BaseException, request_ids: Sequence[str]) -> None:
+    """Put the ids of what is still with the queue on whatever ends the wait."""
+    if isinstance(exc, WorkersAIError):
+        exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *request_ids]))
+    elif request_ids and not isinstance(exc, GeneratorExit):
+        exc.add_note(f"still with the queue: {' '.join(request_ids)}")
+
+
+class Batch:
+    """The queue of a :class:`~workers_ai.Client`, as its attribute ``batch``.
+
+    ::
+
+        job = client.batch.submit(model, [{"text": ["a", "b"]}, {"text": ["c"]}])
+        items = client.batch.collect(job, deadline_s=600)
+
+    A request is the inputs of one call; :func:`~workers_ai.wire.vectors.embed_inputs`,
+    :func:`~workers_ai.wire.batch.chat_inputs` and :func:`~workers_ai.wire.batch.rerank_inputs` make them. An
+    ``external_reference`` beside the inputs comes back with the item.
+    """
+
+    def __init__(self, flows: BatchFlows, sender: Sender) -> None:
+        self._flows = flows
+        self._sender = sender
+
+    def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> BatchJob:
+        """Hand requests to the queue, in one submission.
+
+        It is sent again only where the service has certainly refused it. An :class:`APIConnectionError` whose
+        ``delivered`` is True, or a timeout, means that the queue may have taken it.
+
+        Raises:
+            ConfigurationError: The model is known to have no queue.
+            RequestTooLargeError: The requests exceed one submission; nothing was sent.
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        return drive(self._flows.submit(model, requests), self._sender)
+
+    def poll(self, job: BatchJob) -> BatchStatus:
+        """Ask once how far a job is.
+
+        Raises:
+            BatchError: The queue does not know the job, or it has failed as a whole.
+        """
+        return drive(self._flows.poll(job), self._sender)
+
+    def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> list[BatchItem]:
+        """Wait for a job: one item per request, in the order of the requests; a failed one has its ``error``.
+
+        Args:
+            job: From :meth:`submit`, or made from a request id and a model.
+            deadline_s: Seconds to wait; None for no bound.
+
+        Raises:
+            BatchTimeoutError: The deadline has passed; ``request_ids`` can be collected later.
+            BatchError: The queue does not know the job, or it has failed as a whole.
+        """
+        return drive(self._flows.collect(job, deadline_s), self._sender)
+
+    def run(
+        self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
+    ) -> list[BatchItem]:
+        """Submit any number of requests, in as many submissions as they need, and wait for all of them.
+
+        Raises:
+            WorkersAIError: Whatever ended the wait; its ``request_ids`` name what is still with the queue.
+        """
+        return drive(self._flows.run(model, requests, deadline_s), self._sender)
+
+
+class AsyncBatch:
+    """The queue of an :class:`~workers_ai.AsyncClient`: the methods of :class:`Batch`, to be awaited."""
+
+    def __init__(self, flows: BatchFlows, sender: AsyncSender) -> None:
+        self._flows = flows
+        self._sender = sender
+
+    async def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> BatchJob:
+        """See :meth:`Batch.submit`."""
+        return await adrive(self._flows.submit(model, requests), self._sender)
+
+    async def poll(self, job: BatchJob) -> BatchStatus:
+        """See :meth:`Batch.poll`."""
+        return await adrive(self._flows.poll(job), self._sender)
+
+    async def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> list[BatchItem]:
+        """See :meth:`Batch.collect`."""
+        return await adrive(self._flows.collect(job, deadline_s), self._sender)
+
+    async def run(
+        self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
+    ) -> list[BatchItem]:
+        """See :meth:`Batch.run`."""
+        return await adrive(self._flows.run(model, requests, deadline_s), self._sender)

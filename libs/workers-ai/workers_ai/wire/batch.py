@@ -1,0 +1,247 @@
+"""The asynchronous queue on the wire: what is sent, and every shape in which it may answer.
+
+The documented part (https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/): requests go in as
+``{"requests": [...]}`` with ``?queueRequest=true``, a ``request_id`` comes back, and asking with it answers ``queued``
+or ``running``, then ``{"responses": [{"id", "result", "success", "external_reference"}]}``. Not documented, and so
+read in every form that is likely: the HTTP status of a pending answer, how a failed item says why, whether a finished
+batch repeats its status, and what an id the queue has lost is answered with.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from workers_ai.errors import BatchError, BatchItemError, RequestTooLargeError
+from workers_ai.refusals import read_refusal
+from workers_ai.wire.chat import plan_chat, run_request
+from workers_ai.wire.reply import shortened, unwrap
+from workers_ai.wire.types import JSON, Request, Usage
+from workers_ai.wire.usage import read_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "MAX_SUBMISSION_BYTES",
+    "BatchItem",
+    "BatchJob",
+    "BatchStatus",
+    "chat_inputs",
+    "json_bytes",
+    "poll_request",
+    "read_poll",
+    "read_submission",
+    "rerank_inputs",
+    "split_requests",
+    "submit_request",
+]
+
+MAX_SUBMISSION_BYTES: Final = 9_900_000
+"""Bytes of one submission. Documented is "less than 10 MB"; the margin leaves room for what frames the requests."""
+
+QUEUE_QUERY: Final = "queueRequest=true"
+"""What sends a request to the queue. Polls carry it too, as the documentation of the REST route shows them."""
+
+_FAILED: Final = frozenset({"failed", "error", "errored", "cancelled", "canceled", "expired", "not_found", "unknown"})
+_FRAME_BYTES: Final = 1
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """One submission that the queue has accepted. ``BatchJob(request_id, model)`` is enough to ask for it again.
+
+    Attributes:
+        request_id: The queue's id; "" where the model answered at once.
+        model: The model it was submitted to; the queue is asked with the same one.
+        size: Requests in it, or None where that is not known.
+        answer: What the service answered at once instead of queueing, or None.
+    """
+
+    request_id: str
+    model: str
+    size: int | None = None
+    answer: BatchStatus | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """What became of one request.
+
+    Attributes:
+        index: Position of the request in the list that was submitted.
+        external_reference: The caller's own reference for it, or None.
+        success: Whether it succeeded.
+        result: The task's result as the service sent it, for :func:`~workers_ai.wire.vectors.read_vectors`,
+            :func:`~workers_ai.wire.reply.read_chat` or :func:`~workers_ai.wire.vectors.read_scores`; None on failure.
+        error: Why it failed, or None.
+    """
+
+    index: int
+    external_reference: str | None
+    success: bool
+    result: JSON
+    error: BatchItemError | None
+
+
+class BatchStatus(NamedTuple):
+    """How far a job is.
+
+    Attributes:
+        state: ``"queued"``, ``"running"`` or ``"done"``.
+        items: One item per request, in the order of the requests, once it is done; else empty.
+        usage: Tokens and neurons of the whole job; None where the reply does not say.
+    """
+
+    state: Literal["queued", "running", "done"]
+    items: Sequence[BatchItem] = ()
+    usage: Usage | None = None
+
+
+def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Any) -> dict[str, JSON]:
+    """The inputs of one chat request of a batch; arguments are those of :meth:`workers_ai.Client.chat`.
+
+    gpt-oss takes the ``input`` form in the queue, every other model ``messages``.
+    """
+    api: Literal["run", "responses"] = "responses" if "gpt-oss" in model else "run"
+    body: dict[str, JSON] = plan_chat(model, messages, params, api=api).request.body
+    return {key: value for key, value in body.items() if key != "model"}
+
+
+def rerank_inputs(query: str, texts: Sequence[str], top_k: int | None = None) -> dict[str, JSON]:
+    """The inputs of one rerank request of a batch."""
+    body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts]}
+    return body if top_k is None else {**body, "top_k": top_k}
+
+
+def json_bytes(value: JSON) -> int:
+    """Bytes of a value as it stands in a request body."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+
+
+def split_requests(
+    requests: Sequence[Mapping[str, JSON]],
+    *,
+    model: str,
+    max_bytes: int = MAX_SUBMISSION_BYTES,
+    max_requests: int | None = None,
+) -> Iterator[list[Mapping[str, JSON]]]:
+    """Cut requests, in their order, into submissions that stay under the queue's limit.
+
+    Raises:
+        RequestTooLargeError: One request alone exceeds it; names its index.
+    """
+    part: list[Mapping[str, JSON]] = []
+    total = 0
+    for index, request in enumerate(requests):
+        size = json_bytes(request) + _FRAME_BYTES
+        if size > max_bytes:
+            raise RequestTooLargeError(
+                f"request {index} has {size:,} bytes; a submission may have {max_bytes:,}", model=model
+            )
+        if part and (total + size > max_bytes or len(part) == max_requests):
+            yield part
+            part, total = [], 0
+        part.append(request)
+        total += size
+    if part:
+        yield part
+
+
+def submit_request(model: str, requests: Sequence[Mapping[str, JSON]]) -> Request:
+    """One submission."""
+    return run_request(model, {"requests": list(requests)}, task="queue", query=QUEUE_QUERY)
+
+
+def poll_request(job: BatchJob) -> Request:
+    """The question how far a job is."""
+    return run_request(job.model, {"request_id": job.request_id}, task="queue", query=QUEUE_QUERY)
+
+
+def read_submission(data: JSON, model: str, size: int) -> BatchJob:
+    """Read the answer to a submission: an id, or, from a model that answers at once, the responses themselves.
+
+    Raises:
+        BatchError: Neither is in it.
+    """
+    result = unwrap(data)
+    if isinstance(result, dict) and isinstance(request_id := result.get("request_id"), (str, int)) and request_id:
+        return BatchJob(str(request_id), model, size)
+    status = _finished(result, model, size, "")
+    if status is None and size == 1 and isinstance(result, dict) and result:
+        status = BatchStatus("done", [BatchItem(0, None, True, result, None)], read_usage(result.get("usage")))
+    if status is None:
+        raise BatchError(f"the queue gave no request id: {shortened(data, 300)}", model=model)
+    return BatchJob("", model, size, status)
+
+
+def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchStatus:
+    """Read the answer to a poll.
+
+    Args:
+        data: The parsed reply.
+        job: The job that was asked for.
+        neurons: The reply's ``cf-ai-neurons`` header.
+
+    Raises:
+        BatchError: The job has failed as a whole, or the reply is none.
+    """
+    result = unwrap(data)
+    status = _finished(result, job.model, job.size, job.request_id, neurons)
+    if status is not None:
+        return status
+    word = result.get("status") if isinstance(result, dict) else None
+    if not isinstance(word, str) or word.lower() in _FAILED:
+        refusal = read_refusal(result) or read_refusal(data)
+        why = refusal.message if refusal else shortened(data, 300)
+        raise BatchError(f"the queue has no result for {job.request_id}: {why}", model=job.model,
+                         request_ids=[job.request_id])  # fmt: skip
+    return BatchStatus("queued" if word.lower() in ("queued", "pending") else "running")
+
+
+def _finished(
+    result: JSON, model: str, size: int | None, request_id: str, neurons: str | None = None
+) -> BatchStatus | None:
+    responses = result.get("responses") if isinstance(result, dict) else result
+    if not isinstance(responses, list):
+        return None
+    found: dict[int, BatchItem] = {}
+    for entry in responses:
+        index = _index(entry)
+        if index is not None and (size is None or index < size):
+            found[index] = _item(index, entry, model, request_id)
+    count = size if size is not None else max(found, default=-1) + 1
+    items = [found.get(index) or _missing(index, model, request_id) for index in range(count)]
+    usage = read_usage(result.get("usage"), neurons) if isinstance(result, dict) else None
+    return BatchStatus("done", items, usage)
+
+
+def _index(entry: JSON) -> int | None:
+    """The index an entry names, which is the only thing that says which request it answers."""
+    value = entry.get("id") if isinstance(entry, dict) else None
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) -> BatchItem:
+    reference = entry.get("external_reference")
+    reference = reference if reference is None else str(reference)
+    result = entry.get("result")
+    refusal = read_refusal({key: value for key, value in entry.items() if key != "result"})
+    if refusal is not None:
+        refusal = read_refusal(result) or refusal
+    elif result is None:
+        refusal = read_refusal({"error": "the queue returned no result for this item"})
+    if refusal is None:
+        return BatchItem(index, reference, True, result, None)
+    error = BatchItemError(
+        refusal.message, index=index, external_reference=reference, code=refusal.code, model=model,
+        request_ids=[request_id] if request_id else (),
+    )  # fmt: skip
+    return BatchItem(index, reference, False, None, error)
+
+
+def _missing(index: int, model: str, request_id: str) -> BatchItem:
+    return _item(index, {}, model, request_id)
