@@ -1,4 +1,7 @@
-"""HTTP clients: made at the first request, one for sync and one for each running event loop, closed with their loop."""
+"""HTTP clients: made at the first request, one for sync and one for each running event loop.
+
+They close with their owner, or with their loop.
+"""
 
 from __future__ import annotations
 
@@ -143,6 +146,7 @@ class HttpTransport:
         with self._lock:
             if self._sync is None:
                 self._sync = httpx.Client(verify=_tls_context())
+                weakref.finalize(self, self._sync.close)
             return self._sync
 
     async def _loop_client(self) -> _LoopClient:
