@@ -138,11 +138,11 @@ class Calls:
     ) -> float | None:
         """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
         pause = None if give_up else self.policy.wait_s(attempt, error, self.clock() - began)
+        hold = self.policy.delay_s(attempt, error) if pause is None else pause  # others wait even where this one ends
         if isinstance(error, CapacityError):
-            hold = pause if pause is not None else error.retry_after or self.policy.base_s
             self.limiter.busy(ticket, hold, told=error.retry_after is not None)
-        elif isinstance(error, RateLimitError) and error.is_retryable and pause is not None:
-            self.limiter.limited(ticket, pause)
+        elif isinstance(error, RateLimitError) and error.is_retryable:
+            self.limiter.limited(ticket, hold)
         else:
             self.limiter.done(ticket)
         if pause is not None:
@@ -275,6 +275,8 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
     Raises:
         BadRequestError: An item is not a string, or is empty and ``empty`` is ``"raise"``; names its index.
     """
+    if isinstance(texts, str):
+        raise BadRequestError("texts is one string: pass a list of strings", model=model)
     checked = []
     for index, text in enumerate(texts):
         if not isinstance(text, str):

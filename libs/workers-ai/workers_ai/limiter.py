@@ -42,7 +42,8 @@ class Ticket:
     Attributes:
         model: The model asked for.
         task: The task asked for.
-        patient: Whether the call may wait; one that may not retry is sent at once, held or not.
+        patient: Whether the call may wait; one that may not retry is sent at once, held or not. The caller's own
+            ``requests_per_minute`` holds for it all the same.
         gentle: Whether the call asks to be rejected when the service is busy; such calls feel their way up.
         requests_per_minute: The caller's own limit for the task, or None.
     """
@@ -101,7 +102,9 @@ class Limiter:
             now = self._clock()
             lane = self._lanes.setdefault(ticket.model, _Lane())
             minute = self._minutes.setdefault(ticket.task, _Minute())
-            wait = self._hold(lane, minute, ticket, now) if ticket.patient else 0.0
+            wait = self._minute_wait(minute, ticket, now)
+            if ticket.patient and not wait:
+                wait = self._hold(lane, minute, ticket, now)
             if wait > 0:
                 ticket.due = now + wait
                 return wait
@@ -116,8 +119,6 @@ class Limiter:
         held = max(lane.hold_until, minute.hold_until) - now
         if held > 0:
             return held
-        if (wait := self._minute_wait(minute, ticket, now)) > 0:
-            return wait
         if lane.congested and now - lane.busy_at > _MINUTE_S:
             lane.congested, lane.probing = False, True
         if not (lane.congested or ticket.gentle):
@@ -125,11 +126,13 @@ class Limiter:
         return self._window_wait(lane, ticket, now)
 
     def _minute_wait(self, minute: _Minute, ticket: Ticket, now: float) -> float:
-        limit = ticket.requests_per_minute or (REQUESTS_PER_MINUTE.get(ticket.task) if minute.limited else None)
-        if limit is None:
-            return 0.0
         while minute.sent and now - minute.sent[0] >= _MINUTE_S:
             minute.sent.popleft()
+        limit = ticket.requests_per_minute
+        if limit is None and minute.limited and ticket.patient:
+            limit = REQUESTS_PER_MINUTE.get(ticket.task)
+        if limit is None:
+            return 0.0
         return minute.sent[0] + _MINUTE_S - now if len(minute.sent) >= limit else 0.0
 
     def _window_wait(self, lane: _Lane, ticket: Ticket, now: float) -> float:

@@ -17,8 +17,8 @@ MAX_RETRY_AFTER_S: Final = 60.0
 """The longest wait that a ``Retry-After`` header can ask for."""
 
 MINUTE_S: Final = 60.0
-"""How long a limit per minute (3021) lasts at most. Whether its window slides is not documented; a whole minute is right
-either way."""
+"""How long a limit per minute (3021) lasts at most. Whether its window slides is not documented; a whole minute is
+right either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class RetryPolicy:
     """When a failed call is tried again.
 
     The wait before try *n* + 1 is a random part of ``min(cap_s, base_s * 2 ** (n - 1))`` ("full jitter"). A
-    ``Retry-After`` of the reply replaces it, up to :data:`MAX_RETRY_AFTER_S`; a limit per minute (3021) waits the minute.
+    ``Retry-After`` of the reply replaces it, up to :data:`MAX_RETRY_AFTER_S`; a limit per minute (3021) waits the
+    minute.
 
     Attributes:
         max_retries: Tries after the first.
@@ -67,10 +68,11 @@ class RetryPolicy:
         """
         if not error.is_retryable or attempt > self.max_retries:
             return None
-        wait = self._delay_s(attempt, error)
+        wait = self.delay_s(attempt, error)
         return wait if elapsed_s + wait <= self.total_s else None
 
-    def _delay_s(self, attempt: int, error: WorkersAIError) -> float:
+    def delay_s(self, attempt: int, error: WorkersAIError) -> float:
+        """Seconds that a try after number ``attempt`` has to keep from it, whether there will be one or not."""
         if error.retry_after is not None:
             return min(error.retry_after, MAX_RETRY_AFTER_S)
         if isinstance(error, RateLimitError) and not isinstance(error, CapacityError) and error.code == 3021:

@@ -1,0 +1,288 @@
+"""The shared limiter: what one call learns, all that ask the same account know."""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import Client, RetryPolicy
+from workers_ai.calls import Calls
+from workers_ai.flow import Flow, Send, Sleep
+from workers_ai.limiter import Limiter, Ticket, limiter_for
+from workers_ai.wire.types import Request
+
+
+def ticket(model: str = "@cf/a", task: str = "chat", **settings: Any) -> Ticket:
+    return Ticket(model, task, **settings)
+
+
+@pytest.fixture
+def limiter(clock: Any) -> Limiter:
+    return Limiter(clock)
+
+
+def let_in(limiter: Limiter, **settings: Any) -> Ticket:
+    one = ticket(**settings)
+    assert limiter.wait_s(one) == 0.0
+    return one
+
+
+def test_one_limiter_for_each_account_and_url(account: dict[str, Any]) -> None:
+    first, second = Client(**account), Client(**account, max_retries=0)
+    assert first.service.calls.limiter is second.service.calls.limiter
+    elsewhere = Client(**account, base_url="https://other.example/client/v4")
+    assert elsewhere.service.calls.limiter is not first.service.calls.limiter
+    assert limiter_for("u", "a") is not limiter_for("u", "b")
+
+
+def test_an_idle_account_holds_nobody(limiter: Limiter) -> None:
+    assert [limiter.wait_s(ticket()) for _ in range(500)] == [0.0] * 500
+
+
+def test_a_rejection_holds_the_model_as_long_as_the_service_says_and_no_other_model(
+    limiter: Limiter, clock: Any
+) -> None:
+    limiter.busy(let_in(limiter), 5.0, told=True)
+    assert limiter.wait_s(ticket()) == 5.0
+    assert limiter.wait_s(ticket("@cf/b")) == 0.0
+    assert limiter.wait_s(ticket("@cf/b", "embeddings")) == 0.0
+    clock.now += 5.0
+    assert limiter.wait_s(ticket()) == 0.0
+
+
+def test_a_rejection_shrinks_the_window_to_what_was_served(limiter: Limiter) -> None:
+    served = [let_in(limiter, gentle=True) for _ in range(4)]
+    limiter.busy(let_in(limiter, gentle=True), 0.5, told=False)
+    fifth = ticket(gentle=True)
+    assert limiter.wait_s(fifth) > 0.0
+    limiter.done(served[0])
+    assert limiter.wait_s(fifth) == 0.0
+    assert limiter.wait_s(ticket(gentle=True)) > 0.0
+
+
+def test_recovery_is_gradual(limiter: Limiter, clock: Any) -> None:
+    served = [let_in(limiter, gentle=True) for _ in range(4)]
+    limiter.busy(let_in(limiter, gentle=True), 0.5, told=False)
+
+    def round_of_calls() -> int:
+        """Serve what is in flight; returns how many are let in then."""
+        clock.now += 1.0
+        for one in served:
+            limiter.done(one)
+        served.clear()
+        while limiter.wait_s(one := ticket(gentle=True)) == 0.0:
+            served.append(one)
+        limiter.leave(one)
+        return len(served)
+
+    sizes = [round_of_calls() for _ in range(12)]
+    assert sizes[0] == 4
+    assert 5 <= sizes[-1] <= 8
+    assert all(0 <= later - earlier <= 1 for earlier, later in itertools.pairwise(sizes))
+    clock.now += 61.0  # nothing was rejected for a minute: the window may be felt out again
+    assert [round_of_calls() for _ in range(3)][-1] >= 2 * sizes[-1]
+
+
+def test_a_limit_per_minute_holds_the_task_and_no_other(limiter: Limiter, clock: Any) -> None:
+    limiter.limited(let_in(limiter), 60.0)
+    assert limiter.wait_s(ticket()) == 60.0
+    assert limiter.wait_s(ticket("@cf/b")) == 60.0
+    assert limiter.wait_s(ticket("@cf/b", "embeddings")) == 0.0
+    clock.now += 60.0
+    assert limiter.wait_s(ticket()) == 0.0
+
+
+def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: Limiter, clock: Any) -> None:
+    limiter.limited(let_in(limiter), 60.0)
+    clock.now += 60.0
+    for _ in range(300):
+        limiter.done(let_in(limiter))
+    assert limiter.wait_s(ticket()) == 60.0
+    clock.now += 59.0
+    assert limiter.wait_s(ticket()) == 1.0
+    clock.now += 1.0
+    assert limiter.wait_s(ticket()) == 0.0
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_the_callers_own_rate_is_kept(patient: bool, limiter: Limiter, clock: Any) -> None:
+    own = {"requests_per_minute": 2, "patient": patient}
+    limiter.done(let_in(limiter, **own))
+    clock.now += 10.0
+    limiter.done(let_in(limiter, **own))
+    assert limiter.wait_s(ticket(**own)) == 50.0
+    assert limiter.wait_s(ticket(task="embeddings", **own)) == 0.0
+    clock.now += 50.0
+    assert limiter.wait_s(ticket(**own)) == 0.0
+
+
+def test_a_call_that_may_not_retry_is_never_held(limiter: Limiter) -> None:
+    limiter.busy(let_in(limiter), 30.0, told=True)
+    limiter.limited(let_in(limiter, patient=False), 60.0)
+    assert limiter.wait_s(ticket()) > 0.0
+    assert limiter.wait_s(ticket(patient=False)) == 0.0
+
+
+def test_a_call_that_may_not_retry_is_sent_at_once_by_its_flow(
+    make_calls: Any, play: Any, ok: Any, refusal: Any, limiter: Limiter
+) -> None:
+    request = Request("run/@cf/a", {}, "@cf/a", "chat")
+    play(make_calls(limiter, max_retries=0).exchange(request), [refusal(429, 3040, headers={"retry-after": "30"})])
+    for settings in ({"max_retries": 0}, {"on_busy": "raise"}):
+        assert play(make_calls(limiter, **settings).exchange(request), [ok()]).slept == []
+    held = play(make_calls(limiter).exchange(request), [ok()])
+    assert held.slept == [30.0]
+
+
+@pytest.mark.parametrize(("code", "headers", "wait_s"), [(3021, {}, 60.0), (3021, {"retry-after": "9"}, 9.0)])
+def test_others_wait_for_the_minute_even_where_the_one_who_met_the_limit_gave_up(
+    code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
+    limiter: Limiter,
+) -> None:  # fmt: skip
+    request = Request("run/@cf/a", {}, "@cf/a", "chat")
+    play(make_calls(limiter, max_retries=0).exchange(request), [refusal(429, code, headers=headers)])
+    assert play(make_calls(limiter).exchange(request), [ok()]).slept == [wait_s]
+
+
+def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, clock: Any) -> None:
+    served = let_in(limiter, gentle=True)
+    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
+    waiting = [ticket(gentle=True) for _ in range(5)]
+    for one in waiting:
+        assert limiter.wait_s(one) > 0.0
+    order = []
+    while waiting:
+        limiter.done(served)
+        clock.now += 0.5
+        for one in reversed(waiting):
+            if limiter.wait_s(one) == 0.0:
+                served = one
+                order.append(one.number)
+        waiting = [one for one in waiting if not one.in_flight]
+    assert order == sorted(order)
+
+
+def test_one_that_came_back_after_a_rejection_keeps_its_place(limiter: Limiter) -> None:
+    first, second = let_in(limiter, gentle=True), ticket(gentle=True)
+    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
+    first.number = 1
+    assert limiter.wait_s(second) > 0.0
+    limiter.busy(first, 0.0, told=False)
+    assert limiter.wait_s(first) == 0.0
+
+
+def test_one_that_never_comes_back_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
+    served = let_in(limiter, gentle=True)
+    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
+    gone, here = ticket(gentle=True), ticket(gentle=True)
+    assert limiter.wait_s(gone) > 0.0
+    assert limiter.wait_s(here) > 0.0
+    limiter.done(served)
+    clock.now += 30.0
+    assert any(limiter.wait_s(here) == 0.0 for _ in range(3))
+
+
+@pytest.mark.parametrize("moment", ["waiting", "in flight", "between tries"])
+def test_a_cancelled_call_leaves_no_trace(
+    moment: str, make_calls: Any, ok: Any, refusal: Any, limiter: Limiter
+) -> None:
+    request = Request("run/@cf/a", {}, "@cf/a", "chat")
+    if moment == "waiting":
+        limiter.busy(let_in(limiter), 3.0, told=True)
+    flow = make_calls(limiter, on_busy="retry").exchange(request)
+    step = next(flow)
+    if moment == "between tries":
+        step = flow.send(refusal(429, 3040))
+    assert isinstance(step, Send if moment == "in flight" else Sleep)
+    flow.close()
+    lane = limiter._lanes["@cf/a"]
+    assert (lane.in_flight, list(lane.waiting)) == (0, [])
+
+
+def test_thousands_of_calls_leave_nothing_behind(limiter: Limiter, clock: Any) -> None:
+    for _ in range(2000):
+        clock.now += 1.0
+        limiter.done(let_in(limiter, requests_per_minute=1000))
+        limiter.done(let_in(limiter, patient=False, requests_per_minute=1000))
+    assert len(limiter._minutes["chat"].sent) <= 121
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Ticket)]
+
+
+def test_counts_are_right_from_many_threads(limiter: Limiter) -> None:
+    def many() -> None:
+        for _ in range(500):
+            limiter.done(let_in(limiter))
+
+    threads = [threading.Thread(target=many) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert limiter._lanes["@cf/a"].in_flight == 0
+
+
+class Service:
+    """A service with so many slots, in virtual time: it rejects what it has no slot for."""
+
+    def __init__(self, clock: Any, slots: int, work_s: float, reject_s: float = 0.02) -> None:
+        self.clock, self.slots, self.work_s, self.reject_s = clock, slots, work_s, reject_s
+        self.in_work = self.requests = 0
+
+    def run(self, flows: list[Flow[Any]], refuse: Callable[[], httpx.Response], ok: Callable[[], Any]) -> list[Any]:
+        """All flows at once, to their ends."""
+        results: list[Any] = [None] * len(flows)
+        order: Iterator[int] = itertools.count()
+        events: list[tuple[float, int, int, Any]] = [(0.0, next(order), i, "begin") for i in range(len(flows))]
+        heapq.heapify(events)
+        start = self.clock.now
+        while events:
+            at, _, index, what = heapq.heappop(events)
+            self.clock.now = start + at
+            if what == "served":
+                self.in_work -= 1
+            try:
+                step = self._go_on(flows[index], what, refuse, ok)
+            except StopIteration as stop:
+                results[index] = stop.value
+                continue
+            after, then = self._take(step)
+            heapq.heappush(events, (at + after, next(order), index, then))
+        return results
+
+    def _go_on(self, flow: Flow[Any], what: str, refuse: Any, ok: Any) -> Any:
+        if what == "served":
+            return flow.send(ok())
+        return flow.send(refuse()) if what == "rejected" else next(flow)
+
+    def _take(self, step: Any) -> tuple[float, str]:
+        if isinstance(step, Sleep):
+            return step.seconds, "slept"
+        self.requests += 1
+        if self.in_work >= self.slots:
+            return self.reject_s, "rejected"
+        self.in_work += 1
+        return self.work_s, "served"
+
+
+@pytest.mark.parametrize(("slots", "work_s"), [(4, 1.0), (4, 0.1), (2, 5.0), (16, 0.5)])
+def test_four_objects_with_fifty_calls_each_share_the_slots(
+    slots: int, work_s: float, account: dict[str, Any], clock: Any, make_calls: Any, ok: Any, refusal: Any
+) -> None:
+    limiter = Limiter(clock)
+    objects: list[Calls] = [make_calls(limiter, on_busy="retry", policy=RetryPolicy(max_retries=8)) for _ in range(4)]
+    request = Request("run/@cf/a", {}, "@cf/a", "chat")
+    flows = [calls.exchange(request) for _ in range(50) for calls in objects]
+    service = Service(clock, slots, work_s)
+    began = clock.now
+    results = service.run(flows, lambda: refusal(429, 3040), ok)
+    assert all(result.data["success"] for result in results)
+    assert service.requests <= 1.3 * 200
+    assert clock.now - began <= 1.5 * (200 * work_s / slots)
