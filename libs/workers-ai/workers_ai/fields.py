@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
@@ -27,7 +28,7 @@ _SETTINGS = (
     "requests_per_minute",
     "allow_insecure_http",
 )
-_HANDLES = ("http_client", "http_async_client", "binding")
+_HANDLES = ("http_client", "http_async_client", "binding", "on_retry")
 """What belongs to this process: in no dump and no pickle, and shared by copies."""
 
 
@@ -84,9 +85,10 @@ class ConnectionFields(BaseModel):
     binding: Any = Field(default=None, exclude=True, repr=False)
     """The ``env.AI`` of a Python Worker in place of HTTP: then no account or token is needed, and calls are async only.
     It stays out of dumps and pickles."""
+    on_retry: Any = Field(default=None, exclude=True, repr=False)
+    """Called before each wait with a :class:`workers_ai.RetryEvent`."""
 
     _token_from_env: bool = PrivateAttr(default=False)
-    _service: Service | None = PrivateAttr(default=None)
 
     def __init__(self, **data: Any) -> None:
         data = self._known(data)
@@ -123,34 +125,39 @@ class ConnectionFields(BaseModel):
         given = {name: data[name] for name in _SETTINGS if name in data}
         return Settings.resolve(**given, binding=data.get("binding") is not None)
 
+    # Kept in the instance's own dict, under a name that pydantic's iteration passes over: it is read at every call.
+    @cached_property
+    def _faces(self) -> tuple[Client, AsyncClient]:
+        """Both clients of this object, made at the first call."""
+        service = Service(
+            self._resolve({name: getattr(self, name) for name in (*_SETTINGS, "binding")}),
+            **{name: getattr(self, name) for name in _HANDLES},
+        )
+        return Client(service=service), AsyncClient(service=service)
+
     def _connection(self) -> Service:
-        """The service behind this object, made once."""
-        if self._service is None:
-            self._service = Service(
-                self._resolve({name: getattr(self, name) for name in (*_SETTINGS, "binding")}),
-                **{name: getattr(self, name) for name in _HANDLES},
-            )
-        return self._service
+        """The service behind both clients."""
+        return self._faces[0].service
 
     @property
     def client(self) -> Client:
         """The core client with these settings."""
-        return Client(service=self._connection())
+        return self._faces[0]
 
     @property
     def async_client(self) -> AsyncClient:
         """The core async client with these settings."""
-        return AsyncClient(service=self._connection())
+        return self._faces[1]
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name in _SETTINGS or name in _HANDLES:
-            self._service = None
+            self.__dict__.pop("_faces", None)
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
         """Copy, as pydantic does; the copy makes its own clients."""
         copied = super().model_copy(update=update, deep=deep)
-        copied._service = None
+        copied.__dict__.pop("_faces", None)
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
@@ -161,11 +168,10 @@ class ConnectionFields(BaseModel):
         # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
-        fields = {name: value for name, value in state["__dict__"].items() if name not in self.process_local}
+        fields = {name: value for name, value in state["__dict__"].items() if name not in {*self.process_local, "_faces"}}
         if self._token_from_env:
             fields["api_token"] = None
-        private = {**(state["__pydantic_private__"] or {}), "_service": None}
-        return {**state, "__dict__": fields, "__pydantic_private__": private}
+        return {**state, "__dict__": fields}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         kinds = type(self).model_fields
