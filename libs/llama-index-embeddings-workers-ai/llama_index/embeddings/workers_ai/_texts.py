@@ -1,0 +1,63 @@
+"""The texts of one call: each is embedded once, and what a cache knows is not embedded at all. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from workers_ai.flow import Flow
+    from workers_ai.wire.types import JSON, EmbedReply
+
+__all__ = ["Texts", "cache_key"]
+
+
+def cache_key(options: Sequence[JSON], text: str) -> str:
+    """Key of a vector in a cache: model, kind and options are part of it, since each of them changes the vector."""
+    return hashlib.sha256(json.dumps([*options, text], ensure_ascii=False).encode()).hexdigest()
+
+
+class Texts:
+    """Texts on the way to their vectors.
+
+    Args:
+        texts: The texts of the caller, in order.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._vectors: dict[str, list[float]] = {}
+        self.new: list[str] = []
+        """Texts whose vectors came from the service."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Texts without a vector yet, each of them once."""
+        return [text for text in dict.fromkeys(self._texts) if text not in self._vectors]
+
+    def know(self, text: str, vector: list[float]) -> None:
+        """Take a vector from a cache."""
+        self._vectors[text] = vector
+
+    def watch(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:
+        """The flow that embeds ``texts``; what it brings is kept even if another flow fails."""
+        reply = yield from flow
+        self._vectors.update(zip(texts, reply.vectors, strict=True))
+        self.new += texts
+        tick(len(texts))
+
+    def __getitem__(self, text: str) -> list[float]:
+        return self._vectors[text]
+
+    def vectors(self) -> list[list[float]]:
+        """One vector per text of the caller, none of them shared."""
+        given: set[str] = set()
+        found = []
+        for text in self._texts:
+            vector = self._vectors[text]
+            found.append(list(vector) if text in given else vector)
+            given.add(text)
+        return found

@@ -1,0 +1,302 @@
+"""The embedding model: one engine for sync and one for async behind LlamaIndex's ten methods."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent, EmbeddingStartEvent
+from llama_index.core.schema import MetadataMode
+from llama_index.embeddings.workers_ai._texts import Texts, cache_key
+from llama_index_instrumentation import get_dispatcher
+from pydantic import model_validator
+
+from workers_ai.calls import check_texts
+from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.client import MAX_CONCURRENCY
+from workers_ai.fanout import agather, gather
+from workers_ai.fields import ConnectionFields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import httpx
+    from llama_index.core.base.embeddings.base import Embedding
+    from llama_index.core.rate_limiter import BaseRateLimiter
+    from llama_index.core.schema import BaseNode
+
+    from workers_ai.flow import Flow
+    from workers_ai.wire.types import Request
+
+__all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
+
+DEFAULT_MODEL: Final = "@cf/baai/bge-m3"
+"""Many languages, long texts, 1,024 dimensions."""
+
+_COLLECTION: Final = "embeddings"
+_CONCURRENCY: Final = ("max_concurrency", "num_workers")
+
+dispatcher = get_dispatcher(__name__)
+
+
+class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
+    """An embedding model of Cloudflare Workers AI.
+
+    Requests hold at most ``embed_batch_size`` texts, and at most ``max_concurrency`` are in flight, in sync (threads)
+    and in async alike. Each distinct text of a call is sent once. The first failure stops the rest; what had arrived is
+    in ``embeddings_cache``, if there is one.
+
+    A pickle, and so an ``IngestionPipeline`` with ``num_workers``, leaves ``rate_limiter`` and ``callback_manager``
+    behind: they belong to their process.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed.
+    """
+
+    extra_keyword: ClassVar[str] = "no embedding request"
+    keyword_aliases: ClassVar[dict[str, str]] = {
+        **ConnectionFields.keyword_aliases,
+        "model": "model_name",
+        "batch_size": "embed_batch_size",
+        "num_workers": "max_concurrency",
+    }
+    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager", "rate_limiter"}
+    knobs: ClassVar[frozenset[str]] = ConnectionFields.knobs | {"embed_batch_size", "num_workers", "embeddings_cache"}
+
+    model_name: str = DEFAULT_MODEL
+    """Model id (alias ``model``)."""
+    pooling: Literal["mean", "cls"] | None = None
+    """Pooling of the bge family; vectors of the two do not mix. None leaves it to the service (``"mean"``)."""
+    truncate_inputs: bool | None = None
+    """Let the service cut texts that are too long, where the model has that option."""
+    query_instruction: str | None = None
+    """Put before each query, or sent beside it where the model has a field for it; never with documents."""
+    normalize: bool = False
+    """Scale each vector to length 1."""
+    empty_text: Literal["raise", "space"] = "raise"
+    """An empty text raises an error that names its index, or a space is embedded in its place."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        """Defaults that depend on the model, or that stand for two fields."""
+        size = lookup(data.get("model_name") or DEFAULT_MODEL).max_items or TEXTS_PER_REQUEST
+        limit = data.get("max_concurrency") or MAX_CONCURRENCY
+        return {"embed_batch_size": size, **data, **dict.fromkeys(_CONCURRENCY, limit)}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        for field in _CONCURRENCY if name in _CONCURRENCY else (name,):
+            super().__setattr__(field, value)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class in dumps and events."""
+        return "WorkersAIEmbedding"
+
+    @property
+    def model(self) -> str:
+        """The model id."""
+        return self.model_name
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """What shapes the vectors: the key of an ingestion cache, without secrets and without how requests are sent."""
+        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+
+    # The engine: sync and async differ in their I/O alone.
+
+    def _begin(self, texts: Sequence[str]) -> Texts:
+        return Texts(check_texts(texts, self.empty_text, self.model_name))
+
+    def _key(self, text: str, kind: str) -> str:
+        options = (self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize)
+        return cache_key(options, text)
+
+    def _shape(self, kind: Literal["document", "query"]) -> dict[str, Any]:
+        """Options of the core's embedding call."""
+        return {
+            "kind": kind,
+            "batch_size": self.embed_batch_size,
+            "empty_text": self.empty_text,
+            "pooling": self.pooling,
+            "truncate_inputs": self.truncate_inputs,
+            "query_instruction": self.query_instruction,
+            "normalize": self.normalize,
+        }
+
+    def _flows(
+        self, texts: Texts, kind: Literal["document", "query"], tick: Callable[[int], object]
+    ) -> list[Flow[None]]:
+        missing = texts.missing
+        size = min(self.embed_batch_size, lookup(self.model_name).max_items or TEXTS_PER_REQUEST)
+        flows = self._connection().embeddings(self.model_name, missing, **self._shape(kind))
+        parts = [missing[first : first + size] for first in range(0, len(missing), size)]
+        return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
+
+    def _sender(self) -> Any:
+        transport = self._connection().transport
+        return _Limited(transport, self.rate_limiter) if self.rate_limiter is not None else transport
+
+    def _embed(
+        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
+    ) -> list[Embedding]:
+        texts = self._begin(given)
+        cache = self.embeddings_cache
+        with self._observed(given) as finish:
+            if cache is not None:
+                for text in texts.missing:
+                    if (entry := cache.get(key=self._key(text, kind), collection=_COLLECTION)) is not None:
+                        texts.know(text, next(iter(entry.values())))
+            try:
+                with _progress(len(texts.missing), shown=show_progress) as tick:
+                    gather(self._flows(texts, kind, tick), self._sender(), self._connection().concurrency)
+            finally:
+                if cache is not None:
+                    for text in texts.new:
+                        cache.put(self._key(text, kind), {"embedding": texts[text]}, collection=_COLLECTION)
+            return finish(texts.vectors())
+
+    async def _aembed(
+        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
+    ) -> list[Embedding]:
+        texts = self._begin(given)
+        cache = self.embeddings_cache
+        with self._observed(given) as finish:
+            if cache is not None:
+                for text in texts.missing:
+                    if (entry := await cache.aget(key=self._key(text, kind), collection=_COLLECTION)) is not None:
+                        texts.know(text, next(iter(entry.values())))
+            try:
+                with _progress(len(texts.missing), shown=show_progress) as tick:
+                    await agather(self._flows(texts, kind, tick), self._sender(), self._connection().concurrency)
+            finally:
+                if cache is not None:
+                    for text in texts.new:
+                        await cache.aput(self._key(text, kind), {"embedding": texts[text]}, collection=_COLLECTION)
+            return finish(texts.vectors())
+
+    @contextmanager
+    def _observed(self, texts: Sequence[str]) -> Iterator[Callable[[list[Embedding]], list[Embedding]]]:
+        """Both kinds of events around one call; the function it gives takes the vectors and hands them on."""
+        payload = self.to_payload()
+        dispatcher.event(EmbeddingStartEvent(model_dict=payload))
+        with self.callback_manager.event(CBEventType.EMBEDDING, payload={EventPayload.SERIALIZED: payload}) as event:
+
+            def finish(vectors: list[Embedding]) -> list[Embedding]:
+                event.on_end(payload={EventPayload.CHUNKS: list(texts), EventPayload.EMBEDDINGS: vectors})
+                dispatcher.event(EmbeddingEndEvent(chunks=list(texts), embeddings=vectors))
+                return vectors
+
+            yield finish
+
+    # LlamaIndex's public methods.
+
+    def get_query_embedding(self, query: str) -> Embedding:
+        """Vector of a query.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        return self._embed([query], "query")[0]
+
+    async def aget_query_embedding(self, query: str) -> Embedding:
+        """See :meth:`get_query_embedding`."""
+        return (await self._aembed([query], "query"))[0]
+
+    def get_text_embedding(self, text: str) -> Embedding:
+        """Vector of a document.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        return self._embed([text], "document")[0]
+
+    async def aget_text_embedding(self, text: str) -> Embedding:
+        """See :meth:`get_text_embedding`."""
+        return (await self._aembed([text], "document"))[0]
+
+    def get_text_embedding_batch(self, texts: list[str], show_progress: bool = False, **kwargs: Any) -> list[Embedding]:
+        """Vectors of documents, in their order.
+
+        Raises:
+            BadRequestError: A text is empty or no string; its index is named, and nothing was sent.
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        return self._embed(texts, "document", show_progress=show_progress)
+
+    async def aget_text_embedding_batch(
+        self, texts: list[str], show_progress: bool = False, **kwargs: Any
+    ) -> list[Embedding]:
+        """See :meth:`get_text_embedding_batch`."""
+        return await self._aembed(texts, "document", show_progress=show_progress)
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        """Give each node that has none its vector."""
+        bare = [node for node in nodes if node.embedding is None]
+        _attach(bare, self.get_text_embedding_batch(_contents(bare), **kwargs))
+        return nodes
+
+    async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        """See :meth:`__call__`."""
+        bare = [node for node in nodes if node.embedding is None]
+        _attach(bare, await self.aget_text_embedding_batch(_contents(bare), **kwargs))
+        return nodes
+
+    # What LlamaIndex's base class asks of a subclass: without events, cache and rate limiter.
+
+    def _get_query_embedding(self, query: str) -> Embedding:
+        return self.client.embed(self.model_name, [query], **self._shape("query")).vectors[0]
+
+    async def _aget_query_embedding(self, query: str) -> Embedding:
+        return (await self.async_client.embed(self.model_name, [query], **self._shape("query"))).vectors[0]
+
+    def _get_text_embedding(self, text: str) -> Embedding:
+        return self._get_text_embeddings([text])[0]
+
+    async def _aget_text_embedding(self, text: str) -> Embedding:
+        return (await self._aget_text_embeddings([text]))[0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:
+        return self.client.embed(self.model_name, texts, **self._shape("document")).vectors
+
+    async def _aget_text_embeddings(self, texts: list[str]) -> list[Embedding]:
+        return (await self.async_client.embed(self.model_name, texts, **self._shape("document"))).vectors
+
+
+class _Limited:
+    """The transport behind a rate limiter of LlamaIndex: each request takes its turn, one that is sent again too."""
+
+    def __init__(self, transport: Any, limiter: BaseRateLimiter) -> None:
+        self._transport = transport
+        self._limiter = limiter
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        self._limiter.acquire()
+        response: httpx.Response = self._transport.send(request, stream)
+        return response
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        await self._limiter.async_acquire()
+        response: httpx.Response = await self._transport.asend(request, stream)
+        return response
+
+
+@contextmanager
+def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], object]]:
+    if not shown:
+        yield lambda count: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=total, desc="Generating embeddings", unit="text") as bar:
+        yield bar.update
+
+
+def _contents(nodes: Sequence[BaseNode]) -> list[str]:
+    return [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+
+
+def _attach(nodes: Sequence[BaseNode], vectors: Sequence[Embedding]) -> None:
+    for node, vector in zip(nodes, vectors, strict=True):
+        node.embedding = vector

@@ -1,0 +1,8 @@
+"""Cloudflare Workers AI reranking for LlamaIndex."""
+
+from llama_index.postprocessor.workers_ai_rerank._version import __version__
+from llama_index.postprocessor.workers_ai_rerank.base import WorkersAIRerank
+
+from workers_ai.config import GatewayOptions
+
+__all__ = ["GatewayOptions", "WorkersAIRerank", "__version__"]

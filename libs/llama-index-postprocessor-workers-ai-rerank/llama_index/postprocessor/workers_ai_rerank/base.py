@@ -1,0 +1,120 @@
+"""The reranker: a node postprocessor whose sync and async methods differ in one line."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
+from pydantic import Field
+
+from workers_ai.client import MAX_CONCURRENCY
+from workers_ai.fields import ConnectionFields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workers_ai.wire.types import RerankScore
+
+__all__ = ["DEFAULT_MODEL", "WorkersAIRerank"]
+
+DEFAULT_MODEL: Final = "@cf/baai/bge-reranker-base"
+RETRIEVAL_SCORE: Final = "retrieval_score"
+
+dispatcher = get_dispatcher(__name__)
+
+
+class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
+    """Puts nodes in the order of their relevance to the query, as a reranking model of Workers AI judges it.
+
+    The nodes handed in stay as they are; lists of any length are scored, 100 nodes a request.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed.
+    """
+
+    extra_keyword: ClassVar[str] = "no rerank request"
+    keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields.keyword_aliases, "model_name": "model"}
+    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager"}
+
+    model: str = DEFAULT_MODEL
+    """Model id (alias ``model_name``)."""
+    top_n: int | None = Field(default=3, ge=1)
+    """Nodes to keep; None keeps all."""
+    max_concurrency: int | None = MAX_CONCURRENCY
+    """Requests in flight of this object."""
+    keep_retrieval_score: bool = False
+    """Keep the score of the retrieval in ``node.metadata["retrieval_score"]``, out of sight of models."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class in dumps."""
+        return "WorkersAIRerank"
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """What makes an equal reranker, without secrets and without how requests are sent."""
+        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        with self._reranking(nodes, query_bundle) as ranking:
+            ranking.take(self.client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
+        return ranking.best
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        with self._reranking(nodes, query_bundle) as ranking:
+            ranking.take(await self.async_client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
+        return ranking.best
+
+    @contextmanager
+    def _reranking(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Ranking]:
+        """Both kinds of events around one ranking, also where there is nothing to rank."""
+        if query_bundle is None:
+            raise ValueError("Missing query bundle in extra info.")
+        ranking = _Ranking(nodes, query_bundle.query_str, keep_retrieval_score=self.keep_retrieval_score)
+        top_n = len(nodes) if self.top_n is None else self.top_n
+        dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=top_n, model_name=self.model))
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: self.model,
+            EventPayload.QUERY_STR: query_bundle.query_str,
+            EventPayload.TOP_K: top_n,
+        }
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            yield ranking
+            event.on_end(payload={EventPayload.NODES: ranking.best})
+        dispatcher.event(ReRankEndEvent(nodes=ranking.best))
+
+
+class _Ranking:
+    """One ranking: the texts to score, and the nodes that come out."""
+
+    def __init__(self, nodes: Sequence[NodeWithScore], query: str, *, keep_retrieval_score: bool) -> None:
+        self._nodes = nodes
+        self._keep = keep_retrieval_score
+        self.query = query
+        self.texts = [node.node.get_content(metadata_mode=MetadataMode.EMBED) or " " for node in nodes]
+        self.best: list[NodeWithScore] = []
+
+    def take(self, scores: Sequence[RerankScore]) -> None:
+        """Choose the nodes that were scored, in the order of the scores."""
+        self.best = [self._scored(self._nodes[score.index], score.score) for score in scores]
+
+    def _scored(self, found: NodeWithScore, score: float) -> NodeWithScore:
+        node = found.node
+        if self._keep:
+            node = node.model_copy(
+                update={
+                    "metadata": {**node.metadata, RETRIEVAL_SCORE: found.score},
+                    "excluded_embed_metadata_keys": [*node.excluded_embed_metadata_keys, RETRIEVAL_SCORE],
+                    "excluded_llm_metadata_keys": [*node.excluded_llm_metadata_keys, RETRIEVAL_SCORE],
+                }
+            )
+        return NodeWithScore(node=node, score=score)
