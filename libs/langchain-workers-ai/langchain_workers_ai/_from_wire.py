@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
     from workers_ai.wire.types import ChatDelta, ChatReply, ToolCall, Usage
 
-__all__ = ["PROVIDER", "add_outputs", "to_chunk", "to_result"]
+__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result"]
 
 PROVIDER: Final = "workers-ai"
 """``model_provider`` of every message and ``ls_provider`` of every trace; tools around LangChain compare the two."""
+
+AFTER_BLOCKS: Final = 1000
+"""Index of the first streamed call with ``output_version="v1"``. LangChain numbers text and reasoning from 0 and merges
+content blocks of the same index, whatever their type, so calls have to stand clear of them."""
+
+_REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
@@ -28,7 +34,7 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         model: The model asked for.
     """
     tool_calls, invalid_tool_calls = _calls(reply.tool_calls)
-    content: Any = _with_refusal(reply.text, reply.refusal) if reply.refusal else reply.text
+    content: Any = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
     message = AIMessage(
         content=content,
         additional_kwargs={"reasoning_content": reply.reasoning} if reply.reasoning else {},
@@ -46,10 +52,16 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
 
 
-def to_chunk(delta: ChatDelta, model: str) -> ChatGenerationChunk:
-    """Translate one piece of a streamed answer."""
+def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGenerationChunk:
+    """Translate one piece of a streamed answer.
+
+    Args:
+        delta: The piece.
+        model: The model asked for.
+        first_call: Index that the first tool call gets; see :data:`AFTER_BLOCKS`.
+    """
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
-    content: Any = _with_refusal(text, refusal) if refusal else text
+    content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
     if not (reasoning or calls or last):
         message = AIMessageChunk(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
@@ -64,7 +76,13 @@ def to_chunk(delta: ChatDelta, model: str) -> ChatGenerationChunk:
         content=content,
         additional_kwargs={"reasoning_content": reasoning} if reasoning else {},
         tool_call_chunks=[
-            {"name": call.name, "args": call.arguments, "id": call.id, "index": call.index, "type": "tool_call_chunk"}
+            {
+                "type": "tool_call_chunk",
+                "name": call.name,
+                "args": call.arguments,
+                "id": call.id,
+                "index": first_call + call.index,
+            }
             for call in calls
         ],
         **extra,
@@ -75,10 +93,10 @@ def to_chunk(delta: ChatDelta, model: str) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=message, generation_info=info or None)
 
 
-def _with_refusal(text: str, refusal: str) -> list[dict[str, Any]]:
-    """Content with the standard refusal block, which LangChain's structured-output parsers raise on."""
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text, "index": 0}] if text else []
-    return [*blocks, {"type": "refusal", "refusal": refusal, "index": 1}]
+def _with_refusal(text: str, refusal: dict[str, Any]) -> list[dict[str, Any]]:
+    """Content with the standard refusal block, on which LangChain's structured-output parsers raise."""
+    block = {"type": "refusal", **refusal}
+    return [{"type": "text", "text": text}, block] if text else [block]
 
 
 def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:

@@ -16,7 +16,7 @@ from workers_ai.wire.chat import CHAT_PARAMS
 
 from langchain_workers_ai._calls import check_keywords, stop_of
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_chunk, to_result
+from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
 from langchain_workers_ai._profiles import profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
@@ -190,9 +190,10 @@ class ChatWorkersAI(Connection, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            first_call = self._first_call
             with closing(self.client.stream_chat(model, wire, **options)) as deltas:
                 for delta in deltas:
-                    yield to_chunk(delta, model)
+                    yield to_chunk(delta, model, first_call)
 
     async def _astream(
         self,
@@ -203,9 +204,14 @@ class ChatWorkersAI(Connection, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
+            first_call = self._first_call
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
-                    yield to_chunk(delta, model)
+                    yield to_chunk(delta, model, first_call)
+
+    @property
+    def _first_call(self) -> int:
+        return AFTER_BLOCKS if self.output_version == "v1" else 0
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})

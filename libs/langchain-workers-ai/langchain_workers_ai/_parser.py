@@ -1,0 +1,192 @@
+"""From an answer to a value that fits its schema; an answer that does not fit raises, and never becomes None."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.exceptions import ModelRefusalError, OutputParserException
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
+from langchain_core.output_parsers import BaseTransformOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.utils.json import parse_json_markdown
+from pydantic import BaseModel, SkipValidation
+from workers_ai.wire.reply import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+__all__ = ["AnswerParser"]
+
+_THOUGHT: Final = re.compile(r"^.*?</think>", re.DOTALL)
+_FENCE: Final = re.compile(r"^```[a-zA-Z]*\s*(.*?)\s*```$", re.DOTALL)
+_NOTHING: Final = object()
+
+
+class AnswerParser(BaseTransformOutputParser[Any]):
+    """Parses the answer of one structured call, whole or streamed.
+
+    A stream of a dict yields it as it grows; a class is made once, at the end. The end of a stream is judged as a whole
+    answer is.
+    """
+
+    tool_name: str | None = None
+    """Name of the forced tool; None where the answer is JSON text."""
+    cls: SkipValidation[type | None] = None
+    """Pydantic class to make; None for a dict."""
+    answer_schema: dict[str, Any]
+    """JSON schema of the answer."""
+
+    @property
+    def _type(self) -> str:
+        return "workers-ai-answer"
+
+    def parse(self, text: str) -> Any:
+        """Parse JSON text."""
+        return self._fit(_strict_json(text), text)
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        """Parse an answer.
+
+        Raises:
+            ModelRefusalError: The model refused.
+            OutputParserException: The answer does not fit; it is in ``llm_output``.
+        """
+        first = result[0]
+        message = first.message if isinstance(first, ChatGeneration) else AIMessage(first.text)
+        if partial:
+            return self._growing(message)
+        for block in message.content_blocks:
+            if block["type"] == "refusal":
+                raise ModelRefusalError.from_refusal(block, raw_message=message)
+        try:
+            shown, value = self._value(message)
+            return self._fit(value, shown)
+        except OutputParserException as exc:
+            if message.response_metadata.get("finish_reason") != "length":
+                raise
+            raise OutputParserException(
+                f"the answer was cut at max_tokens; raise max_tokens or ask for less: {exc.args[0]}",
+                llm_output=exc.llm_output,
+            ) from exc
+
+    def _value(self, message: BaseMessage) -> tuple[str, Any]:
+        """The answer as text, and as a value."""
+        text = message.text
+        if self.tool_name is None:
+            return text, _strict_json(text)
+        for name, arguments in _called(message):
+            if name == self.tool_name:
+                return (arguments, _strict_json(arguments)) if isinstance(arguments, str) else ("", arguments)
+        if called := [name for name, _ in _called(message)]:
+            raise _misfit(f"the model called {', '.join(map(str, called))} instead of {self.tool_name}", text)
+        raise _misfit(f"the model answered with text instead of calling {self.tool_name}", text)
+
+    def _fit(self, value: Any, shown: str) -> Any:
+        """The value as the class wanted, or as a dict with everything in it that the schema requires."""
+        shown = shown or json.dumps(value, ensure_ascii=False)
+        if self.cls is None:
+            return self._checked(value, shown)
+        try:
+            if issubclass(self.cls, BaseModel):
+                return self.cls.model_validate(value)
+            return self.cls.parse_obj(value)  # type: ignore[attr-defined] # pydantic.v1
+        except ValueError as exc:
+            raise _misfit(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
+
+    def _checked(self, value: Any, shown: str) -> Any:
+        schema = self.answer_schema
+        if isinstance(value, dict):
+            if missing := [name for name in schema.get("required") or () if name not in value]:
+                raise _misfit(f"the answer lacks {', '.join(missing)}", shown)
+        elif value is None or schema.get("type") == "object" or "properties" in schema:
+            raise _misfit(f"the answer is a JSON {type(value).__name__}, not an object", shown)
+        return value
+
+    def _growing(self, message: BaseMessage) -> Any:
+        """What of a dict has arrived; None for nothing yet."""
+        if self.cls is not None:
+            return None
+        if self.tool_name is None:
+            try:
+                return parse_json_markdown(message.text.strip())
+            except ValueError:
+                return None
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        return next((call["args"] for call in calls if call["name"] == self.tool_name and call["args"]), None)
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:  # noqa: A002 - LangChain's name
+        growth = _Growth(self)
+        for chunk in input:
+            if (value := growth.add(chunk)) is not _NOTHING:
+                yield value
+        if (value := growth.finish()) is not _NOTHING:
+            yield value
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:  # noqa: A002
+        growth = _Growth(self)
+        async for chunk in input:
+            if (value := growth.add(chunk)) is not _NOTHING:
+                yield value
+        if (value := growth.finish()) is not _NOTHING:
+            yield value
+
+
+class _Growth:
+    """Adds the pieces of an answer up, and tells when there is a new value to hand on."""
+
+    def __init__(self, parser: AnswerParser) -> None:
+        self._parser = parser
+        self._message: Any = None
+        self._shown: Any = None
+
+    def add(self, piece: str | BaseMessage) -> Any:
+        if isinstance(piece, str):
+            piece = AIMessageChunk(content=piece)
+        grows = isinstance(self._message, BaseMessageChunk) and isinstance(piece, BaseMessageChunk)
+        self._message = self._message + piece if grows else piece
+        return self._new(self._parse(partial=True))
+
+    def finish(self) -> Any:
+        return self._new(self._parse(partial=False)) if self._message is not None else _NOTHING
+
+    def _parse(self, *, partial: bool) -> Any:
+        return self._parser.parse_result([ChatGeneration(message=self._message)], partial=partial)
+
+    def _new(self, value: Any) -> Any:
+        if value is None or value == self._shown:
+            return _NOTHING
+        self._shown = value
+        return value
+
+
+def _called(message: BaseMessage) -> list[tuple[str | None, Any]]:
+    """Names and arguments of all calls. Those of streamed calls are text: LangChain mends what was cut off."""
+    if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
+        return [(chunk["name"], chunk["args"] or "{}") for chunk in message.tool_call_chunks]
+    if not isinstance(message, AIMessage):
+        return []
+    good: list[tuple[str | None, Any]] = [(call["name"], call["args"]) for call in message.tool_calls]
+    return good + [(call.get("name"), call.get("args") or "") for call in message.invalid_tool_calls]
+
+
+def _strict_json(text: str) -> Any:
+    """JSON out of a text that may stand in a fence or after a thought; unlike LangChain's, what is cut is not mended."""
+    bare = text.strip()
+    for candidate in (bare, _unfenced(bare), _unfenced(_THOUGHT.sub("", bare).strip())):
+        try:
+            return json.loads(candidate, strict=False)
+        except ValueError:
+            continue
+    raise _misfit("the answer is not JSON" if bare else "the answer is empty", text)
+
+
+def _unfenced(text: str) -> str:
+    found = _FENCE.match(text)
+    return found[1] if found else text
+
+
+def _misfit(message: str, shown: str | Mapping[str, Any]) -> OutputParserException:
+    text = shortened(shown)
+    return OutputParserException(f"{message}. The model wrote: {text}" if text else message, llm_output=text)

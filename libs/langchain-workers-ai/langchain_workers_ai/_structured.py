@@ -1,0 +1,136 @@
+"""Structured output: from a schema of any kind to the keywords of a call, and from the answer to a value that fits."""
+
+from __future__ import annotations
+
+import re
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from langchain_core.runnables import RunnableMap, RunnablePassthrough
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from workers_ai.catalogue import lookup
+from workers_ai.errors import ConfigurationError
+
+from langchain_workers_ai._parser import AnswerParser
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.runnables import Runnable
+
+    from langchain_workers_ai.chat_models import ChatWorkersAI
+
+__all__ = ["Method", "Schema", "structured"]
+
+Schema: TypeAlias = dict[str, Any] | type
+Method: TypeAlias = Literal["function_calling", "json_schema", "json_mode"]
+
+_METHODS = ("function_calling", "json_schema", "json_mode")
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Target(NamedTuple):
+    """What an answer is to look like.
+
+    Attributes:
+        name: Name of the function or the schema, as the wire takes it.
+        schema: JSON schema.
+        cls: The Pydantic class to make of it; None where a dict is wanted.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    cls: type | None
+
+
+def structured(
+    llm: ChatWorkersAI,
+    schema: Schema,
+    method: Method | None,
+    *,
+    include_raw: bool,
+    strict: bool | None,
+    **kwargs: Any,
+) -> Runnable[LanguageModelInput, Any]:
+    """What :meth:`ChatWorkersAI.with_structured_output` returns."""
+    target = target_of(schema)
+    method = method or best_method(kwargs.get("model") or llm.model)
+    if method not in _METHODS:
+        raise ConfigurationError(f"method {method!r} is not one of {', '.join(_METHODS)}")
+    if method == "json_mode" and strict is not None:
+        raise ConfigurationError("strict= has no meaning with method='json_mode'")
+    asked = llm.bind(
+        **_keywords(target, method, strict),
+        ls_structured_output_format={"kwargs": {"method": method}, "schema": target.schema},
+        **kwargs,
+    )
+    parser = AnswerParser(
+        tool_name=target.name if method == "function_calling" else None, cls=target.cls, answer_schema=target.schema
+    )
+    if not include_raw:
+        return asked | parser
+    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
+    failed = RunnablePassthrough.assign(parsed=lambda _: None)
+    return RunnableMap(raw=asked) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+
+
+def best_method(model: str) -> Method:
+    """The method a model is known to do best; a forced tool call where nothing else is known."""
+    card = lookup(model)
+    return "json_schema" if card.tools is False or card.tool_choice is False else "function_calling"
+
+
+def _keywords(target: Target, method: Method, strict: bool | None) -> dict[str, Any]:
+    """Keywords of the call."""
+    if method == "json_mode":
+        return {"response_format": {"type": "json_object"}}
+    stated = {} if strict is None else {"strict": strict}
+    if method == "json_schema":
+        named = {"name": target.name, "schema": target.schema, **stated}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    parameters = {key: value for key, value in target.schema.items() if key not in ("title", "description")}
+    function = {"name": target.name, "parameters": parameters, **stated}
+    if description := target.schema.get("description"):
+        function["description"] = description
+    return {"tools": [{"type": "function", "function": function}], "tool_choice": target.name}
+
+
+def target_of(schema: Schema) -> Target:
+    """Read a schema of any kind.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if isinstance(schema, dict):
+        return _of_dict(schema)
+    if not isinstance(schema, type):
+        raise ConfigurationError(f"schema must be a class or a dict, not {type(schema).__name__}")
+    try:
+        converted = convert_to_json_schema(schema)
+    except (TypeError, ValueError) as exc:
+        raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
+    cls = schema if is_basemodel_subclass(schema) else None
+    return Target(_wire_name(converted.get("title") or schema.__name__), converted, cls)
+
+
+def _of_dict(schema: dict[str, Any]) -> Target:
+    """Read a JSON schema, or one of the envelopes around one: a tool, a function, ``response_format``, ``json_schema``."""
+    for envelope in ("function", "json_schema"):
+        if schema.get("type") == envelope and isinstance(schema.get(envelope), dict):
+            return _of_dict(schema[envelope])
+    name = schema.get("name")
+    if isinstance(name, str):
+        for key in ("parameters", "schema", "input_schema"):
+            if isinstance(inner := schema.get(key), dict):
+                stated = {"description": schema["description"]} if schema.get("description") else {}
+                return Target(_wire_name(name), {"title": name, **stated, **inner}, None)
+    if not {"type", "properties", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"} & schema.keys():
+        raise ConfigurationError(
+            "schema is neither a JSON schema nor an OpenAI function: it has no type, properties or parameters"
+        )
+    return Target(_wire_name(schema.get("title") or "response"), schema, None)
+
+
+def _wire_name(name: str) -> str:
+    """A name as functions may have on the wire; that of a generic class has brackets."""
+    return _NOT_IN_A_NAME.sub("_", name)[:64] or "response"

@@ -1,0 +1,90 @@
+"""LangChain classes wired to the emulator, and one way to call them sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from workers_ai_emulator import Clock, Emulator
+
+from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ACCOUNT = "0123456789abcdef0123456789abcdef"
+TOKEN = "secret-token-for-tests"
+MODEL = "@cf/openai/gpt-oss-120b"
+NATIVE = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+VISION = "@cf/moonshotai/kimi-k2.6"
+
+
+def wired(emulator: Emulator, **settings: Any) -> dict[str, Any]:
+    """Settings that reach an emulator in this process."""
+    transport = emulator.transport()
+    return {
+        "account_id": ACCOUNT,
+        "api_token": TOKEN,
+        "http_client": httpx.Client(transport=transport),
+        "http_async_client": httpx.AsyncClient(transport=transport),
+        **settings,
+    }
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """A fresh service whose clock never sleeps."""
+    return Emulator(clock=Clock("jump"))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Waits of retries take no time; the list has their seconds."""
+    waited: list[float] = []
+
+    async def asleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("workers_ai.flow.time.sleep", waited.append)
+    monkeypatch.setattr("anyio.sleep", asleep)
+    return waited
+
+
+@pytest.fixture
+def chat(emulator: Emulator) -> Callable[..., ChatWorkersAI]:
+    """Makes chat models; keywords are settings."""
+    return lambda **settings: ChatWorkersAI(**wired(emulator, **{"model": MODEL, **settings}))
+
+
+@pytest.fixture
+def embeddings(emulator: Emulator) -> Callable[..., WorkersAIEmbeddings]:
+    """Makes embedding models; keywords are settings."""
+    return lambda **settings: WorkersAIEmbeddings(**wired(emulator, **{"model": "@cf/baai/bge-m3", **settings}))
+
+
+class Caller:
+    """Calls the sync or the async twin of a method; one test body for both."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, target: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        """``target.method(...)``, or its ``a``-twin in a fresh event loop. Streams come back as lists."""
+        streams = method == "stream"
+        if self.mode == "sync":
+            result = getattr(target, method)(*args, **kwargs)
+            return list(result) if streams else result
+
+        async def run() -> Any:
+            result = getattr(target, f"a{method}")(*args, **kwargs)
+            return [item async for item in result] if streams else await result
+
+        return asyncio.run(run())
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    """The caller, once sync and once async."""
+    return Caller(request.param)
