@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.catalogue import lookup
-from workers_ai.config import check_model
+from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.errors import (
     APIConnectionError,
     APIStatusError,
@@ -58,9 +58,6 @@ __all__ = [
     "require_queue",
     "surely_refused",
 ]
-
-DEADLINE_S: Final = 3600.0
-"""Seconds that :meth:`Batch.run` and :meth:`Batch.collect` wait by default. Most jobs take less than five minutes."""
 
 _UNKNOWN_LIMIT: Final = 3
 _FAILURE_LIMIT: Final = 8
@@ -140,8 +137,9 @@ class Watch:
             self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
             return
         self._failures += 1
-        status = error.status_code or 0
-        unknown = status in (400, 404, 410)
+        unknown = error.status_code in (400, 404, 410)
+        if not unknown:
+            self._hold_s = min(0.25 * 2.0**self._failures, self._pace.longest_s)
         if not unknown and not error.is_retryable:
             raise error
         if self._failures < (_UNKNOWN_LIMIT if unknown else _FAILURE_LIMIT):

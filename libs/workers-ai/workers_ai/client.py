@@ -2,221 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from workers_ai.batch import DEADLINE_S, AsyncBatch, Batch, BatchFlows, require_queue
-from workers_ai.calls import Calls, check_texts
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.config import Settings, check_model, check_on_busy, known_keywords, session_headers, unknown_keyword
-from workers_ai.errors import ConfigurationError
+from workers_ai.config import Settings, known_keywords
 from workers_ai.fanout import agather, gather
 from workers_ai.flow import adrive, drive
-from workers_ai.gateway import require_int
-from workers_ai.http import HttpTransport
-from workers_ai.limiter import limiter_for
-from workers_ai.queued import embed_queued, embed_with_overflow
 from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai.streams import ChatStream, awalk, open_chat, walk
-from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
+from workers_ai.service import Service, join_embeddings, join_rankings
+from workers_ai.streams import awalk, walk
 from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
-from workers_ai.wire.usage import add_usage
-from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 
     import httpx
 
-    from workers_ai.binding import BindingTransport
-    from workers_ai.config import OnBusy
-    from workers_ai.flow import Flow
-    from workers_ai.queued import QueueMode
-    from workers_ai.wire.types import JSON, Api
+    from workers_ai.batch import AsyncBatch, Batch
+    from workers_ai.wire.types import JSON
 
 __all__ = ["AsyncClient", "Client", "Service"]
-
-MAX_CONCURRENCY = 8
-"""Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
-
-
-class Service:
-    """Settings, transport and flows behind both faces. Pickles and copies without open connections.
-
-    Args:
-        settings: Checked settings.
-        http_client: The user's own ``httpx.Client``, or None.
-        http_async_client: The user's own ``httpx.AsyncClient``, or None.
-        binding: The ``env.AI`` of a Python Worker in place of HTTP, or None.
-        retry: When to try again; the default follows ``settings.max_retries``.
-        on_retry: Called before each wait with a :class:`~workers_ai.retry.RetryEvent`.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        http_client: httpx.Client | None = None,
-        http_async_client: httpx.AsyncClient | None = None,
-        binding: Any = None,
-        retry: RetryPolicy | None = None,
-        on_retry: Callable[[RetryEvent], None] | None = None,
-    ) -> None:
-        self.settings = settings
-        self.transport = _transport(settings, http_client, http_async_client, binding)
-        self._retry = retry
-        self._on_retry = on_retry
-        self.calls = self._make_calls()
-
-    def _make_calls(self) -> Calls:
-        settings = self.settings
-        policy = self._retry or RetryPolicy(max_retries=settings.max_retries)
-        return Calls(settings, limiter_for(settings.base_url, settings.account_id), policy, self._on_retry)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "calls"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.calls = self._make_calls()
-
-    @property
-    def queue(self) -> BatchFlows:
-        """The flows of the asynchronous queue."""
-        return BatchFlows(self.calls)
-
-    @property
-    def concurrency(self) -> int:
-        """Requests in flight of one fan-out."""
-        return self.settings.max_concurrency or MAX_CONCURRENCY
-
-    def plan(
-        self,
-        model: str,
-        messages: Sequence[Mapping[str, JSON]],
-        *,
-        stream: bool,
-        api: Api | None = None,
-        on_busy: OnBusy | None = None,
-        session_id: str | None = None,
-        extra_body: Mapping[str, JSON] | None = None,
-        **params: Any,
-    ) -> ChatPlan:
-        """Plan a chat call; arguments are those of :meth:`Client.chat`."""
-        check_on_busy(on_busy or "wait")
-        if unknown := params.keys() - CHAT_PARAMS:
-            raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS, "extra_body")
-        if self.settings.through_binding and api in (None, "chat_completions"):
-            api = "run"  # a binding has no other route for chat
-        return plan_chat(
-            check_model(model),
-            messages,
-            params,
-            api=api,
-            stream=stream,
-            reject_if_busy=(on_busy or self.settings.on_busy) != "wait",
-            extra_body=extra_body,
-            headers=session_headers(session_id),
-        )
-
-    def open_chat(self, plan: ChatPlan, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
-        """Begin a streamed answer."""
-        return open_chat(self.calls, plan, on_busy=on_busy)
-
-    def embeddings(
-        self,
-        model: str,
-        texts: Sequence[str],
-        *,
-        kind: Literal["document", "query"] = "document",
-        batch_size: int | None = None,
-        empty_text: Literal["raise", "space"] = "raise",
-        on_busy: OnBusy | None = None,
-        queue: QueueMode = "never",
-        deadline_s: float | None = DEADLINE_S,
-        **options: Any,
-    ) -> list[Flow[EmbedReply]]:
-        """Cut texts into requests of at most the model's cap; arguments are those of :meth:`Client.embed`."""
-        checked = check_texts(texts, empty_text, check_model(model))
-        check_on_busy(on_busy or "wait")
-        require_int("batch_size", batch_size, 1, None)
-        if unknown := options.keys() - set(EmbedOptions._fields):
-            raise unknown_keyword("an embedding call", min(unknown), EmbedOptions._fields, "no call of this kind")
-        cap = lookup(model).max_items or TEXTS_PER_REQUEST
-        size = min(batch_size or cap, cap)
-        shape = EmbedOptions(**options)
-        if queue != "never" and kind == "document":
-            return self._queued(model, checked, shape, size, queue, deadline_s)
-        return [
-            self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first, on_busy=on_busy)
-            for first in range(0, len(checked), size)
-        ]
-
-    def _queued(
-        self,
-        model: str,
-        texts: list[str],
-        options: EmbedOptions,
-        size: int,
-        queue: QueueMode,
-        deadline_s: float | None,
-    ) -> list[Flow[EmbedReply]]:
-        """Flows that embed through the queue, or directly as long as there is capacity."""
-        if queue not in ("overflow", "always"):
-            raise ConfigurationError(f"queue {queue!r} is not one of never, overflow, always")
-        require_queue(model)
-        batch = self.queue
-        if queue == "always":
-            return [embed_queued(batch, model, texts, options, deadline_s=deadline_s)] if texts else []
-        return [
-            embed_with_overflow(batch, model, texts[first : first + size], options, first=first, deadline_s=deadline_s)
-            for first in range(0, len(texts), size)
-        ]
-
-    def rankings(
-        self, model: str, query: str, texts: Sequence[str], top_n: int | None
-    ) -> list[Flow[list[RerankScore]]]:
-        """Cut texts into rerank requests; none where nothing is asked for."""
-        check_model(model)
-        require_int("top_n", top_n, 0, None)
-        if top_n == 0:
-            return []
-        size = CONTEXTS_PER_REQUEST
-        parts = [texts[first : first + size] for first in range(0, len(texts), size)]
-        return [
-            self.calls.rerank(model, query, part, len(part) if top_n is None else min(top_n, len(part)))
-            for part in parts
-        ]
-
-
-def _transport(
-    settings: Settings, http_client: httpx.Client | None, http_async_client: httpx.AsyncClient | None, binding: Any
-) -> HttpTransport | BindingTransport:
-    if binding is None:
-        return HttpTransport(settings, http_client, http_async_client)
-    from workers_ai.binding import BindingTransport
-
-    return BindingTransport(settings, binding)
-
-
-def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
-    """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
-    whole = EmbedReply([], model)
-    for reply in replies:
-        whole.vectors += reply.vectors
-        whole.usage = add_usage(whole.usage, reply.usage)
-        whole.pooling = reply.pooling
-        reply.vectors = []
-    return whole
-
-
-def join_rankings(rankings: list[list[RerankScore]], top_n: int | None) -> list[RerankScore]:
-    """The best of several requests, indexes counted over the whole list."""
-    merged = [
-        RerankScore(score.index + part * CONTEXTS_PER_REQUEST, score.score)
-        for part, scores in enumerate(rankings)
-        for score in scores
-    ]
-    return sorted(merged, key=lambda score: -score.score)[:top_n]
 
 
 class _Face:
@@ -273,6 +77,8 @@ class Client(_Face):
     @property
     def batch(self) -> Batch:
         """The asynchronous queue: submit, poll, collect, run."""
+        from workers_ai.batch import Batch
+
         return Batch(self.service.queue, self.service.transport)
 
     def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
@@ -349,6 +155,8 @@ class AsyncClient(_Face):
     @property
     def batch(self) -> AsyncBatch:
         """The asynchronous queue: submit, poll, collect, run."""
+        from workers_ai.batch import AsyncBatch
+
         return AsyncBatch(self.service.queue, self.service.transport)
 
     async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:

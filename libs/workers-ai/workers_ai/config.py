@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import SecretStr
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.gateway import GatewayOptions, check_header, require, require_int
+from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,6 +47,8 @@ BINDING_URL: Final = "binding://env.ai"
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
+DEADLINE_S: Final = 3600.0
+"""Seconds that the queue may take by default; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
 """Values of extra headers as long as this count as secrets; shorter ones ("true", "1") are too common in texts."""
 
@@ -114,7 +116,7 @@ class Settings:
         account_id: str | None = None,
         api_token: SecretStr | str | None = None,
         base_url: str | None = None,
-        gateway: GatewayOptions | str | None = None,
+        gateway: GatewayOptions | Mapping[str, Any] | str | None = None,
         timeout: float | httpx.Timeout | None = None,
         max_retries: int = DEFAULT_MAX_RETRIES,
         on_busy: OnBusy = "wait",
@@ -142,7 +144,7 @@ class Settings:
             _check_account(account, token)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
             _check_url(url, allow_insecure_http)
-        gateway = gateway or from_environment("gateway")
+        gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
         require_int("max_retries", max_retries, 0, None)
         require_int("max_concurrency", max_concurrency, 1, None)
@@ -159,7 +161,7 @@ class Settings:
             api_token=SecretStr(token),
             token_from_env=from_env,
             base_url=url,
-            gateway=GatewayOptions(gateway) if isinstance(gateway, str) else gateway,
+            gateway=gateway,
             timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout,
             max_retries=max_retries,
             on_busy="raise" if reject_if_busy else on_busy,

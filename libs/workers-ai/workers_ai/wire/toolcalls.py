@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-import string
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.wire.types import JSON, ToolCall, ToolCallDelta
@@ -22,7 +21,6 @@ __all__ = [
     "recover_leaked_calls",
 ]
 
-_ALPHABET: Final = string.ascii_letters + string.digits
 _MARK: Final = "~turn"
 _MARKED = re.compile(r"~turn\d+$")
 
@@ -63,7 +61,7 @@ class CallIds:
         return f"{own}{_MARK}{turn}"
 
     def _new(self) -> str:
-        new = "".join(secrets.choice(_ALPHABET) for _ in range(9))
+        new = uuid.uuid4().hex[:9]
         self._here.add(new)
         return new
 
