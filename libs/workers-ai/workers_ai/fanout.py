@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai.flow import AsyncSender, Flow, Send, Sender, Step, adrive, drive
+from workers_ai.flow import AsyncSender, Do, Flow, Sender, Sleep, Step, adrive, drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,16 +16,23 @@ __all__ = ["agather", "gather"]
 T = TypeVar("T")
 
 
+_GLANCE_S = 0.25
+"""Longest wait, in seconds, between two looks at whether to stop."""
+
+
 class _StoppedError(Exception):
     """Another flow has failed; this one sends nothing more."""
 
 
 def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
-    """The same flow, which ends before its next request once ``stopped`` says so."""
+    """The same flow, which ends before its next request, and in the middle of a wait, once ``stopped`` says so."""
     try:
         step: Step = next(flow)
         while True:
-            if isinstance(step, Send) and stopped():
+            while isinstance(step, Sleep) and step.seconds > _GLANCE_S and not stopped():
+                yield Sleep(_GLANCE_S, step.reason)
+                step = Sleep(step.seconds - _GLANCE_S, step.reason)
+            if not isinstance(step, Do) and stopped():
                 raise _StoppedError
             try:
                 reply = yield step

@@ -1,14 +1,14 @@
 """Flows: what a call does, step by step, written once for sync and async.
 
-A flow is a generator. It yields :class:`Send` or :class:`Sleep`, is handed the response of a ``Send`` (or has the
-transport's exception thrown into it), and returns its result. :func:`drive` and :func:`adrive` are the only places
-that do I/O for calls; a test can step a flow with no socket and no clock.
+A flow is a generator. It yields :class:`Send`, :class:`Sleep` or :class:`Do`, is handed the response of a ``Send`` (or
+has the transport's exception thrown into it) or the result of a ``Do``, and returns its result. :func:`drive` and
+:func:`adrive` are the only places that do I/O for calls; a test can step a flow with no socket and no clock.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from workers_ai.wire.types import Request
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AsyncSender", "Flow", "Send", "Sender", "Sleep", "Step", "adrive", "drive"]
+__all__ = ["AsyncSender", "Do", "Flow", "Send", "Sender", "Sleep", "Step", "adrive", "drive"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,17 @@ class Sleep:
     reason: str = field(default="", compare=False)
 
 
-Step: TypeAlias = Send | Sleep
+@dataclass(frozen=True, slots=True)
+class Do:
+    """Run ``work``, which may block for a moment (a disk, a lock); the async driver runs it in a thread.
+
+    What it raises ends the flow.
+    """
+
+    work: Callable[[], Any]
+
+
+Step: TypeAlias = Send | Sleep | Do
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
@@ -68,6 +78,9 @@ def drive(flow: Flow[T], sender: Sender) -> T:
                 time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
                 step = next(flow)
                 continue
+            if isinstance(step, Do):
+                step = flow.send(step.work())
+                continue
             try:
                 response = sender.send(step.request, step.stream)
             except httpx.RequestError as exc:
@@ -91,6 +104,9 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
             if isinstance(step, Sleep):
                 await anyio.sleep(step.seconds)
                 step = next(flow)
+                continue
+            if isinstance(step, Do):
+                step = flow.send(await anyio.to_thread.run_sync(step.work))
                 continue
             try:
                 response = await sender.asend(step.request, step.stream)
