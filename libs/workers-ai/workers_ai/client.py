@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers_ai.batch import AsyncBatch, Batch
     from workers_ai.wire.types import JSON
 
-__all__ = ["AsyncClient", "Client", "Service"]
+__all__ = ["AsyncClient", "Client"]
 
 
 class _Face:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from workers_ai.client import AsyncClient, Client, Service
+from workers_ai.client import AsyncClient, Client
 from workers_ai.config import DEFAULT_MAX_RETRIES, GatewayOptions, OnBusy, Settings, unknown_keyword
 from workers_ai.errors import ConfigurationError
+from workers_ai.service import Service
 
 __all__ = ["ConnectionFields"]
 

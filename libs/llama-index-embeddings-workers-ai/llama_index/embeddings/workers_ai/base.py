@@ -15,9 +15,9 @@ from pydantic import model_validator
 
 from workers_ai.calls import check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.client import MAX_CONCURRENCY
 from workers_ai.fanout import agather, gather
 from workers_ai.fields import ConnectionFields
+from workers_ai.service import MAX_CONCURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
