@@ -76,7 +76,10 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
 
 def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[dict[str, Any]]:
     """Tools in the nested form, with what is absent left out, or completed where the older schema demands it."""
-    return [_tool(tool, complete=card.family == "native") for tool in tools]
+    # gpt-oss answers in OpenAI's form but is described by the older schema
+    # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/).
+    complete = card.family == "native" or "gpt-oss" in card.id
+    return [_tool(tool, complete=complete) for tool in tools]
 
 
 def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
