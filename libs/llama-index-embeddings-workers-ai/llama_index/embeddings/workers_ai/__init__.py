@@ -1,8 +1,8 @@
 """Cloudflare Workers AI embeddings for LlamaIndex."""
 
-from workers_ai.config import GatewayOptions
-
 from llama_index.embeddings.workers_ai._version import __version__
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
+
+from workers_ai.config import GatewayOptions
 
 __all__ = ["GatewayOptions", "WorkersAIEmbedding", "__version__"]
