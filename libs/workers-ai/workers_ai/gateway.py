@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
 from workers_ai.errors import ConfigurationError
 
-__all__ = ["GatewayOptions", "check_header", "require", "require_int"]
+__all__ = ["GatewayOptions", "check_header", "gateway_options", "require", "require_int"]
 
 _GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -98,6 +98,18 @@ class GatewayOptions:
             for name, value in values.items()
             if value is not None
         }
+
+
+def gateway_options(given: GatewayOptions | Mapping[str, Any] | str | None) -> GatewayOptions | None:
+    """Options out of a gateway's id, or out of plain data, the form they have in dumps and configuration files."""
+    if isinstance(given, str):
+        return GatewayOptions(given)
+    if isinstance(given, Mapping):
+        if unknown := given.keys() - {item.name for item in fields(GatewayOptions)}:
+            raise ConfigurationError(f"gateway has no option {min(unknown)!r}")
+        require("id" in given, "gateway needs an id")
+        return GatewayOptions(**given)
+    return given
 
 
 def check_header(name: str, value: str) -> None:

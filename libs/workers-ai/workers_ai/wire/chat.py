@@ -56,7 +56,8 @@ def plan_chat(
         model: Model id.
         messages: OpenAI-shaped messages.
         params: Those of :data:`CHAT_PARAMS` that were set. None counts as not set, save for ``reasoning_effort``.
-        api: The route; None chooses ``"run"`` where a parameter exists only there, else ``"chat_completions"``.
+        api: The route; None chooses ``"run"`` where a parameter exists only there, or where the model takes a schema
+            only there; else ``"chat_completions"``.
         stream: Whether a stream is wanted. A JSON schema or JSON mode is answered whole all the same: the service
             refuses the two together (5023).
         reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
@@ -69,9 +70,9 @@ def plan_chat(
         ConfigurationError: A parameter does not exist on the chosen route.
     """
     given = {k: v for k, v in params.items() if v is not None or k in _NULLABLE}
-    api = api or ("run" if RUN_ONLY_PARAMS & given.keys() else "chat_completions")
-    _check_route(api, given)
     card = lookup(model)
+    api = api or _default_api(given, card)
+    _check_route(api, given)
     forced = _prepare_params(given, card, api)
     json_mode = "response_format" in given or "guided_json" in given
     context = ReplyContext(
@@ -109,6 +110,19 @@ def run_request(
     return Request("run", shared, model, task, query=query, headers={"cf-aig-gateway-id": "default", **(headers or {})})
 
 
+def _default_api(given: Mapping[str, Any], card: ModelCard) -> Api:
+    """Chat completions, unless something was asked for that exists on the native route alone."""
+    if RUN_ONLY_PARAMS & given.keys() or _guides_by_schema(given.get("response_format"), card):
+        return "run"
+    return "chat_completions"
+
+
+def _guides_by_schema(response_format: JSON, card: ModelCard) -> bool:
+    """Whether a schema for this model has to go out as ``guided_json``."""
+    wants_schema = isinstance(response_format, dict) and response_format.get("type") == "json_schema"
+    return bool(wants_schema and card.guided_json and not card.json_schema)
+
+
 def _check_route(api: Api, given: Mapping[str, Any]) -> None:
     if api not in ("chat_completions", "run", "responses"):
         raise ConfigurationError(f"api {api!r} is not one of chat_completions, run, responses")
@@ -134,7 +148,7 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
     elif stop is not None and not stop:
         del given["stop"]
     if response_format := given.get("response_format"):
-        if api == "run" and card.guided_json and not card.json_schema and response_format.get("type") == "json_schema":
+        if api == "run" and _guides_by_schema(response_format, card):
             del given["response_format"]
             given["guided_json"] = schema_of(response_format)[0]
         else:
