@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from workers_ai_emulator import Clock, Emulator
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+from workers_ai_emulator import Clock, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

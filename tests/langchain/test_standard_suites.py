@@ -10,9 +10,9 @@ import httpx
 import pytest
 from langchain_tests.integration_tests import ChatModelIntegrationTests, EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests, EmbeddingsUnitTests
-from workers_ai_emulator import Clock, Emulator
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+from workers_ai_emulator import Clock, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

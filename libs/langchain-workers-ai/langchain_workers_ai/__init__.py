@@ -7,23 +7,89 @@ from typing import TYPE_CHECKING, Any
 from langchain_workers_ai._version import __version__
 
 if TYPE_CHECKING:
+    from langchain_workers_ai.chat_models import ChatWorkersAI
+    from langchain_workers_ai.decisions import WorkersAIDecisions
+    from langchain_workers_ai.embeddings import WorkersAIEmbeddings
+    from langchain_workers_ai.errors import (
+        APIConnectionError,
+        APIResponseValidationError,
+        APIStatusError,
+        APITimeoutError,
+        AuthenticationError,
+        BadRequestError,
+        BatchError,
+        BatchItemError,
+        BatchTimeoutError,
+        CapacityError,
+        ConfigurationError,
+        ContextWindowExceededError,
+        InternalServerError,
+        ModelRetiredError,
+        NotFoundError,
+        PaidPlanRequiredError,
+        PermissionDeniedError,
+        QuotaExhaustedError,
+        RateLimitError,
+        RequestTimeoutError,
+        RequestTooLargeError,
+        StreamInterruptedError,
+        StructuredOutputError,
+        WorkersAIError,
+        is_retryable,
+    )
+    from langchain_workers_ai.rerank import WorkersAIRerank
     from workers_ai.config import GatewayOptions
 
-    from langchain_workers_ai.chat_models import ChatWorkersAI
-    from langchain_workers_ai.embeddings import WorkersAIEmbeddings
-
-__all__ = ["ChatWorkersAI", "GatewayOptions", "WorkersAIEmbeddings", "__version__"]
+__all__ = [
+    "APIConnectionError",
+    "APIResponseValidationError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AuthenticationError",
+    "BadRequestError",
+    "BatchError",
+    "BatchItemError",
+    "BatchTimeoutError",
+    "CapacityError",
+    "ChatWorkersAI",
+    "ConfigurationError",
+    "ContextWindowExceededError",
+    "GatewayOptions",
+    "InternalServerError",
+    "ModelRetiredError",
+    "NotFoundError",
+    "PaidPlanRequiredError",
+    "PermissionDeniedError",
+    "QuotaExhaustedError",
+    "RateLimitError",
+    "RequestTimeoutError",
+    "RequestTooLargeError",
+    "StreamInterruptedError",
+    "StructuredOutputError",
+    "WorkersAIDecisions",
+    "WorkersAIEmbeddings",
+    "WorkersAIError",
+    "WorkersAIRerank",
+    "__version__",
+    "is_retryable",
+]
 
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
     "GatewayOptions": "workers_ai.config",
+    "WorkersAIDecisions": "langchain_workers_ai.decisions",
     "WorkersAIEmbeddings": "langchain_workers_ai.embeddings",
+    "WorkersAIRerank": "langchain_workers_ai.rerank",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if home := _HOMES.get(name):
-        from importlib import import_module
+    if name not in __all__:
+        raise AttributeError(f"module 'langchain_workers_ai' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(import_module(home), name)
-    raise AttributeError(f"module 'langchain_workers_ai' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "langchain_workers_ai.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
 from workers_ai.catalogue import USD_PER_NEURON, lookup
 
 if TYPE_CHECKING:

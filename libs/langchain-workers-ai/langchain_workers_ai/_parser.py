@@ -12,6 +12,7 @@ from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, SkipValidation
+
 from workers_ai.wire.reply import shortened
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
         return next((call["args"] for call in calls if call["name"] == self.tool_name and call["args"]), None)
 
-    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:  # noqa: A002 - LangChain's name
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
         growth = _Growth(self)
         for chunk in input:
             if (value := growth.add(chunk)) is not _NOTHING:
@@ -124,7 +125,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if (value := growth.finish()) is not _NOTHING:
             yield value
 
-    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:  # noqa: A002
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
         growth = _Growth(self)
         async for chunk in input:
             if (value := growth.add(chunk)) is not _NOTHING:

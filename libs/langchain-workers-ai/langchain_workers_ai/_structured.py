@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from langchain_core.runnables import RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
-from workers_ai.catalogue import lookup
-from workers_ai.errors import ConfigurationError
 
 from langchain_workers_ai._parser import AnswerParser
+from workers_ai.catalogue import lookup
+from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput

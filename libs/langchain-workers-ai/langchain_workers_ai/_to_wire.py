@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
+
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-__all__ = ["to_wire"]
+__all__ = ["to_part", "to_wire"]
 
 _THOUGHTS: Final = {"reasoning": "reasoning", "thinking": "thinking", "reasoning_content": "reasoning_content"}
 _NOT_TEXT: Final = frozenset(
@@ -117,7 +118,7 @@ def _answer_and_thoughts(blocks: Iterable[str | Mapping[str, Any]]) -> tuple[Any
         elif isinstance(block, dict) and kind == "refusal":
             answer.append({"type": "text", "text": str(block.get("refusal") or "")})
         elif kind not in _NOT_TEXT:
-            answer.append(_part(block))
+            answer.append(to_part(block))
     return answer or "", "".join(thoughts)
 
 
@@ -139,10 +140,10 @@ def _call(call_id: str | None, name: str | None, arguments: str | None) -> dict[
 def _content(content: Any) -> Any:
     if isinstance(content, str):
         return content
-    return [_part(block) for block in content]
+    return [to_part(block) for block in content]
 
 
-def _part(block: str | Mapping[str, Any]) -> dict[str, Any]:
+def to_part(block: str | Mapping[str, Any]) -> dict[str, Any]:
     """A content block as an OpenAI part. What the service does not take stays as it is; the core refuses it by name."""
     if isinstance(block, str):
         return {"type": "text", "text": block}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
+
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:

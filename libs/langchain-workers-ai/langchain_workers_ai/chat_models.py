@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import math
 from contextlib import aclosing, closing
+from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import ConfigDict, Field, field_validator, model_validator
-from workers_ai.config import check_model
-from workers_ai.wire.chat import CHAT_PARAMS
 
 from langchain_workers_ai._calls import check_keywords, stop_of
-from langchain_workers_ai._connection import Connection
+from langchain_workers_ai._connection import Connection, RetriesWhatHelps
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
 from langchain_workers_ai._profiles import profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
-from langchain_workers_ai.errors import framework_errors, is_retryable
+from langchain_workers_ai.errors import framework_errors
+from workers_ai.config import GatewayOptions, check_model
+from workers_ai.wire.chat import CHAT_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.language_models import LangSmithParams, ModelProfile
+    from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
-    from workers_ai.wire.types import Api
 
     from langchain_workers_ai._structured import Method, Schema
 
@@ -42,7 +43,7 @@ _PARAMS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 """Parameters of the service that are fields of the model."""
 
 
-class ChatWorkersAI(Connection, BaseChatModel):
+class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage], BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
     ``model`` is the id of the catalogue; account and token come from arguments or from the environment::
@@ -67,6 +68,7 @@ class ChatWorkersAI(Connection, BaseChatModel):
         "model_name": "model",
         "stop_sequences": "stop",
     }
+    process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter", "callbacks", "cache"}
 
     model: str
     """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Known or not, it is sent."""
@@ -271,16 +273,6 @@ class ChatWorkersAI(Connection, BaseChatModel):
         with framework_errors:
             return structured(self, schema, method, include_raw=include_raw, strict=strict, **kwargs)
 
-    def with_retry(
-        self,
-        *,
-        retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Repeat failed calls, as :meth:`~langchain_core.runnables.Runnable.with_retry` does, but by default only those
-        that another try can mend."""
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
-
     # --- what LangChain asks about the model ---
 
     @property
@@ -325,8 +317,9 @@ class ChatWorkersAI(Connection, BaseChatModel):
     def lc_attributes(self) -> dict[str, Any]:
         """Settings whose own form a dump cannot carry: the gateway as plain data, secrets left out."""
         attributes: dict[str, Any] = {}
-        if self.gateway is not None and not isinstance(self.gateway, str):
-            attributes["gateway"] = self.gateway.public()
+        if isinstance(self.gateway, GatewayOptions):
+            options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
+            attributes["gateway"] = {k: v for k, v in options.items() if k != "token" and v is not None}
         if self.default_headers:
             attributes["default_headers"] = None
         return attributes
@@ -341,9 +334,7 @@ class ChatWorkersAI(Connection, BaseChatModel):
             return self.custom_get_token_ids(text)
         return list(range(math.ceil(len(text.encode()) / 4)))
 
-    def get_num_tokens_from_messages(
-        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None
-    ) -> int:
+    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Estimate the tokens of a conversation, tools included, offline."""
         return count_tokens_approximately(messages, tools=list(tools) if tools else None)
 

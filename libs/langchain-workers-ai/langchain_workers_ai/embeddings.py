@@ -5,13 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from langchain_core.embeddings import Embeddings
-from pydantic import ConfigDict, Field, field_validator
-from workers_ai.config import check_model
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
+from workers_ai.client import join_embeddings
+from workers_ai.config import DEADLINE_S, check_model
+from workers_ai.fanout import agather, gather
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    import httpx
+    from langchain_core.rate_limiters import BaseRateLimiter
+
+    from workers_ai.flow import Flow
+    from workers_ai.wire.types import EmbedReply, Request
 
 __all__ = ["WorkersAIEmbeddings"]
+
+_Kind = Literal["document", "query"]
 
 
 class WorkersAIEmbeddings(Connection, Embeddings):
@@ -28,7 +42,9 @@ class WorkersAIEmbeddings(Connection, Embeddings):
     """
 
     model_config = ConfigDict(defer_build=True)
+    extra_keyword: ClassVar[str] = "no call of this kind"
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
+    process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter"}
 
     model: str
     """Model id, such as ``"@cf/baai/bge-m3"`` (alias ``model_name``)."""
@@ -43,30 +59,63 @@ class WorkersAIEmbeddings(Connection, Embeddings):
     normalize: bool = False
     """Scale each vector to length 1."""
     empty_text: Literal["raise", "space"] = "raise"
-    """What an empty text means: an error that names its index, or one space in its place."""
+    """What an empty text means: an error that names its index, or one space embedded in its place."""
+    queue: Literal["never", "overflow", "always"] = "never"
+    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those there that a busy service
+    rejects, ``"always"`` all of them. Queries never wait in the queue."""
+    deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
+    """Seconds to wait for the queue; None for no end."""
     max_concurrency: int | None = Field(default=8, ge=1)
     """Requests in flight of this object."""
+    rate_limiter: Any = Field(default=None, exclude=True, repr=False)
+    """A ``langchain_core.rate_limiters.BaseRateLimiter``, acquired for each request, also for one that is sent again."""
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
         return check_model(model)
 
+    @model_validator(mode="after")
+    def _check_queue(self) -> Self:
+        if self.queue != "never":
+            from workers_ai.batch import require_queue
+
+            require_queue(self.model)
+        return self
+
     @property
     def model_name(self) -> str:
         """The model id, by its other name."""
         return self.model
 
-    def _options(self, kind: Literal["document", "query"]) -> dict[str, Any]:
-        return {
-            "kind": kind,
-            "batch_size": self.batch_size,
-            "empty_text": self.empty_text,
-            "pooling": self.pooling,
-            "truncate_inputs": self.truncate_inputs,
-            "query_instruction": self.query_instruction,
-            "normalize": self.normalize,
-        }
+    def _flows(self, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return self._connection().embeddings(
+            self.model,
+            texts,
+            kind=kind,
+            batch_size=self.batch_size,
+            empty_text=self.empty_text,
+            queue=self.queue,
+            deadline_s=self.deadline_s,
+            pooling=self.pooling,
+            truncate_inputs=self.truncate_inputs,
+            query_instruction=self.query_instruction,
+            normalize=self.normalize,
+        )
+
+    def _sender(self) -> Any:
+        transport = self._connection().transport
+        return transport if self.rate_limiter is None else _Limited(transport, self.rate_limiter)
+
+    def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
+        with framework_errors:
+            replies = gather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            return join_embeddings(self.model, replies).vectors
+
+    async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
+        with framework_errors:
+            replies = await agather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            return join_embeddings(self.model, replies).vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed texts; one vector for each, in their order.
@@ -75,14 +124,11 @@ class WorkersAIEmbeddings(Connection, Embeddings):
             BadRequestError: A text is empty, no string, or too long; its index is named.
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        with framework_errors:
-            return self.client.embed(self.model, texts, **self._options("document")).vectors
+        return self._embed(texts, "document")
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """See :meth:`embed_documents`."""
-        with framework_errors:
-            reply = await self.async_client.embed(self.model, texts, **self._options("document"))
-            return reply.vectors
+        return await self._aembed(texts, "document")
 
     def embed_query(self, text: str) -> list[float]:
         """Embed a query, with ``query_instruction`` where there is one.
@@ -90,11 +136,26 @@ class WorkersAIEmbeddings(Connection, Embeddings):
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        with framework_errors:
-            return self.client.embed(self.model, [text], **self._options("query")).vectors[0]
+        return self._embed([text], "query")[0]
 
     async def aembed_query(self, text: str) -> list[float]:
         """See :meth:`embed_query`."""
-        with framework_errors:
-            reply = await self.async_client.embed(self.model, [text], **self._options("query"))
-            return reply.vectors[0]
+        return (await self._aembed([text], "query"))[0]
+
+
+class _Limited:
+    """The transport behind a rate limiter of LangChain: each request takes its turn."""
+
+    def __init__(self, transport: Any, limiter: BaseRateLimiter) -> None:
+        self._transport = transport
+        self._limiter = limiter
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        self._limiter.acquire()
+        response: httpx.Response = self._transport.send(request, stream)
+        return response
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        await self._limiter.aacquire()
+        response: httpx.Response = await self._transport.asend(request, stream)
+        return response

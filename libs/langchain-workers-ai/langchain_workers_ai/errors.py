@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_core import exceptions as lc
+
 from workers_ai import errors as core
 from workers_ai.errors import WorkersAIError
 
