@@ -97,13 +97,14 @@ def read_tool_calls(raw: JSON, ids: CallIds) -> tuple[ToolCall, ...]:
 
 
 class _Slot:
-    __slots__ = ("held", "index", "named", "started", "wire_id")
+    __slots__ = ("empty", "held", "index", "named", "started", "wire_id")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.wire_id: str | None = None
         self.named: str | None = None
         self.started = False
+        self.empty = True
         self.held = ""
 
 
@@ -131,11 +132,9 @@ class ToolCallAssembler:
 
     def feed(self, entries: JSON) -> list[ToolCallDelta]:
         """Take the ``tool_calls`` of one event."""
-        deltas = []
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and (delta := self._feed_one(entry)):
-                deltas.append(delta)
-        return deltas
+        if not isinstance(entries, list):
+            return []
+        return [delta for entry in entries if isinstance(entry, dict) and (delta := self._feed_one(entry))]
 
     def _feed_one(self, entry: Mapping[str, JSON]) -> ToolCallDelta | None:
         name, arguments = _parts(entry)
@@ -169,18 +168,19 @@ class ToolCallAssembler:
 
     def _release(self, slot: _Slot) -> ToolCallDelta | None:
         text, slot.held = slot.held, ""
+        slot.empty = slot.empty and not text
         if slot.started:
             return ToolCallDelta(slot.index, None, None, text) if text else None
         slot.started = True
         return ToolCallDelta(slot.index, self._ids.take(slot.wire_id), slot.named or "", text)
 
     def finish(self) -> list[ToolCallDelta]:
-        """Release what is still held: calls that never got a name, and arguments that are only "null"."""
+        """Release what is still held: calls that never got a name, and ``{}`` for those that never got arguments."""
         deltas = []
         for slot in self._slots:
-            if slot.held.strip() == "null":
-                slot.held = ""
-            if (slot.held or (slot.named and not slot.started)) and (delta := self._release(slot)):
+            if slot.empty and slot.held.strip() in ("", "null"):
+                slot.held = "{}" if slot.named else ""
+            if slot.held and (delta := self._release(slot)):
                 deltas.append(delta)
         return deltas
 

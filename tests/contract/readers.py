@@ -1,0 +1,111 @@
+"""What a class made of a reply, in the terms of the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from shapes import Call, Want
+
+from workers_ai.errors import WorkersAIError
+from workers_ai.wire.types import ChatDelta, ChatReply, Usage
+
+__all__ = ["disagreements", "of_deltas", "of_error", "of_message", "of_reply"]
+
+
+def _args(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _usage(usage: Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    return {
+        "usage": (usage.input_tokens, usage.output_tokens, usage.total_tokens),
+        "cached": usage.cached_tokens,
+        "neurons": usage.neurons,
+    }
+
+
+def of_reply(reply: ChatReply) -> Want:
+    """A whole reply of the core."""
+    return Want(
+        text=reply.text,
+        reasoning=reply.reasoning,
+        calls=tuple(Call(call.name, _args(call.arguments), call.id) for call in reply.tool_calls),
+        finish=reply.finish_reason,
+        refusal=reply.refusal,
+        **_usage(reply.usage),
+    )
+
+
+def of_deltas(deltas: list[ChatDelta]) -> Want:
+    """The pieces of the core, put together as their documentation says."""
+    calls: dict[int, dict[str, str]] = {}
+    for piece in [piece for delta in deltas for piece in delta.tool_calls]:
+        call = calls.setdefault(piece.index, {"id": piece.id or "", "name": piece.name or "", "args": ""})
+        call["args"] += piece.arguments
+    last = deltas[-1]
+    assert [delta.last for delta in deltas].count(True) == 1
+    assert last.last
+    assert last.finish_reason is not None
+    return Want(
+        text="".join(delta.text for delta in deltas),
+        reasoning="".join(delta.reasoning for delta in deltas),
+        calls=tuple(Call(call["name"], _args(call["args"]), call["id"]) for _, call in sorted(calls.items())),
+        finish=last.finish_reason,
+        refusal="".join(delta.refusal for delta in deltas) or None,
+        **_usage(last.usage),
+    )
+
+
+def of_error(error: Exception) -> Want:
+    """An error; of another package by the name of its class."""
+    if isinstance(error, WorkersAIError):
+        return Want(error=type(error).__name__, code=error.code, partial=error.partial)
+    return Want(error=type(error).__name__)
+
+
+def of_message(message: Any) -> Want:
+    """A LangChain message, whole or added up from its chunks."""
+    calls = [Call(call["name"], call["args"], call["id"]) for call in message.tool_calls]
+    calls += [Call(call["name"], _args(call["args"]), call["id"]) for call in message.invalid_tool_calls]
+    usage = message.usage_metadata or {}
+    details = usage.get("input_token_details") or {}
+    blocks = message.content_blocks
+    reasoning = "".join(block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")
+    return Want(
+        text=message.text,
+        reasoning=reasoning or message.additional_kwargs.get("reasoning_content") or "",
+        calls=tuple(calls),
+        finish=message.response_metadata.get("finish_reason") or "absent",
+        usage=(usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) if usage else None,
+        cached=details.get("cache_read"),
+        neurons=message.response_metadata.get("neurons"),
+        refusal=message.additional_kwargs.get("refusal"),
+    )
+
+
+def disagreements(want: Want, got: Want, fields: Iterable[str] = Want.__dataclass_fields__) -> list[str]:
+    """What of ``got`` is not as wanted; ids count only where the row names one, and have to be unique."""
+    found = []
+    for name in fields:
+        left, right = getattr(want, name), getattr(got, name)
+        if name == "calls":
+            ids = [call.id for call in right]
+            if len(set(ids)) < len(ids) or not all(ids):
+                found.append(f"ids {ids}")
+            right = (
+                tuple(
+                    Call(call.name, call.args, call.id if one.id else None)
+                    for call, one in zip(right, left, strict=False)
+                )
+                + right[len(left) :]
+            )
+        if left != right:
+            found.append(f"{name}: {right!r} instead of {left!r}")
+    return found

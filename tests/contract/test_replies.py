@@ -1,0 +1,88 @@
+"""Every reply of the table, on both routes, sync and async, whole and streamed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from readers import disagreements, of_deltas, of_error, of_reply
+from shapes import HI, Shape, Want
+from streamed_replies import STREAMS
+from whole_replies import WHOLE
+
+from workers_ai.errors import WorkersAIError
+
+ROUTES = ["run", "chat_completions"]
+
+
+class Script(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body in pieces."""
+
+    def __init__(self, body: bytes, size: int | None) -> None:
+        size = size or max(len(body), 1)
+        self.pieces = [body[i : i + size] for i in range(0, len(body), size)]
+
+    def __iter__(self) -> Any:
+        return iter(self.pieces)
+
+    async def __aiter__(self) -> Any:
+        for piece in self.pieces:
+            yield piece
+
+
+class Answering:
+    """Answers every request with the shape, and counts them."""
+
+    def __init__(self, shape: Shape, route: str, size: int | None = None) -> None:
+        self.shape, self.route, self.size, self.requests = shape, route, size, 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if self.shape.streamed:
+            headers = {"content-type": "text/event-stream; charset=utf-8", **self.shape.headers}
+            return httpx.Response(200, headers=headers, stream=Script(self.shape.stream_bytes(), self.size))
+        headers = {"content-type": "application/json", **self.shape.headers}
+        return httpx.Response(200, headers=headers, content=self.shape.whole_body(self.route))
+
+
+def names(shapes: list[Shape]) -> list[str]:
+    return [shape.name for shape in shapes]
+
+
+def ask(face: Any, shape: Shape, route: str, *, stream: bool, size: int | None = None) -> tuple[Want, int]:
+    """What the core client makes of the shape, and in how many requests."""
+    answering = Answering(shape, route, size)
+    one = face(answering)
+    options = {"api": route, **shape.params}
+    try:
+        if stream:
+            got = of_deltas(one.stream(shape.model, HI, **options))
+        else:
+            got = of_reply(one.chat(shape.model, HI, **options))
+    except WorkersAIError as exc:
+        got = of_error(exc)
+    return got, answering.requests
+
+
+def test_names_are_unique() -> None:
+    for shapes in (WHOLE, STREAMS):
+        assert len(set(names(shapes))) == len(shapes)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "to a stream"])
+@pytest.mark.parametrize("shape", WHOLE, ids=names(WHOLE))
+def test_whole_replies(shape: Shape, stream: bool, route: str, face: Any) -> None:
+    got, requests = ask(face, shape, route, stream=stream)
+    assert disagreements(shape.want, got) == []
+    assert requests == 1
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("size", [None, 1], ids=["at once", "by bytes"])
+@pytest.mark.parametrize("shape", STREAMS, ids=names(STREAMS))
+def test_streamed_replies(shape: Shape, size: int | None, route: str, face: Any) -> None:
+    got, requests = ask(face, shape, route, stream=True, size=size)
+    assert disagreements(shape.want, got) == []
+    assert requests == 1
