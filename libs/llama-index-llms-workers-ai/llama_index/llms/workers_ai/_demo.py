@@ -1,0 +1,47 @@
+"""The part of ``workers-ai demo`` that goes through LlamaIndex; it needs the embedding and rerank packages beside this."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import TextNode
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
+
+from llama_index.llms.workers_ai import WorkersAI
+
+if TYPE_CHECKING:
+    from workers_ai.demo import Stage
+
+__all__ = ["show"]
+
+
+def show(stage: Stage) -> None:
+    """Answer questions with sources: ingestion pipeline, vector index, query engine, reranker."""
+    stage.title("LlamaIndex: the same questions, with a reranker")
+    embedding = WorkersAIBatchEmbedding(model=stage.embed_model, ledger=stage.ledger, **stage.settings)
+    nodes = IngestionPipeline(transformations=[embedding]).run(
+        nodes=[
+            TextNode(
+                id_=doc.id,
+                text=doc.text,
+                metadata={"source": doc.source},
+                excluded_embed_metadata_keys=["source"],
+                excluded_llm_metadata_keys=["source"],
+            )
+            for doc in stage.corpus
+        ]
+    )
+    index = VectorStoreIndex(list(nodes), embed_model=embedding)
+    engine = index.as_query_engine(
+        llm=WorkersAI(model=stage.chat_model, **stage.settings),
+        similarity_top_k=10,
+        node_postprocessors=[WorkersAIRerank(model=stage.rerank_model, top_n=3, **stage.settings)],
+    )
+    for question in stage.questions:
+        answer = engine.query(question)
+        stage.say(f"  Q: {question}\n  A: {answer}")
+        for node in answer.source_nodes:
+            stage.say(f"     source: {node.node_id} ({node.metadata['source']}), relevance {node.score:.2f}")
