@@ -47,7 +47,7 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
     info: dict[str, Any] = {"finish_reason": reply.finish_reason}
     if reply.logprobs is not None:
         info["logprobs"] = reply.logprobs
-    output = {"model_name": model}
+    output: dict[str, Any] = {"model_name": model}
     if (usage := reply.usage) is not None:
         output["token_usage"] = _token_usage(usage)
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
@@ -105,6 +105,7 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
     good: list[Any] = []
     bad: list[Any] = []
     for call in calls:
+        args: Any = None
         try:
             args = json.loads(call.arguments, strict=False)
             error = None if isinstance(args, dict) else f"arguments are a JSON {type(args).__name__}, not an object"

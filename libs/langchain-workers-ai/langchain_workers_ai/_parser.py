@@ -173,7 +173,7 @@ def _called(message: BaseMessage) -> list[tuple[str | None, Any]]:
 
 
 def _strict_json(text: str) -> Any:
-    """JSON out of a text that may stand in a fence or after a thought; unlike LangChain's, what is cut is not mended."""
+    """JSON out of a text that may stand in a fence or after a thought. What was cut off is not mended."""
     bare = text.strip()
     for candidate in (bare, _unfenced(bare), _unfenced(_THOUGHT.sub("", bare).strip())):
         try:

@@ -114,7 +114,7 @@ def target_of(schema: Schema) -> Target:
 
 
 def _of_dict(schema: dict[str, Any]) -> Target:
-    """Read a JSON schema, or one of the envelopes around one: a tool, a function, ``response_format``, ``json_schema``."""
+    """Read a JSON schema, bare or in the envelope of a tool, a function or ``response_format``."""
     for envelope in ("function", "json_schema"):
         if schema.get("type") == envelope and isinstance(schema.get(envelope), dict):
             return _of_dict(schema[envelope])

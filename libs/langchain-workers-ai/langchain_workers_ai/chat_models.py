@@ -8,19 +8,18 @@ from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from langchain_workers_ai._calls import check_keywords, stop_of
-from langchain_workers_ai._connection import Connection, RetriesWhatHelps
+from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
 from langchain_workers_ai._profiles import profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
-from langchain_workers_ai.errors import framework_errors
+from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import GatewayOptions, check_model
 from workers_ai.wire.chat import CHAT_PARAMS
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.language_models import LangSmithParams, ModelProfile
-    from langchain_core.messages import BaseMessage
+    from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
+    from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from langchain_core.runnables import Runnable
     from langchain_core.tools import BaseTool
@@ -43,7 +42,7 @@ _PARAMS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 """Parameters of the service that are fields of the model."""
 
 
-class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage], BaseChatModel):
+class ChatWorkersAI(Connection, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
     ``model`` is the id of the catalogue; account and token come from arguments or from the environment::
@@ -71,7 +70,8 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
     process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter", "callbacks", "cache"}
 
     model: str
-    """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Known or not, it is sent."""
+    """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Any
+    well-formed id is sent."""
     api: Literal["chat_completions", "run", "responses"] | None = None
     """The route: OpenAI-compatible chat completions (the default), the native ``run``, or ``responses`` (gpt-oss only,
     not streaming). With a parameter set that exists only on ``run``, that route is the default."""
@@ -98,13 +98,13 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
     top_logprobs: int | None = None
     """How many alternatives per token ``logprobs`` lists."""
     tool_choice: str | bool | dict[str, Any] | None = None
-    """Which tool to call: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), a tool's name, or an OpenAI dict."""
+    """Which tool to call: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), its name, or an OpenAI dict."""
     parallel_tool_calls: bool | None = None
     """Whether one answer may hold several calls."""
     response_format: dict[str, Any] | None = None
     """JSON mode or a JSON schema; ``with_structured_output`` sets it for you."""
     reasoning_effort: str | None = None
-    """How much a reasoning model thinks; the values differ by model. None given explicitly is sent as null: no thinking."""
+    """How much a reasoning model thinks; values differ by model. None given explicitly is sent as null: not at all."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Switches of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None = None
@@ -154,8 +154,8 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
         return model, to_wire(messages), options
 
     def _set_params(self) -> dict[str, Any]:
-        """The parameters that were set. A null means something for ``reasoning_effort`` alone, when given explicitly."""
-        values = self.__dict__
+        """The parameters that were set. None means something only for ``reasoning_effort``, given explicitly."""
+        values = vars(self)
         params = {name: value for name in _PARAMS if (value := values[name]) is not None}
         if "reasoning_effort" in self.model_fields_set:
             params["reasoning_effort"] = self.reasoning_effort
@@ -257,8 +257,8 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
 
         Args:
             schema: A Pydantic class (v2 or v1), a TypedDict, a JSON schema, or an OpenAI function dict.
-            method: ``"function_calling"``, ``"json_schema"`` or ``"json_mode"``; None takes what the model is known to do
-                best: a forced tool call, or the schema where tools or ``tool_choice`` are refused.
+            method: ``"function_calling"``, ``"json_schema"`` or ``"json_mode"``; None takes what the model
+                is known to do best: a forced tool call, or the schema where tools or ``tool_choice`` are refused.
             include_raw: Return ``{"raw", "parsed", "parsing_error"}`` and do not raise.
             strict: Sent with the schema when set; not with ``"json_mode"``.
             **kwargs: Any parameter of a call, such as ``max_tokens``.
@@ -272,6 +272,21 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
 
         with framework_errors:
             return structured(self, schema, method, include_raw=include_raw, strict=strict, **kwargs)
+
+    def with_retry(
+        self,
+        *,
+        retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Repeat failed calls as :meth:`langchain_core.runnables.Runnable.with_retry` does.
+
+        Args:
+            retry_if_exception_type: What to repeat; by default :func:`~langchain_workers_ai.is_retryable` says, not
+                every exception is repeated.
+            **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
+        """
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
     # --- what LangChain asks about the model ---
 
@@ -341,21 +356,21 @@ class ChatWorkersAI(Connection, RetriesWhatHelps[LanguageModelInput, AIMessage],
     # --- copies and changes ---
 
     def __setattr__(self, name: str, value: Any) -> None:
-        before = self.__dict__.get("model")
+        before = vars(self).get("model")
         super().__setattr__(name, value)
         self._forget(before)
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
         """Copy, as pydantic does; profile and cache key follow a changed model."""
-        copied = super().model_copy(update=update, deep=deep)
+        copied: Self = super().model_copy(update=update, deep=deep)
         copied._forget(self.model if "profile" not in (update or {}) else None)
         return copied
 
     def _forget(self, model_before: str | None) -> None:
         """Drop what was derived from settings: LangChain's cached dump (part of the cache key), and the profile."""
-        self.__dict__.pop("_serialized", None)
+        vars(self).pop("_serialized", None)
         if model_before not in (None, self.model) and self.profile == profile_of(model_before, self.api):
-            self.__dict__["profile"] = self._resolve_model_profile()
+            vars(self)["profile"] = self._resolve_model_profile()
 
 
 def _thread_id(run_manager: Any) -> str | None:

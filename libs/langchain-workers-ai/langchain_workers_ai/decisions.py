@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from langchain_core.messages import BaseMessage
 from pydantic import ConfigDict, ValidationError, field_validator
 
-from langchain_workers_ai._connection import Connection, RetriesWhatHelps
+from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER
 from langchain_workers_ai._to_wire import to_part, to_wire
-from langchain_workers_ai.errors import framework_errors
+from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import check_model
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.flow import adrive, drive
@@ -25,7 +25,10 @@ except ImportError as exc:  # pragma: no cover - depends on what is installed
     raise ImportError("WorkersAIDecisions needs langchain-core 1.8 or newer (langchain_core.decisions)") from exc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from langchain_core.decisions import Question, State
+    from langchain_core.runnables import Runnable
 
     from workers_ai.calls import Reply
     from workers_ai.flow import Flow
@@ -36,14 +39,16 @@ __all__ = ["WorkersAIDecisions"]
 _MAX_IMAGES: Final = 4
 
 
-class WorkersAIDecisions(Connection, RetriesWhatHelps[ClassifierRequest, ClassifierResponse], BaseDecisionModel):
-    """Cloudflare's Clef models behind LangChain's decisions interface::
+class WorkersAIDecisions(Connection, BaseDecisionModel):
+    """Cloudflare's Clef models behind LangChain's decisions interface.
+
+    For example::
 
         decisions = WorkersAIDecisions()
         decisions.invoke({"state": "Checkout is down!", "questions": {"urgent": Noul(instructions="Is this urgent?")}})
 
-    The state goes out as JSON: messages as ``{"role", "content"}``. Images anywhere in it are sent beside it, at most four,
-    and leave ``"[image 1]"`` in their place. Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` is refused.
+    The state goes out as JSON: messages as ``{"role", "content"}``. Images anywhere in it are sent beside it, at most
+    four, and leave ``"[image 1]"`` in their place. Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` is refused.
     Source: https://developers.cloudflare.com/workers-ai/models/clef/.
 
     Raises:
@@ -64,6 +69,21 @@ class WorkersAIDecisions(Connection, RetriesWhatHelps[ClassifierRequest, Classif
     @property
     def _provider(self) -> str:
         return PROVIDER
+
+    def with_retry(
+        self,
+        *,
+        retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
+        **kwargs: Any,
+    ) -> Runnable[ClassifierRequest, ClassifierResponse]:
+        """Repeat failed calls as :meth:`langchain_core.runnables.Runnable.with_retry` does.
+
+        Args:
+            retry_if_exception_type: What to repeat; by default :func:`~langchain_workers_ai.is_retryable` says, not
+                every exception is repeated.
+            **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
+        """
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
     def _exchange(self, state: State, questions: dict[str, Question]) -> Flow[Reply]:
         service = self.client.service

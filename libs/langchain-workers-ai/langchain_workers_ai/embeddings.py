@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.client import join_embeddings
 from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.fanout import agather, gather
+from workers_ai.service import join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ _Kind = Literal["document", "query"]
 class WorkersAIEmbeddings(Connection, Embeddings):
     """Embedding models of Cloudflare Workers AI.
 
-    Requests hold up to the model's own cap of texts and run several at a time; order, count and length of the vectors are
-    checked::
+    Requests hold up to the model's own cap of texts and run several at a time; order, count and length of the
+    vectors are checked::
 
         embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3")
         vectors = embeddings.embed_documents(["first", "second"])
@@ -68,7 +68,7 @@ class WorkersAIEmbeddings(Connection, Embeddings):
     max_concurrency: int | None = Field(default=8, ge=1)
     """Requests in flight of this object."""
     rate_limiter: Any = Field(default=None, exclude=True, repr=False)
-    """A ``langchain_core.rate_limiters.BaseRateLimiter``, acquired for each request, also for one that is sent again."""
+    """A ``langchain_core.rate_limiters.BaseRateLimiter``, acquired for each request, one sent again too."""
 
     @field_validator("model")
     @classmethod

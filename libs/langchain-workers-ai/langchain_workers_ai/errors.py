@@ -177,8 +177,8 @@ framework_errors = _Boundary()
 def is_retryable(error: BaseException) -> bool:
     """Whether the same call can succeed when it is repeated: the default of ``with_retry`` on the classes here.
 
-    True for errors that say so themselves, and for an answer that did not parse, which another try may mend. For chains:
-    ``chain.with_retry(retry_if_exception_type=is_retryable)``.
+    True for errors that say so themselves, and for an answer that did not parse, which another try may mend.
+    For chains: ``chain.with_retry(retry_if_exception_type=is_retryable)``.
     """
     verdict: Any = getattr(error, "is_retryable", isinstance(error, lc.OutputParserException))
     return bool(verdict)

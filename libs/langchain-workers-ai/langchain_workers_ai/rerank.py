@@ -22,7 +22,9 @@ __all__ = ["WorkersAIRerank"]
 
 
 class WorkersAIRerank(Connection, BaseDocumentCompressor):
-    """Reranking models of Cloudflare Workers AI, for ``ContextualCompressionRetriever`` or by hand::
+    """Reranking models of Cloudflare Workers AI.
+
+    They work in ``ContextualCompressionRetriever``, or by hand::
 
         reranker = WorkersAIRerank(top_n=5)
         best = reranker.compress_documents(documents, "Which clause covers termination?")
