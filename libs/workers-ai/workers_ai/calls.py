@@ -182,6 +182,7 @@ class Calls:
             reply = yield from self.exchange(request, on_busy=on_busy)
         except (ContextWindowExceededError, RequestTooLargeError) as exc:
             if len(texts) == 1:
+                exc.index = first
                 exc.message = f"text {first} is too long: {exc.message}"
                 raise
         else:

@@ -110,6 +110,7 @@ class WorkersAIError(Exception):
         request_id: The service's id of the request, or None.
         response: The reply as an :class:`ErrorResponse`, or None.
         request_ids: Ids of submissions that were still with the queue when this was raised; they can be polled again.
+        index: Place of the one text or item that is to blame in the caller's list, or None.
     """
 
     is_retryable: bool = False
@@ -122,6 +123,7 @@ class WorkersAIError(Exception):
     request_id: str | None = None
     response: ErrorResponse | None = None
     request_ids: tuple[str, ...] = ()
+    index: int | None = None
     remedy: ClassVar[str] = ""
 
     def __init__(self, message: str, *, model: str | None = None, retry_after: float | None = None) -> None:
