@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from workers_ai.errors import WorkersAIError
     from workers_ai.flow import Flow
     from workers_ai.wire.types import JSON, EmbedReply
 
@@ -48,6 +49,13 @@ class Texts:
         self._vectors.update(zip(texts, reply.vectors, strict=True))
         self.new += texts
         tick(len(texts))
+
+    def blame(self, error: WorkersAIError, sent: Sequence[str]) -> None:
+        """Let an error name the place of a text in the caller's list, not among the texts that were ``sent``."""
+        if error.index is not None:
+            place = self._texts.index(sent[error.index])
+            error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
+            error.index = place
 
     def __getitem__(self, text: str) -> list[float]:
         return self._vectors[text]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -11,10 +11,12 @@ from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent,
 from llama_index.core.schema import MetadataMode
 from llama_index.embeddings.workers_ai._texts import Texts, cache_key
 from llama_index_instrumentation import get_dispatcher
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from workers_ai.calls import check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.config import DEADLINE_S
+from workers_ai.errors import WorkersAIError
 from workers_ai.fanout import agather, gather
 from workers_ai.fields import ConnectionFields
 from workers_ai.service import MAX_CONCURRENCY
@@ -34,6 +36,8 @@ __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
 DEFAULT_MODEL: Final = "@cf/baai/bge-m3"
 """Many languages, long texts, 1,024 dimensions."""
+
+_Kind: TypeAlias = Literal["document", "query"]
 
 _COLLECTION: Final = "embeddings"
 _CONCURRENCY: Final = ("max_concurrency", "num_workers")
@@ -63,7 +67,13 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
         "num_workers": "max_concurrency",
     }
     process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager", "rate_limiter"}
-    knobs: ClassVar[frozenset[str]] = ConnectionFields.knobs | {"embed_batch_size", "num_workers", "embeddings_cache"}
+    knobs: ClassVar[frozenset[str]] = ConnectionFields.knobs | {
+        "embed_batch_size",
+        "num_workers",
+        "embeddings_cache",
+        "queue",
+        "deadline_s",
+    }
 
     model_name: str = DEFAULT_MODEL
     """Model id (alias ``model``)."""
@@ -78,13 +88,27 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
     empty_text: Literal["raise", "space"] = "raise"
     """An empty text raises an error that names its index, or a space is embedded in its place."""
 
+    queue: Literal["never", "overflow", "always"] = "never"
+    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those there that a busy service
+    rejects, ``"always"`` all of them. Queries never wait in the queue."""
+    deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
+    """Seconds to wait for the queue; None for no end."""
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
         """Defaults that depend on the model, or that stand for two fields."""
-        size = lookup(data.get("model_name") or DEFAULT_MODEL).max_items or TEXTS_PER_REQUEST
+        size = _cap(data.get("model_name") or DEFAULT_MODEL)
         limit = data.get("max_concurrency") or MAX_CONCURRENCY
         return {"embed_batch_size": size, **data, **dict.fromkeys(_CONCURRENCY, limit)}
+
+    @model_validator(mode="after")
+    def _check_queue(self) -> Self:
+        if self.queue != "never":
+            from workers_ai.batch import require_queue
+
+            require_queue(self.model_name)
+        return self
 
     def __setattr__(self, name: str, value: Any) -> None:
         for field in _CONCURRENCY if name in _CONCURRENCY else (name,):
@@ -113,34 +137,32 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
         options = (self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize)
         return cache_key(options, text)
 
-    def _shape(self, kind: Literal["document", "query"]) -> dict[str, Any]:
+    def _shape(self, kind: _Kind) -> dict[str, Any]:
         """Options of the core's embedding call."""
         return {
             "kind": kind,
             "batch_size": self.embed_batch_size,
             "empty_text": self.empty_text,
+            "queue": self.queue,
+            "deadline_s": self.deadline_s,
             "pooling": self.pooling,
             "truncate_inputs": self.truncate_inputs,
             "query_instruction": self.query_instruction,
             "normalize": self.normalize,
         }
 
-    def _flows(
-        self, texts: Texts, kind: Literal["document", "query"], tick: Callable[[int], object]
-    ) -> list[Flow[None]]:
-        missing = texts.missing
-        size = min(self.embed_batch_size, lookup(self.model_name).max_items or TEXTS_PER_REQUEST)
-        flows = self._connection().embeddings(self.model_name, missing, **self._shape(kind))
-        parts = [missing[first : first + size] for first in range(0, len(missing), size)]
+    def _flows(self, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]) -> list[Flow[None]]:
+        flows = self._connection().embeddings(self.model_name, sent, **self._shape(kind))
+        whole = self.queue == "always" and kind == "document"
+        size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
+        parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
         return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
     def _sender(self) -> Any:
         transport = self._connection().transport
         return _Limited(transport, self.rate_limiter) if self.rate_limiter is not None else transport
 
-    def _embed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
-    ) -> list[Embedding]:
+    def _embed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
         texts = self._begin(given)
         cache = self.embeddings_cache
         with self._observed(given) as finish:
@@ -148,18 +170,21 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
                 for text in texts.missing:
                     if (entry := cache.get(key=self._key(text, kind), collection=_COLLECTION)) is not None:
                         texts.know(text, next(iter(entry.values())))
+            sent = texts.missing
             try:
-                with _progress(len(texts.missing), shown=show_progress) as tick:
-                    gather(self._flows(texts, kind, tick), self._sender(), self._connection().concurrency)
+                with _progress(len(sent), shown=show_progress) as tick:
+                    flows = self._flows(texts, sent, kind, tick)
+                    gather(flows, self._sender(), self._connection().concurrency)
+            except WorkersAIError as exc:
+                texts.blame(exc, sent)
+                raise
             finally:
                 if cache is not None:
                     for text in texts.new:
                         cache.put(self._key(text, kind), {"embedding": texts[text]}, collection=_COLLECTION)
             return finish(texts.vectors())
 
-    async def _aembed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
-    ) -> list[Embedding]:
+    async def _aembed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
         texts = self._begin(given)
         cache = self.embeddings_cache
         with self._observed(given) as finish:
@@ -167,9 +192,14 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
                 for text in texts.missing:
                     if (entry := await cache.aget(key=self._key(text, kind), collection=_COLLECTION)) is not None:
                         texts.know(text, next(iter(entry.values())))
+            sent = texts.missing
             try:
-                with _progress(len(texts.missing), shown=show_progress) as tick:
-                    await agather(self._flows(texts, kind, tick), self._sender(), self._connection().concurrency)
+                with _progress(len(sent), shown=show_progress) as tick:
+                    flows = self._flows(texts, sent, kind, tick)
+                    await agather(flows, self._sender(), self._connection().concurrency)
+            except WorkersAIError as exc:
+                texts.blame(exc, sent)
+                raise
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -262,6 +292,11 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[Embedding]:
         return (await self.async_client.embed(self.model_name, texts, **self._shape("document"))).vectors
+
+
+def _cap(model: str) -> int:
+    """Texts that one request to ``model`` may hold."""
+    return lookup(model).max_items or TEXTS_PER_REQUEST
 
 
 class _Limited:
