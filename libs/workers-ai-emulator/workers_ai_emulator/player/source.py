@@ -79,7 +79,7 @@ class Source:
             return None
         said = rf"(?i:\b{words}(?:d|s)?\b[\"']?\s*(?::|=|\bis\b|\bof\b|\bare\b)\s*)"
         said += r"(?:'([^'\n]+)'|\"([^\"\n]+)\"|([^\s,;.]+(?:\.\d+)?))"
-        near = rf"(?i:\b{words}(?:d)?\b\s+)(?:'([^'\n]+)'|\"([^\"\n]+)\"|(-?\d+(?:\.\d+)?))"
+        near = rf"(?i:\b{words}(?:d)?\b\s+)(?:'([^'\n]+)'|\"([^\"\n]+)\"|(\d\d?:\d\d|-?\d+(?:\.\d+)?))"
         for pattern in (said, near):
             found = re.search(pattern, self.everything)
             if found:
