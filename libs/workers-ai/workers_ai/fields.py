@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from workers_ai.client import AsyncClient, Client
 from workers_ai.config import DEFAULT_MAX_RETRIES, GatewayOptions, OnBusy, Settings, unknown_keyword
 from workers_ai.errors import ConfigurationError
-from workers_ai.service import Service
+
+if TYPE_CHECKING:
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.service import Service
 
 __all__ = ["ConnectionFields"]
 
@@ -41,7 +43,10 @@ class ConnectionFields(BaseModel):
     was changed.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True)
+    # Built at the first object of a class: an import that only names the class does not pay for it.
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
+    )
 
     extra_keyword: ClassVar[str] = "extra_body"
     """Where extra body fields go, for the error about an unknown keyword."""
@@ -129,7 +134,10 @@ class ConnectionFields(BaseModel):
     # Kept in the instance's own dict, under a name that pydantic's iteration passes over: it is read at every call.
     @cached_property
     def _faces(self) -> tuple[Client, AsyncClient]:
-        """Both clients of this object, made at the first call."""
+        """Both clients of this object, made, and their modules imported, at the first call."""
+        from workers_ai.client import AsyncClient, Client
+        from workers_ai.service import Service
+
         service = Service(
             self._resolve({name: getattr(self, name) for name in (*_SETTINGS, "binding")}),
             **{name: getattr(self, name) for name in _HANDLES},
@@ -169,7 +177,9 @@ class ConnectionFields(BaseModel):
         # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
-        fields = {name: value for name, value in state["__dict__"].items() if name not in {*self.process_local, "_faces"}}
+        fields = {
+            name: value for name, value in state["__dict__"].items() if name not in {*self.process_local, "_faces"}
+        }
         if self._token_from_env:
             fields["api_token"] = None
         return {**state, "__dict__": fields}

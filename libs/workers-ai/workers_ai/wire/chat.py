@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.wire.messages import known_call_ids, prepare_messages
+from workers_ai.wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
 from workers_ai.wire.responses import responses_body
 from workers_ai.wire.schema import prepare_response_format, prepare_tool_choice, prepare_tools, schema_of
 from workers_ai.wire.types import JSON, Api, ReplyContext, Request
@@ -15,18 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
-
-CHAT_PARAMS: Final = frozenset(
-    {
-        "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "frequency_penalty", "presence_penalty",
-        "repetition_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",
-        "response_format", "reasoning_effort", "chat_template_kwargs", "lora", "raw", "guided_json", "stream_options",
-    }
-)  # fmt: skip
-"""Parameters a chat call understands; others in ``extra_body`` go out as they are."""
-
-RUN_ONLY_PARAMS: Final = frozenset({"lora", "raw", "top_k", "repetition_penalty", "guided_json"})
-"""Parameters that exist on the native route alone; with one of them set, that route is the default."""
 
 _NULLABLE: Final = frozenset({"reasoning_effort"})
 

@@ -1,0 +1,19 @@
+"""The parameters of a chat call. Apart from the code that sends them, so that naming them costs no import."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS"]
+
+CHAT_PARAMS: Final = frozenset(
+    {
+        "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "frequency_penalty", "presence_penalty",
+        "repetition_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",
+        "response_format", "reasoning_effort", "chat_template_kwargs", "lora", "raw", "guided_json", "stream_options",
+    }
+)  # fmt: skip
+"""Parameters a chat call understands; others in ``extra_body`` go out as they are."""
+
+RUN_ONLY_PARAMS: Final = frozenset({"lora", "raw", "top_k", "repetition_penalty", "guided_json"})
+"""Parameters that exist on the native route alone; with one of them set, that route is the default."""
