@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.config import unknown_keyword
-from workers_ai.wire.chat import CHAT_PARAMS
+from workers_ai.wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

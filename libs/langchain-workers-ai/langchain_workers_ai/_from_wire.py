@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from workers_ai.catalogue import USD_PER_NEURON, lookup
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -163,6 +161,8 @@ def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
 
 def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
     """What the neurons cost; the list price of the tokens where the service gave no neurons."""
+    from workers_ai.catalogue import USD_PER_NEURON, lookup
+
     if usage.neurons is not None:
         return usage.neurons * USD_PER_NEURON
     tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens or 0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from workers_ai.catalogue import lookup
-
 if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
 
@@ -18,6 +16,8 @@ def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
     ``create_agent`` reads ``structured_output`` to choose between the model's own JSON schema and a tool;
     the summarization middleware reads ``max_input_tokens``.
     """
+    from workers_ai.catalogue import lookup
+
     card = lookup(model)
     if card.task is None:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables.config import var_child_runnable_config
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._calls import check_keywords, stop_of
 from langchain_workers_ai._connection import Connection
@@ -21,7 +21,7 @@ from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import GatewayOptions, check_model
-from workers_ai.wire.chat import CHAT_PARAMS
+from workers_ai.wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -59,8 +59,6 @@ class ChatWorkersAI(Connection, BaseChatModel):
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.
     """
 
-    # The schema is built at the first object: most programs that import the package make one, and none needs it before.
-    model_config = ConfigDict(defer_build=True)
     extra_keyword: ClassVar[str] = "model_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
         **Connection.keyword_aliases,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_core.messages import BaseMessage
-from pydantic import ConfigDict, ValidationError, field_validator
+from pydantic import ValidationError, field_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER
@@ -55,7 +55,6 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.
     """
 
-    model_config = ConfigDict(defer_build=True)
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/cloudflare/clef"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from langchain_core.embeddings import Embeddings
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
@@ -41,7 +41,6 @@ class WorkersAIEmbeddings(Connection, Embeddings):
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.
     """
 
-    model_config = ConfigDict(defer_build=True)
     extra_keyword: ClassVar[str] = "no call of this kind"
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
     process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter"}

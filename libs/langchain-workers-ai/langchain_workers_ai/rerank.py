@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.documents import BaseDocumentCompressor, Document
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
@@ -33,7 +33,6 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.
     """
 
-    model_config = ConfigDict(defer_build=True)
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/baai/bge-reranker-base"
