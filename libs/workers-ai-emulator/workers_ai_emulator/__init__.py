@@ -1,13 +1,38 @@
 """A local emulator of Cloudflare Workers AI: library, pytest fixtures and command.
 
-It is unofficial and written from public documents; it never imports the client that is tested against it.
+It is unofficial and written from public documents; it never imports the client that is tested against it. Names are
+loaded when they are first used, so that the pytest plugin costs nothing.
 """
 
-from workers_ai_emulator._version import __version__
-from workers_ai_emulator.emulator import Emulator
-from workers_ai_emulator.settings import Settings
-from workers_ai_emulator.state.clock import Clock
-from workers_ai_emulator.state.faults import Fault
-from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
+from __future__ import annotations
 
-__all__ = ["Clock", "Emulator", "Fault", "ItemFailure", "QueueSettings", "Settings", "__version__"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator._version import __version__
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.emulator import Emulator
+    from workers_ai_emulator.settings import Settings
+    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.state.faults import Fault
+    from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
+    from workers_ai_emulator.state.upstream import Upstream
+
+_HOMES = {
+    "Clock": "state.clock",
+    "Emulator": "emulator",
+    "Fault": "state.faults",
+    "ItemFailure": "state.queue",
+    "QueueSettings": "state.queue",
+    "Settings": "settings",
+    "Upstream": "state.upstream",
+}
+
+__all__ = ["Clock", "Emulator", "Fault", "ItemFailure", "QueueSettings", "Settings", "Upstream", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

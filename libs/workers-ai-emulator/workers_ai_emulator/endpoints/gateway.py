@@ -32,7 +32,7 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
     wanted = service.settings.gateway_token
     if wanted is not None and call.headers.get("cf-aig-authorization") != f"Bearer {wanted}":
         raise ServiceError(401, 2009, "Unauthorized", layer="gateway")
-    headers = {"cf-aig-log-id": service.new_uuid(), "cf-aig-step": "0"}
+    headers = {"cf-aig-log-id": service.new_uuid()}
     if call.headers.get("cf-aig-event-id"):
         headers["cf-aig-event-id"] = call.headers["cf-aig-event-id"]
     key, ttl_s = _cache_key(call), _ttl_s(call)
@@ -45,7 +45,7 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
         if ttl_s > 0 and reply.status == 200 and reply.chunks is None:
             service.gateway_cache.put(key, dataclasses.replace(reply), ttl_s)
         status = "MISS"
-    reply.headers = {**reply.headers, **headers, "cf-aig-cache-status": status}
+    reply.headers = {"cf-aig-step": "0", **reply.headers, **headers, "cf-aig-cache-status": status}
     return reply
 
 

@@ -1,0 +1,201 @@
+"""The command, the fixtures and the upstream."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, events_of, user
+
+from workers_ai_emulator import Emulator, Upstream
+from workers_ai_emulator.cli.command import make, parser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.emulator.conftest import Api
+
+pytest_plugins = ["pytester"]
+
+
+def test_the_command_serves_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
+    port_file = tmp_path / "port"
+    command = [
+        sys.executable,
+        "-m",
+        "workers_ai_emulator",
+        "--port",
+        "0",
+        "--port-file",
+        str(port_file),
+        "--slots",
+        "3",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        url = lines[1].removeprefix("export CLOUDFLARE_BASE_URL=").strip()
+        reply = httpx.post(f"{url}/accounts/a/ai/run/{BGE}", json={"text": "a"}, headers={"authorization": "Bearer t"})
+        state = httpx.get(url.replace("/client/v4", "/__emulator__/state")).json()
+        port = port_file.read_text()
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(timeout=10)
+
+    assert f"Workers AI emulator (not Cloudflare) at {url}\n" == lines[0]
+    assert url == f"http://127.0.0.1:{port}/client/v4"
+    assert all(re.match(r"export CLOUDFLARE_(ACCOUNT_ID|API_TOKEN)=\S+\n", line) for line in lines[2:])
+    assert (reply.status_code, state["capacity"]["slots"], status) == (200, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--host", "0.0.0.0"], "say --allow-remote"),
+        (["--host", "example.org"], "say --allow-remote"),
+        (["--quota-code", "1"], "invalid choice"),
+    ],
+)
+def test_the_command_refuses_wrong_arguments(arguments: list[str], error: str) -> None:
+    command = [sys.executable, "-m", "workers_ai_emulator", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 2
+    assert error in done.stderr
+
+
+def test_a_port_in_use_is_one_clear_line() -> None:
+    with Emulator().serve() as url:
+        command = [sys.executable, "-m", "workers_ai_emulator", "--port", str(httpx.URL(url).port)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "cannot listen on 127.0.0.1" in done.stderr
+
+
+def test_arguments_become_settings() -> None:
+    line = (
+        "--latency 0.5 --max-wait 9 --neurons-per-day 10 --quota-code 3036 --enforce-rpm --free-plan --batch-seconds 30"
+    )
+    emulator = make(parser().parse_args(line.split()))
+
+    assert (emulator.settings.latency_s, emulator.settings.paid_plan) == (0.5, False)
+    assert (
+        emulator.capacity.max_wait_s,
+        emulator.limits.neurons_per_day,
+        emulator.limits.quota_code,
+        emulator.limits.enforce_rpm,
+    ) == (9, 10, 3036, True)
+    assert (emulator.queue.settings.progress, emulator.queue.settings.seconds) == ("seconds", 30)
+    assert make(parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
+    assert make(parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(TypeError, match="latency"):
+        Emulator(latency=1)
+
+
+def test_the_plugin_is_found_by_its_entry_point() -> None:
+    (found,) = importlib.metadata.entry_points(group="pytest11", name="workers_ai_emulator")
+
+    assert found.value == "workers_ai_emulator.pytest_plugin"
+
+
+def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        """
+        import httpx
+
+        HEADERS = {"authorization": "Bearer t"}
+        PATH = "/accounts/a/ai/run/@cf/baai/bge-m3"
+
+        def test_inside(workers_ai_emulator):
+            assert workers_ai_emulator.log.requests == 0
+            with httpx.Client(transport=workers_ai_emulator.transport(), headers=HEADERS) as http:
+                url = "https://api.cloudflare.com/client/v4" + PATH
+                assert http.post(url, json={"text": "a"}).status_code == 200
+
+        def test_served(workers_ai_emulator, workers_ai_emulator_url):
+            assert httpx.post(workers_ai_emulator_url + PATH, json={"text": "a"}, headers=HEADERS).status_code == 200
+            assert workers_ai_emulator.log.requests == 1
+        """
+    )
+    done = pytester.runpytest_subprocess("-p", "workers_ai_emulator.pytest_plugin", "-p", "no:cacheprovider", "-q")
+
+    done.assert_outcomes(passed=2)
+
+
+def test_the_plugin_costs_nothing_at_start() -> None:
+    code = "import pytest, sys; import workers_ai_emulator.pytest_plugin; print('httpx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": '{"city": "Oslo"}'}}
+
+
+@pytest.fixture
+def asked() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        asked.append((request.url.path, body))
+        if request.url.path.endswith("/embeddings"):
+            rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])]
+            return httpx.Response(200, json={"data": rows[::-1]})
+        text = body["messages"][-1]["content"]
+        if text in {"refuse", "fail"}:
+            return httpx.Response(400 if text == "refuse" else 500, text="upstream says no")
+        if text == "gone":
+            raise httpx.ConnectError("nobody there")
+        message: dict[str, Any] = {"role": "assistant", "content": f"upstream: {text}"}
+        if body.get("tools"):
+            message = {"role": "assistant", "content": None, "reasoning": "hm", "tool_calls": [CALL]}
+        if body.get("response_format"):
+            message = {"role": "assistant", "content": '{"a": 1}'}
+        return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    upstream = Upstream("http://127.0.0.1:11434/v1", "local", "local-vectors", transport=httpx.MockTransport(answer))
+    return make_api(upstream=upstream)
+
+
+def test_an_upstream_answers_in_the_family_of_the_model(upstream_api: Api, asked: list[Any]) -> None:
+    native = upstream_api.run(LLAMA, user("hi")).json()["result"]
+    newer = upstream_api.run(GEMMA, user("hi")).json()["result"]
+    pieces = events_of(upstream_api.run(LLAMA, {**user("hi"), "stream": True}))
+    called = upstream_api.chat(GEMMA, "hi", tools=[{"type": "function", "function": {"name": "clock"}}]).json()
+    parsed = upstream_api.run(LLAMA, {**user("hi"), "response_format": {"type": "json_object"}}).json()["result"]
+
+    assert "upstream: hi" == native["response"] == newer["choices"][0]["message"]["content"]
+    assert "".join(piece["response"] for piece in pieces[:-1]) == "upstream: hi"
+    assert called["choices"][0]["message"]["tool_calls"] == [CALL]
+    assert called["choices"][0]["message"]["reasoning_content"] == "hm"
+    assert parsed["response"] == {"a": 1}
+    assert (asked[0][0], asked[0][1]["model"]) == ("/v1/chat/completions", "local")
+
+
+def test_an_upstream_gives_vectors_in_the_order_of_the_texts(upstream_api: Api, asked: list[Any]) -> None:
+    assert upstream_api.embed(["a", "bb"]).json()["result"]["data"] == [[1.0, 1.0], [2.0, 1.0]]
+    assert asked[0][1]["model"] == "local-vectors"
+
+
+@pytest.mark.parametrize(("text", "expected"), [("refuse", (400, 8007)), ("fail", (500, 8008)), ("gone", (502, 8008))])
+def test_an_upstream_that_fails_is_an_error_of_the_service(
+    upstream_api: Api, text: str, expected: tuple[int, int]
+) -> None:
+    assert expected == code_of(upstream_api.chat(GEMMA, text))

@@ -1,0 +1,303 @@
+"""The rules of the built-in chat."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from tests.emulator.conftest import GEMMA
+
+if TYPE_CHECKING:
+    from tests.emulator.conftest import Api
+
+CONTEXT = """The json module encodes Python objects. The csv module reads and writes tabular data.
+Sockets live in the socket module."""
+
+
+def tool(
+    name: str, description: str = "A tool", required: list[str] | None = None, /, **properties: Any
+) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
+    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+WEATHER = tool("get_weather", "Get the weather at a place", location={"type": "string"})
+ADDER = tool("adder", "Takes two integers and returns their sum", a={"type": "integer"}, b={"type": "integer"})
+MULTIPLY = tool("multiply", "Multiply two numbers", a={"type": "number"}, b={"type": "number"})
+PERSON = {"name": {"type": "string"}, "age": {"type": "integer"}}
+TRIP = {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}}
+MAGIC = tool("magic_function", "Apply magic", input={"type": "integer", "exclusiveMinimum": -9, "exclusiveMaximum": 9})
+
+
+def say(api: Api, question: str, system: str = "", **body: Any) -> dict[str, Any]:
+    messages = [{"role": "system", "content": system}] if system else []
+    return dict(
+        api.chat(GEMMA, [*messages, {"role": "user", "content": question}], **body).json()["choices"][0]["message"]
+    )
+
+
+def calls(api: Api, question: str, tools: list[Any], **body: Any) -> list[tuple[str, Any]]:
+    made = say(api, question, tools=tools, **body).get("tool_calls", [])
+    return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in made]
+
+
+def instance(api: Api, question: str, schema: dict[str, Any]) -> Any:
+    body = {"response_format": {"type": "json_schema", "json_schema": schema}}
+    value = json.loads(say(api, question, **body)["content"])
+    jsonschema.validate(value, schema)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("question", "system", "answer"),
+    [
+        (
+            "Which module reads tabular data?",
+            f"Answer from the context.\n\nContext: {CONTEXT}",
+            "The csv module reads and writes",
+        ),
+        (
+            f"Use the following context.\nQuestion: What encodes objects?\nContext: {CONTEXT}\nAnswer:",
+            "",
+            "The json module encodes",
+        ),
+        (
+            f"Context information is below.\n-----\n{CONTEXT}\n-----\nGiven the context, answer the query."
+            "\nQuery: Where do sockets live?\nAnswer: ",
+            "",
+            "Sockets live in the socket module.",
+        ),
+        (f"{CONTEXT}\n\nWhich module encodes objects?", "", "The json module encodes Python objects."),
+    ],
+)
+def test_it_answers_from_the_context_it_is_given(api: Api, question: str, system: str, answer: str) -> None:
+    assert say(api, question, system)["content"].startswith(answer)
+
+
+def test_it_says_so_when_the_context_has_no_answer_and_when_there_is_none(api: Api) -> None:
+    assert "could not find an answer" in say(api, "Which planet is largest?", CONTEXT)["content"]
+    assert "no context to answer this from" in say(api, "Which planet is largest?")["content"]
+
+
+def test_it_remembers_what_was_said_before(api: Api) -> None:
+    messages = [
+        {"role": "user", "content": "My name is Bob. I like fish."},
+        {"role": "assistant", "content": "Nice to meet you!"},
+        {"role": "user", "content": "What is my name?"},
+    ]
+
+    assert api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"] == "My name is Bob."
+
+
+def test_it_sees_that_there_are_images(api: Api) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Describe it."}, image]}]
+
+    assert api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"].startswith("I see 1 image.")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is the weather in San Francisco, CA?", [("get_weather", {"location": "San Francisco, CA"})]),
+        ("Oslo weather?", [("get_weather", {"location": "Oslo"})]),
+        (
+            "How is the weather in Oslo and Rome?",
+            [("get_weather", {"location": "Oslo"}), ("get_weather", {"location": "Rome"})],
+        ),
+        ("What is 3 + 4?", [("adder", {"a": 3, "b": 4})]),
+        ("What is 12 times 7.5?", [("multiply", {"a": 12, "b": 7.5})]),
+        (
+            "What is 12 times 7, and how is the weather in Oslo?",
+            [("multiply", {"a": 12, "b": 7}), ("get_weather", {"location": "Oslo"})],
+        ),
+        ("Call magic_function(3).", [("magic_function", {"input": 3})]),
+        ("Hello!", []),
+        ("Tell me about Python.", []),
+    ],
+)
+def test_it_calls_a_tool_when_the_question_matches_it(api: Api, question: str, expected: list[Any]) -> None:
+    assert expected == calls(api, question, [WEATHER, ADDER, MULTIPLY, MAGIC])
+
+
+def test_a_forced_tool_is_always_called_and_a_forbidden_one_never(api: Api) -> None:
+    both = [MAGIC, WEATHER]
+
+    assert calls(api, "Hello!", both, tool_choice="required") == [("magic_function", {"input": 1})]
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    assert [name for name, _ in calls(api, "Hello!", both, tool_choice=named)] == ["get_weather"]
+    assert calls(api, "What is the weather in Oslo?", both, tool_choice="none") == []
+
+
+def test_several_tools_go_one_by_one_when_asked(api: Api) -> None:
+    question = "What is 12 times 7, and how is the weather in Oslo?"
+    then = "What is 12 times 7? Then tell me the weather in Oslo."
+
+    assert len(calls(api, question, [WEATHER, MULTIPLY], parallel_tool_calls=False)) == 1
+    assert len(calls(api, then, [WEATHER, MULTIPLY])) == 1
+
+
+def test_an_agent_comes_to_an_end(api: Api) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "What is 2 + 3, then the weather in Oslo?"}]
+    results = {"adder": "5", "get_weather": "It is sunny."}
+    called = []
+    for _ in range(5):
+        message = api.chat(GEMMA, messages, tools=[WEATHER, ADDER]).json()["choices"][0]["message"]
+        messages.append(message)
+        for call in message.get("tool_calls", []):
+            called.append(call["function"]["name"])
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": results[called[-1]]})
+        if not message.get("tool_calls"):
+            break
+
+    assert called == ["adder", "get_weather"]
+    assert messages[-1]["content"] == "The result of adder is: 5\nThe result of get_weather is: It is sunny."
+
+
+def test_a_long_tool_result_is_read_for_the_question(api: Api) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    pages = "\n".join(f"Page {number} speaks of nothing in particular." for number in range(40))
+    messages = [
+        {"role": "user", "content": "Which module handles sockets?"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": f"{pages}\nThe socket module handles sockets."},
+    ]
+    answer = api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"]
+
+    assert answer == "The result of search is: The socket module handles sockets."
+
+
+@pytest.mark.parametrize(
+    ("question", "properties", "required", "expected"),
+    [
+        ("Customer '你好啊集团' (Hello)", {"name": {"type": "string"}}, None, {"name": "你好啊集团"}),
+        ("name: Bob Stone, age: 7", PERSON, None, {"name": "Bob Stone", "age": 7}),
+        ("Ann is 41 years old", PERSON, None, {"name": "Ann", "age": 41}),
+        ("Paint it blue", {"color": {"enum": ["red", "blue"]}}, None, {"color": "blue"}),
+        ("Mail ann@example.org", {"to": {"type": "string", "format": "email"}}, None, {"to": "ann@example.org"}),
+        ("On 2026-05-17 please", {"day": {"type": "string", "format": "date"}}, None, {"day": "2026-05-17"}),
+        ("Find cats", {"query": {"type": "string"}}, None, {"query": "Find cats"}),
+        ("Find 'big cats' now", {"query": {"type": "string"}}, None, {"query": "big cats"}),
+        ("Sum 1, 2 and 3", {"values": {"type": "array", "items": {"type": "integer"}}}, None, {"values": [1, 2, 3]}),
+        ("Order XK-42", {"sku": {"type": "string", "pattern": "^[A-Z]{2}-\\d+$"}}, None, {"sku": "XK-42"}),
+        ("Go to Oslo", TRIP, ["city"], {"city": "Oslo"}),
+        ("Go to Oslo, days: 5", TRIP, ["city"], {"city": "Oslo", "days": 5}),
+    ],
+)  # fmt: skip
+def test_arguments_are_taken_from_the_prompt(
+    api: Api, question: str, properties: dict[str, Any], required: list[str] | None, expected: dict[str, Any]
+) -> None:
+    asked = tool("do_it", "Does it", required, **properties)
+
+    assert [("do_it", expected)] == calls(api, question, [asked], tool_choice="required")
+
+
+NESTED = {
+    "$defs": {"City": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
+    "type": "object",
+    "properties": {
+        "city": {"$ref": "#/$defs/City"},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/City"}, "minItems": 2, "maxItems": 3},
+        "mood": {"enum": ["a", "b"]},
+        "kind": {"const": "trip"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "when": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "price": {"type": "number", "minimum": 5, "multipleOf": 0.5},
+        "short": {"type": "string", "maxLength": 3},
+        "long": {"type": "string", "minLength": 50},
+        "ready": {"type": "boolean"},
+        "nothing": {"type": "null"},
+        "pair": {"allOf": [{"$ref": "#/$defs/City"}, {"properties": {"n": {"type": "integer"}}, "required": ["n"]}]},
+        "either": {"type": ["null", "integer"]},
+    },
+    "required": [
+        "city",
+        "stops",
+        "mood",
+        "kind",
+        "when",
+        "price",
+        "short",
+        "long",
+        "ready",
+        "nothing",
+        "pair",
+        "either",
+    ],
+}
+
+
+def test_a_schema_is_met_in_every_corner(api: Api) -> None:
+    value = instance(api, "Plan a trip to Oslo on day 14 in mood b", NESTED)
+
+    assert (value["city"]["name"], value["mood"], value["when"], value["kind"]) == ("Oslo", "b", 14, "trip")
+
+
+TREE = {
+    "$ref": "#/$defs/Node",
+    "$defs": {
+        "Node": {
+            "type": "object",
+            "properties": {
+                "value": {"type": "integer"},
+                "next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]},
+            },
+            "required": ["value", "next"],
+        }
+    },
+}
+
+
+def test_a_schema_that_refers_to_itself_ends(api: Api) -> None:
+    assert isinstance(instance(api, "Count to 3", TREE)["value"], int)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^zzz[0-9]{40}$"},
+        {"type": "integer", "minimum": 5, "maximum": 4},
+        False,
+    ],
+)
+def test_a_schema_that_cannot_be_met_is_said_in_the_documented_words(api: Api, schema: Any) -> None:
+    wanted = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
+    reply = api.chat(GEMMA, "Hello", response_format={"type": "json_schema", "json_schema": wanted})
+
+    assert reply.status_code == 400
+    assert "JSON Mode couldn't be met" in reply.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("question", "keys"),
+    [
+        ("A joke about cats. Return a JSON with 'setup' and 'punchline' keys.", {"setup", "punchline"}),
+        ("Answer as JSON with the keys title, author and year.", {"title", "author", "year"}),
+        ('Answer like {"name": "x", "tags": ["y"]}.', {"name", "tags"}),
+        ('Schema: {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}', {"n"}),
+        ("Answer in JSON.", {"answer"}),
+    ],
+)
+def test_json_without_a_schema_has_the_keys_of_the_prompt(api: Api, question: str, keys: set[str]) -> None:
+    message = say(api, question, response_format={"type": "json_object"})
+
+    assert keys == set(json.loads(message["content"]))
+
+
+def test_a_model_that_ignores_json_mode_answers_in_prose(api: Api) -> None:
+    wanted = {"response_format": {"type": "json_object"}}
+    reply = api.run(
+        "@cf/meta/llama-3.1-8b-instruct-fast", {"messages": [{"role": "user", "content": "Hello"}], **wanted}
+    )
+
+    assert reply.json()["result"]["response"] == "Hello! How can I help you today?"
+
+
+def test_the_same_question_has_the_same_answer(api: Api) -> None:
+    assert say(api, "Why?", CONTEXT, seed=1) == say(api, "Why?", CONTEXT, seed=2, temperature=1)
