@@ -1,0 +1,22 @@
+"""Embedding a corpus of any size: killed at any moment it goes on where it was, and pays for nothing twice."""
+
+from workers_ai.ingest.api import aingest, ingest
+from workers_ai.ingest.estimate import Estimate, estimate
+from workers_ai.ingest.ledger import Ledger
+from workers_ai.ingest.records import Failure, Fingerprint, InFlight, Row
+from workers_ai.ingest.report import IngestReport
+from workers_ai.ingest.schema import LedgerError
+
+__all__ = [
+    "Estimate",
+    "Failure",
+    "Fingerprint",
+    "InFlight",
+    "IngestReport",
+    "Ledger",
+    "LedgerError",
+    "Row",
+    "aingest",
+    "estimate",
+    "ingest",
+]

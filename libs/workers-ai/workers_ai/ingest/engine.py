@@ -1,0 +1,383 @@
+"""One ingestion: workers, each a flow that takes texts, has them embedded, and records what came of it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from array import array
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from workers_ai.batch import Watch, surely_refused
+from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
+from workers_ai.errors import (
+    APIResponseValidationError,
+    BadRequestError,
+    BatchError,
+    BatchItemError,
+    BatchTimeoutError,
+    RequestTooLargeError,
+    WorkersAIError,
+)
+from workers_ai.flow import Do, Sleep
+from workers_ai.ingest.judge import Health, judge, judge_lost
+from workers_ai.ingest.report import neurons_of
+from workers_ai.queued import TEXTS_PER_JOB
+from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus
+from workers_ai.wire.usage import read_usage
+from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from workers_ai.batch import BatchFlows
+    from workers_ai.flow import Flow
+    from workers_ai.ingest.ledger import Ledger
+    from workers_ai.ingest.records import Claim
+    from workers_ai.ingest.report import Bar, Tally
+
+__all__ = ["Engine", "Limits", "Mode"]
+
+Mode = Literal["queue", "direct"]
+
+JOB_DEADLINE_S: Final = 86_400.0
+"""Seconds after which a job that is still unfinished ends the run; nothing is said to be kept longer than a day."""
+
+_RESULTS_AT_ONCE: Final = 2
+_TURN_S: Final = 0.01
+_IDLE_S: Final = 0.05
+_FOREIGN_S: Final = 0.5
+_LOOK_AROUND_S: Final = 2.0
+_OPEN_KEPT: Final = 20_000
+_SMALLEST_SUBMISSION: Final = 100_000
+
+
+@dataclass
+class Limits:
+    """Bounds of one ingestion.
+
+    Attributes:
+        texts_per_job: Texts of one submission.
+        max_bytes: Bytes of one submission.
+        deadline_s: Seconds the run may take, or None.
+        cost_usd: Estimated USD it may cost, or None.
+    """
+
+    texts_per_job: int = TEXTS_PER_JOB
+    max_bytes: int = MAX_SUBMISSION_BYTES
+    deadline_s: float | None = None
+    cost_usd: float | None = None
+
+
+class _Turns:
+    """How many results are fetched at once: each is large, so that memory stays flat however many jobs there are."""
+
+    def __init__(self, count: int) -> None:
+        self._gate = threading.Semaphore(count)
+
+    def take(self) -> Flow[None]:
+        """Wait for a turn, and take it."""
+        while not self._gate.acquire(blocking=False):
+            yield Sleep(_TURN_S, "turn")
+
+    def give(self) -> None:
+        """Give the turn back."""
+        self._gate.release()
+
+
+@dataclass
+class Engine:
+    """What the workers of one run share.
+
+    Attributes:
+        ledger: Where everything is recorded.
+        run: The run's number.
+        batch: The queue, and through its ``calls`` the direct requests.
+        source: Documents: (id, text).
+        mode: ``"queue"`` or ``"direct"``.
+        limits: Bounds.
+        tally: Running numbers.
+        bar: Shows them.
+        empty_text: ``"space"`` embeds one space in the place of an empty text, which otherwise fails.
+        clock: Gives the time in seconds; never goes back.
+    """
+
+    ledger: Ledger
+    run: int
+    batch: BatchFlows
+    source: Iterable[tuple[Any, str]]
+    mode: Mode
+    limits: Limits
+    tally: Tally
+    bar: Bar
+    empty_text: Literal["raise", "space"] = "raise"
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+    def __post_init__(self) -> None:
+        fingerprint = self.ledger.fingerprint
+        self._model = fingerprint.model
+        self._options = EmbedOptions(fingerprint.pooling, fingerprint.truncate_inputs, None, fingerprint.normalize)
+        self._prefix = fingerprint.instruction or ""
+        card = lookup(self._model)
+        self._part = card.max_items or TEXTS_PER_REQUEST
+        self._max_tokens = card.context_window
+        self._texts_per_claim = self.limits.texts_per_job if self.mode == "queue" else self._part
+        self._documents = iter(self.source)
+        self._exhausted = False
+        self._open: set[int] = set()
+        self._stray: set[int] = set()
+        self._health = Health()
+        self._turns = _Turns(_RESULTS_AT_ONCE)
+        self._lock = threading.Lock()
+        self._tally_lock = threading.Lock()
+        self.stopped: BatchError | None = None
+        self._reserved = 0.0
+        self._looked = -_LOOK_AROUND_S
+        self._began = self.clock()
+        self._idle = threading.Condition()
+        self._at_work = 0
+
+    # Workers
+
+    def worker(self) -> Flow[None]:
+        """Take work until nothing of this run is left."""
+        with self._counted():
+            while True:
+                task = yield Do(self._next)
+                if task is None:
+                    return
+                if isinstance(task, Sleep):
+                    yield task
+                    continue
+                self._count(jobs=1)
+                try:
+                    yield from self._queue(task) if self.mode == "queue" or task.request_id else self._direct(task)
+                finally:
+                    self._count(jobs=-1)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._idle:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._at_work -= 1
+                self._idle.notify_all()
+
+    def wait_for_workers(self, timeout_s: float) -> bool:
+        """Wait until no worker is at work any more; False where one still is after ``timeout_s`` seconds."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
+
+    def _queue(self, claim: Claim) -> Flow[None]:
+        """Submit a claim, unless that was done in an earlier life, and wait for its result."""
+        if claim.request_id is None:
+            job = yield from self._submit(claim)
+            if job is None:
+                return
+        else:
+            job = BatchJob(claim.request_id, self._model, len(claim.groups))
+        watch, since = Watch(job, self.batch.pace), self.clock()
+        while True:
+            yield from self._turns.take()
+            try:
+                try:
+                    status = yield from self.batch.ask(watch)
+                except BatchError as exc:
+                    yield Do(partial(self._lost, claim, exc))
+                    return
+                if status is not None:
+                    yield Do(partial(self._record, claim, status))
+                    return
+            finally:
+                self._turns.give()
+            self._check_deadline(since)
+            yield Sleep(watch.wait_s(), "queue")
+
+    def _submit(self, claim: Claim) -> Flow[BatchJob | None]:
+        requests = [embed_inputs(self._model, texts, self._options, kind="document") for texts in claim.texts]
+        try:
+            job = yield from self.batch.send(self._model, requests)
+        except WorkersAIError as exc:
+            pause = yield Do(partial(self._refused, claim, exc))
+            yield Sleep(pause, str(exc))
+            return None
+        if job.request_id:
+            yield Do(partial(self.ledger.accepted, self.run, claim.job, job.request_id))
+        claim.texts = []
+        self._health.well()
+        return job
+
+    def _direct(self, claim: Claim) -> Flow[None]:
+        """Embed a claim of one request by a direct request."""
+        calls = self.batch.calls
+        reject = calls.settings.on_busy != "wait"
+        request = embed_request(self._model, claim.texts[0], self._options, kind="document", reject_if_busy=reject)
+        error: BatchItemError | None = None
+        result, neurons = None, None
+        try:
+            reply = yield from calls.exchange(request)
+            result, neurons = reply.data, reply.headers.get("cf-ai-neurons")
+        except (BadRequestError, RequestTooLargeError) as exc:
+            error = BatchItemError(exc.message, index=0, code=exc.code, model=self._model)
+        except WorkersAIError as exc:
+            pause = yield Do(partial(self._refused, claim, exc))
+            yield Sleep(pause, str(exc))
+            return
+        self._health.well()
+        payload = result.get("result", result) if isinstance(result, dict) else {}
+        usage = read_usage(payload.get("usage") if isinstance(payload, dict) else None, neurons)
+        status = BatchStatus("done", [BatchItem(0, None, error is None, result, error)], usage)
+        yield Do(partial(self._record, claim, status))
+
+    # Taking work
+
+    def _next(self) -> Claim | Sleep | None:
+        with self._lock:
+            self._check_deadline()
+            if self.stopped:
+                return None
+            if (adopted := self._look_around()) is not None:
+                return adopted
+            while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
+                self._feed()
+            claim = self._claim()
+            if claim is not None or self.stopped:
+                return claim
+            self._open = self.ledger.still_open(self._open)
+            if not self._open:
+                return None
+            return Sleep(_IDLE_S if self.tally.jobs else _FOREIGN_S, "other workers")
+
+    def _look_around(self) -> Claim | None:
+        """Renew the lease, and take over a job of a run that has ended; every two seconds."""
+        if self.clock() - self._looked < _LOOK_AROUND_S:
+            return None
+        self.ledger.renew(self.run)
+        adopted = self.ledger.adopt(self.run)
+        if adopted is None:
+            self._looked = self.clock()
+        return adopted
+
+    def _feed(self) -> None:
+        chunk = [(doc_id, self._sent(doc_id, text)) for doc_id, text in itertools.islice(self._documents, 1000)]
+        if not chunk:
+            self._exhausted = True
+            return
+        fed = self.ledger.feed(self.run, chunk, part=self._part, max_bytes=MAX_SUBMISSION_BYTES)
+        if len(self._open) > _OPEN_KEPT:
+            self._open = self.ledger.still_open(self._open)
+        fresh = len(fed.open - self._open)
+        self._open |= fed.open
+        mine = self._stray & fed.held
+        self._stray -= mine
+        reused = len(chunk) - fresh - len(mine) - fed.failed
+        self._count(documents=len(chunk), embedded=len(mine), failed=fed.failed, reused=reused)
+
+    def _sent(self, doc_id: Any, text: str) -> str:
+        if not isinstance(text, str):
+            raise BadRequestError(f"the text of {doc_id!r} is a {type(text).__name__}, not a string", model=self._model)
+        if not text and self.empty_text == "space":
+            text = " "
+        return self._prefix + text if text else text
+
+    def _claim(self) -> Claim | None:
+        claim = self.ledger.claim(
+            self.run,
+            texts=self._texts_per_claim,
+            max_bytes=self.limits.max_bytes,
+            max_tokens=self._max_tokens,
+            requests=None if self.mode == "queue" else 1,
+        )
+        if claim is None:
+            return None
+        self._reserved += neurons_of(self._model, claim.tokens) or 0.0
+        spent = ((self.tally.neurons or 0.0) + self._reserved) * USD_PER_NEURON
+        if self.limits.cost_usd is not None and spent > self.limits.cost_usd:
+            self._give_back(claim)
+            limit = f"the cost limit of ${self.limits.cost_usd:g} is reached; the ledger is ready to go on"
+            self.stopped = BatchError(limit, model=self._model)
+            return None
+        return claim
+
+    def _give_back(self, claim: Claim) -> None:
+        self.ledger.release(claim.job)
+        self._unreserve(claim)
+
+    def _unreserve(self, claim: Claim) -> None:
+        self._reserved -= neurons_of(self._model, claim.tokens) or 0.0
+
+    def _check_deadline(self, since: float | None = None) -> None:
+        now, deadline_s = self.clock(), self.limits.deadline_s
+        if deadline_s is not None and now - self._began > deadline_s:
+            raise BatchTimeoutError(f"the deadline of {deadline_s:g} s has passed", model=self._model)
+        if since is not None and now - since > JOB_DEADLINE_S:
+            raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+
+    # What came of it
+
+    def _record(self, claim: Claim, status: BatchStatus) -> None:
+        """Put a result on disk: vectors, failures, and what is to be tried again in smaller requests."""
+        vectors: list[tuple[int, bytes]] = []
+        failed: list[tuple[list[int], BatchItemError]] = []
+        for group, item in zip(claim.groups, status.items, strict=True):
+            error = item.error
+            if error is None:
+                try:
+                    reply = read_vectors(item.result, self._model, len(group), normalize=self._options.normalize)
+                except APIResponseValidationError as exc:
+                    error = BatchItemError(exc.message, index=item.index, model=self._model)
+                else:
+                    rows = (array("f", row).tobytes() for row in reply.vectors)
+                    vectors += zip(group, rows, strict=True)
+            if error is not None:
+                failed.append((group, error))
+        verdict = judge(failed, self.ledger.tries(claim.job) if failed else {})
+        stored = {text_id for text_id, _ in vectors}
+        mine = stored & self._open  # before the ledger knows them as done, and _open may forget them
+        self.ledger.store(claim.job, vectors, verdict.again, verdict.failures, run=self.run)
+        self._health.well()
+        with self._lock:
+            self._unreserve(claim)
+            self._stray |= stored - mine
+            usage = status.usage
+            tokens = usage.input_tokens if usage and usage.input_tokens else claim.tokens
+            self.tally.charge(tokens, usage.neurons if usage else None)
+        self._count(embedded=len(mine), failed=len(verdict.failures), retries=1 if verdict.again else 0)
+
+    def _lost(self, claim: Claim, error: BatchError) -> None:
+        """The queue has lost or failed a whole submission: its texts go through again, three times at most."""
+        verdict = judge_lost(error, self.ledger.tries(claim.job))
+        self.ledger.store(claim.job, (), verdict.again, verdict.failures, run=self.run)
+        with self._lock:
+            self._unreserve(claim)
+        self._count(failed=len(verdict.failures), retries=1)
+        self._health.strike(error, self.clock())
+
+    def _refused(self, claim: Claim, error: WorkersAIError) -> float:
+        """A submission was not taken: seconds until the next one, or the end of the run.
+
+        One that may have been taken all the same, since its reply was lost, is sent again once.
+        """
+        with self._lock:
+            self._give_back(claim)
+        if isinstance(error, RequestTooLargeError) and self.limits.max_bytes > _SMALLEST_SUBMISSION:
+            self.limits.max_bytes //= 2
+            return 0.0
+        if not error.is_retryable:
+            raise error
+        if self.mode == "queue" and not surely_refused(error):
+            self._health.unanswered(error)
+        self._count(retries=1)
+        return self._health.strike(error, self.clock())
+
+    def _count(self, **deltas: int) -> None:
+        with self._tally_lock:
+            for name, delta in deltas.items():
+                setattr(self.tally, name, getattr(self.tally, name) + delta)
+            self.bar.show(self.tally)

@@ -1,0 +1,293 @@
+"""Working with a ledger: what of a corpus is embedded, what is in flight, and what has failed. One SQLite file.
+
+Every change is one transaction, so that a process may die at any point. Whoever works on a ledger does so under a
+*run*, whose claims are leases: those of a process that has died are taken over by the next one that looks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from workers_ai.errors import APIResponseValidationError
+from workers_ai.ingest.ledger_file import LedgerFile, own_runs
+from workers_ai.ingest.records import Claim, Fed, estimated_tokens, text_hash
+from workers_ai.wire.batch import json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from sqlite3 import Connection
+
+    from workers_ai.ingest.judge import Retry
+
+__all__ = ["Ledger"]
+
+_KEPT_RUNS: Final = 3
+_FRAME_BYTES: Final = 64
+
+
+class Ledger(LedgerFile):
+    """A ledger that is worked on: runs, documents in, claims and what came of them."""
+
+    # Runs
+
+    def begin_run(self) -> int:
+        """Begin to work; gives the run's number. Forgets what runs that died had not yet claimed."""
+        with self._change() as db:
+            cursor = db.execute(
+                "INSERT INTO runs (host, pid, lease_until) VALUES (?, ?, ?)",
+                (platform.node(), os.getpid(), self._clock() + self._lease_s),
+            )
+            run = int(cursor.lastrowid or 0)
+            own_runs.add((str(self.path.resolve()), run))
+            alive = self._alive(db)
+            if alive == {run}:
+                db.execute("DELETE FROM work WHERE job IS NULL")
+            finished = db.execute(
+                "SELECT id FROM runs WHERE finished IS NOT NULL ORDER BY id DESC LIMIT ?", (_KEPT_RUNS,)
+            )
+            kept = json.dumps([*alive, *(row[0] for row in finished)])
+            db.execute("DELETE FROM docs WHERE run NOT IN (SELECT value FROM json_each(?))", (kept,))
+        return run
+
+    def end_run(self, run: int, *, finished: bool) -> None:
+        """Give back what the run has claimed and not sent; jobs that were accepted stay for the next one."""
+        with self._change() as db:
+            for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
+                self._release(db, job)
+            now = self._clock()
+            db.execute("UPDATE runs SET lease_until = 0, finished = ? WHERE id = ?", (now if finished else None, run))
+
+    def renew(self, run: int) -> None:
+        """Keep the run's claims for another lease."""
+        with self._change() as db:
+            db.execute("UPDATE runs SET lease_until = ? WHERE id = ?", (self._clock() + self._lease_s, run))
+
+    # Documents in
+
+    def feed(self, run: int, documents: Sequence[tuple[Any, str]], *, part: int, max_bytes: int) -> Fed:
+        """Take documents of a run; texts that are new, or have failed in an earlier run, become work.
+
+        Args:
+            run: The run.
+            documents: Ids and texts.
+            part: Texts of one request at most.
+            max_bytes: Largest text that can be sent.
+        """
+        hashes = [text_hash(text) for _, text in documents]
+        with self._change() as db:
+            new: dict[int, str] = {}
+            old: dict[int, str] = {}
+            ids = []
+            for digest, (_, text) in zip(hashes, documents, strict=True):
+                row = db.execute(
+                    "INSERT INTO texts (hash) VALUES (?) ON CONFLICT DO NOTHING RETURNING id", (digest,)
+                ).fetchone()
+                if row is None:
+                    row = db.execute("SELECT id FROM texts WHERE hash = ?", (digest,)).fetchone()
+                    if row[0] not in new:
+                        old[row[0]] = text
+                else:
+                    new[row[0]] = text
+                ids.append(row[0])
+            db.executemany(
+                "INSERT INTO docs (run, doc_id, text_id) VALUES (?, ?, ?)",
+                [(run, doc_id, text_id) for (doc_id, _), text_id in zip(documents, ids, strict=True)],
+            )
+            known = self._known(db, run, old)
+            new |= {text_id: text for text_id, text in old.items() if text_id not in known.all}
+            failed = known.failed | self._insert_work(db, run, new, part, max_bytes)
+        return Fed((new.keys() | known.open) - failed, known.held, sum(text_id in failed for text_id in ids))
+
+    def _known(self, db: Connection, run: int, ids: Iterable[int]) -> _Known:
+        wanted = json.dumps(list(ids))
+        if wanted == "[]":
+            return _Known(set(), set(), set())
+        inside = "IN (SELECT value FROM json_each(?))"
+        held = {row[0] for row in db.execute(f"SELECT id FROM vectors WHERE id {inside}", (wanted,))}
+        in_work = {row[0] for row in db.execute(f"SELECT id FROM work WHERE id {inside}", (wanted,))}
+        db.execute(f"DELETE FROM failures WHERE run <> ? AND id {inside}", (run, wanted))
+        failed = {row[0] for row in db.execute(f"SELECT id FROM failures WHERE id {inside}", (wanted,))}
+        return _Known(held, in_work, failed)
+
+    def _insert_work(self, db: Connection, run: int, texts: dict[int, str], part: int, max_bytes: int) -> set[int]:
+        """Make work of texts; gives the ids of those that cannot be sent."""
+        rows: list[tuple[Any, ...]] = []
+        refused: list[tuple[int, int | None, str]] = []
+        for text_id, text in texts.items():
+            size = json_bytes(text)
+            if not text or size > max_bytes:
+                why = "the text is empty" if not text else f"the text has {size:,} bytes; {max_bytes:,} can be sent"
+                refused.append((text_id, None, why))
+            else:
+                rows.append((text_id, text, size, estimated_tokens(size), part))
+        db.executemany("INSERT INTO work (id, text, bytes, tokens, part) VALUES (?, ?, ?, ?, ?)", rows)
+        _insert_failures(db, run, refused)
+        return {row[0] for row in refused}
+
+    def still_open(self, ids: set[int]) -> set[int]:
+        """Those of ``ids`` that are still to be embedded."""
+        with self._reading() as db:
+            return ids & {row[0] for row in db.execute("SELECT id FROM work")}
+
+    def waiting(self) -> int:
+        """Texts that nobody has claimed."""
+        with self._reading() as db:
+            return int(db.execute("SELECT COUNT(*) FROM work WHERE job IS NULL").fetchone()[0])
+
+    # Claims
+
+    def claim(
+        self, run: int, *, texts: int, max_bytes: int, max_tokens: int | None, requests: int | None = None
+    ) -> Claim | None:
+        """Take up to ``texts`` waiting texts as one submission; None where nothing waits.
+
+        Args:
+            run: The run.
+            texts: Texts at most.
+            max_bytes: Bytes of the submission at most.
+            max_tokens: Estimated tokens of one request at most, where the model has such a bound.
+            requests: Requests of the submission at most, or None.
+        """
+        with self._change() as db:
+            rows = db.execute(
+                "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL ORDER BY id LIMIT ?", (texts,)
+            ).fetchall()
+            if not rows:
+                return None
+            claim = _grouped(rows, max_bytes, max_tokens, requests)
+            cursor = db.execute(
+                "INSERT INTO jobs (run, groups, since) VALUES (?, ?, ?)", (run, json.dumps(claim.groups), self._clock())
+            )
+            claim.job = int(cursor.lastrowid or 0)
+            db.executemany(
+                "UPDATE work SET job = ? WHERE id = ?", [(claim.job, i) for group in claim.groups for i in group]
+            )
+        return claim
+
+    def accepted(self, run: int, job: int, request_id: str) -> None:
+        """The queue has taken the submission. On disk, and not just in the system's cache, when this returns."""
+        with self._reading() as db:
+            db.execute("PRAGMA synchronous = FULL")
+        try:
+            with self._change() as db:
+                db.execute("UPDATE jobs SET request_id = ? WHERE id = ? AND run = ?", (request_id, job, run))
+        finally:
+            with self._reading() as db:
+                db.execute("PRAGMA synchronous = NORMAL")
+
+    def store(
+        self,
+        job: int,
+        vectors: Sequence[tuple[int, bytes]],
+        again: Sequence[Retry] = (),
+        failures: Sequence[tuple[int, int | None, str]] = (),
+        *,
+        run: int,
+    ) -> None:
+        """Record what became of a job, and forget the job.
+
+        Args:
+            job: Its number.
+            vectors: Text ids with their vectors.
+            again: Texts to try again.
+            failures: Texts that have failed for good: text id, code, message.
+            run: The run in which they did.
+
+        Raises:
+            APIResponseValidationError: The vectors have another length than those of the ledger.
+        """
+        with self._change() as db:
+            if vectors:
+                self._check_length(db, len(vectors[0][1]) // 4)
+            db.executemany("INSERT OR REPLACE INTO vectors (id, vector) VALUES (?, ?)", vectors)
+            db.executemany("UPDATE work SET job = NULL, part = ?, tries = ? WHERE id = ?", again)
+            _insert_failures(db, run, failures)
+            db.execute("DELETE FROM work WHERE job = ?", (job,))
+            db.execute("DELETE FROM jobs WHERE id = ?", (job,))
+
+    def tries(self, job: int) -> dict[int, tuple[int, int]]:
+        """Texts per request at most, and tries so far, of each text of a job."""
+        with self._reading() as db:
+            rows = db.execute("SELECT id, part, tries FROM work WHERE job = ?", (job,))
+            return {text_id: (part, tries) for text_id, part, tries in rows}
+
+    def _check_length(self, db: Connection, length: int) -> None:
+        row = db.execute("SELECT value FROM meta WHERE key = 'dimensions'").fetchone()
+        if row is None:
+            db.execute("INSERT INTO meta VALUES ('dimensions', ?)", (str(length),))
+        elif int(row[0]) != length:
+            raise APIResponseValidationError(
+                f"the vectors have {length} dimensions; those of the ledger {self.path} have {row[0]}",
+                model=self.fingerprint.model,
+            )
+
+    def release(self, job: int) -> None:
+        """Give the texts of a job back, as if it had never been claimed."""
+        with self._change() as db:
+            self._release(db, job)
+
+    def _release(self, db: Connection, job: int) -> None:
+        db.execute("UPDATE work SET job = NULL WHERE job = ?", (job,))
+        db.execute("DELETE FROM jobs WHERE id = ?", (job,))
+
+    def adopt(self, run: int) -> Claim | None:
+        """Take over one accepted job of a run that has ended; its unsent ones go back to the texts that wait."""
+        with self._change() as db:
+            alive = json.dumps(list(self._alive(db)))
+            orphans = "SELECT id FROM jobs WHERE run NOT IN (SELECT value FROM json_each(?)) AND request_id IS NULL"
+            for (job,) in db.execute(orphans, (alive,)).fetchall():
+                self._release(db, job)
+            row = db.execute(
+                "SELECT id, groups, request_id FROM jobs WHERE run NOT IN (SELECT value FROM json_each(?)) LIMIT 1",
+                (alive,),
+            ).fetchone()
+            if row is None:
+                return None
+            db.execute("UPDATE jobs SET run = ? WHERE id = ?", (run, row[0]))
+        return Claim(row[0], json.loads(row[1]), request_id=row[2])
+
+
+class _Known(NamedTuple):
+    """Of the ids asked for: those with a vector, those in work, and those that have failed in this run."""
+
+    held: set[int]
+    open: set[int]
+    failed: set[int]
+
+    @property
+    def all(self) -> set[int]:
+        return self.held | self.open | self.failed
+
+
+def _insert_failures(db: Connection, run: int, failures: Sequence[tuple[int, int | None, str]]) -> None:
+    rows = [(text_id, run, code, message) for text_id, code, message in failures]
+    db.executemany("INSERT OR REPLACE INTO failures (id, run, code, message) VALUES (?, ?, ?, ?)", rows)
+
+
+def _grouped(
+    rows: Sequence[tuple[int, str, int, int, int]], max_bytes: int, max_tokens: int | None, requests: int | None
+) -> Claim:
+    """Cut rows into requests: no more texts than any of them allows, and no more tokens than the model does."""
+    claim = Claim(0, [], [])
+    group: list[int] = []
+    texts: list[str] = []
+    total = room = used = 0
+    for text_id, text, size, tokens, part in rows:
+        total += size + _FRAME_BYTES
+        if total > max_bytes and claim.groups:
+            break
+        if not group or len(group) >= min(room, part) or (max_tokens and used + tokens > max_tokens):
+            if len(claim.groups) == requests:
+                break
+            group, texts = [], []
+            claim.groups.append(group)
+            claim.texts.append(texts)
+            room, used = part, 0
+        group.append(text_id)
+        texts.append(text)
+        room, used = min(room, part), used + tokens
+        claim.tokens += tokens
+    return claim

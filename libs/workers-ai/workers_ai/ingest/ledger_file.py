@@ -1,0 +1,219 @@
+"""The ledger as a file: opened, checked, and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from array import array
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.errors import ConfigurationError
+from workers_ai.ingest.records import Failure, Fingerprint, InFlight, Row, text_hash
+from workers_ai.ingest.schema import VERSION, LedgerError, connect, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from sqlite3 import Connection
+    from typing import Self
+
+__all__ = ["LEASE_S", "LedgerFile", "own_runs"]
+
+LEASE_S: Final = 900.0
+"""Seconds a silent run keeps its claims: more than any request takes. One that died on this machine is noticed at once.
+"""
+
+_CHUNK: Final = 1000
+
+own_runs: set[tuple[str, int]] = set()
+"""Runs of this process: a run with the same process number that is not among them belongs to one that is gone."""
+
+
+def _works(path: str, run: int, pid: int) -> bool:
+    """Whether the process of a run on this machine is alive; True where that cannot be told."""
+    if pid == os.getpid():
+        return (path, run) in own_runs
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class LedgerFile:
+    """One ledger file. Methods are safe from any thread; several processes may share the file on a local disk.
+
+    Args:
+        path: The file; made where it is missing.
+        fingerprint: What shapes the vectors; None to read a ledger as it is.
+        lease_s: Seconds a silent run keeps its claims.
+        clock: Gives the time in seconds since the epoch.
+
+    Raises:
+        ConfigurationError: The ledger was made with another fingerprint.
+        LedgerError: The file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        fingerprint: Fingerprint | None = None,
+        *,
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path)
+        self._lease_s = lease_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        if fingerprint is None and not self.path.exists():
+            raise ConfigurationError(f"there is no ledger at {self.path}")
+        self._db: Connection = connect(self.path)
+        try:
+            self._check(fingerprint)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[Connection]:
+        """One transaction; undone where anything fails."""
+        with self._lock, guarded(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._lock, guarded(self.path):
+            yield self._db
+
+    def _check(self, fingerprint: Fingerprint | None) -> None:
+        with self._change() as db:
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            if not meta and fingerprint is None:
+                raise ConfigurationError(f"the ledger {self.path} is empty")
+            if not meta and fingerprint is not None:
+                entries = {"version": str(VERSION), "fingerprint": json.dumps(asdict(fingerprint))}
+                db.executemany("INSERT INTO meta VALUES (?, ?)", entries.items())
+                self.fingerprint = fingerprint
+                return
+        if meta.get("version") != str(VERSION):
+            raise LedgerError(f"the ledger {self.path} has version {meta.get('version')}, not {VERSION}")
+        self.fingerprint = Fingerprint(**json.loads(meta["fingerprint"]))
+        if fingerprint is not None and fingerprint != self.fingerprint:
+            mine, theirs = asdict(fingerprint), asdict(self.fingerprint)
+            differences = ", ".join(f"{k} {theirs[k]!r}, not {mine[k]!r}" for k in mine if mine[k] != theirs[k])
+            raise ConfigurationError(
+                f"the ledger {self.path} was made with {differences}: their vectors do not mix; use another ledger"
+            )
+
+    def _alive(self, db: Connection) -> set[int]:
+        path = str(self.path.resolve())
+        rows = db.execute("SELECT id, host, pid FROM runs WHERE finished IS NULL AND lease_until > ?", (self._clock(),))
+        return {run for run, host, pid in rows if host != platform.node() or _works(path, run, pid)}
+
+    def in_flight(self, run: int | None = None) -> list[InFlight]:
+        """The submissions that were not collected yet: all of them, or those of one run."""
+        with self._reading() as db:
+            alive, now = self._alive(db), self._clock()
+            rows = db.execute("SELECT run, request_id, groups, since FROM jobs ORDER BY id").fetchall()
+        return [
+            InFlight(request_id, sum(map(len, json.loads(groups))), now - since, owner in alive)
+            for owner, request_id, groups, since in rows
+            if run in (None, owner)
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Rows of the whole ledger: distinct ``texts``, ``vectors``, ``waiting`` texts, ``failures``."""
+        with self._reading() as db:
+            tables = {
+                "texts": "texts",
+                "vectors": "vectors",
+                "waiting": "work WHERE job IS NULL",
+                "failures": "failures",
+            }
+            return {
+                name: int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]) for name, table in tables.items()
+            }
+
+    def last_run(self) -> int | None:
+        """The last run that finished, or None."""
+        with self._reading() as db:
+            return db.execute("SELECT MAX(id) FROM runs WHERE finished IS NOT NULL").fetchone()[0]  # type: ignore[no-any-return]
+
+    def failures(self, run: int, limit: int) -> tuple[int, list[Failure]]:
+        """How many documents of a run have failed, and the first ``limit`` of them."""
+        query = "FROM docs JOIN failures ON failures.id = docs.text_id WHERE docs.run = ?"
+        with self._reading() as db:
+            if not db.execute("SELECT EXISTS (SELECT 1 FROM failures)").fetchone()[0]:
+                return 0, []
+            count = db.execute(f"SELECT COUNT(*) {query}", (run,)).fetchone()[0]
+            rows = db.execute(f"SELECT doc_id, code, message {query} ORDER BY seq LIMIT ?", (run, limit))
+            return count, [Failure(*row) for row in rows]
+
+    def rows(self, run: int) -> Iterator[Row]:
+        """The documents of a run in their order, in bounded memory.
+
+        Raises:
+            LedgerError: The ledger has forgotten the run; it keeps the documents of the last three.
+        """
+        last = 0
+        while True:
+            with self._reading() as db:
+                chunk = db.execute(
+                    "SELECT seq, doc_id, hash, vector FROM docs JOIN texts ON texts.id = text_id "
+                    "LEFT JOIN vectors ON vectors.id = text_id WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
+                    (run, last, _CHUNK),
+                ).fetchall()
+                if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
+                    raise LedgerError(f"the ledger {self.path} has no run {run}")
+            for last, doc_id, digest, vector in chunk:  # noqa: B007 - the last one is where the next chunk begins
+                yield Row(doc_id, digest, None if vector is None else _floats(vector))
+            if len(chunk) < _CHUNK:
+                return
+
+    def find(self, texts: Iterable[str]) -> list[array[float] | None]:
+        """The vectors of texts, in their order; None where the ledger has none."""
+        with self._reading() as db:
+            query = "SELECT vector FROM texts JOIN vectors USING (id) WHERE hash = ?"
+            rows = [db.execute(query, (text_hash(text),)).fetchone() for text in texts]
+        return [None if row is None else _floats(row[0]) for row in rows]
+
+    def message(self, text: str) -> str | None:
+        """Why a text failed, or None."""
+        with self._reading() as db:
+            query = "SELECT message FROM texts JOIN failures USING (id) WHERE hash = ?"
+            row = db.execute(query, (text_hash(text),)).fetchone()
+            return None if row is None else str(row[0])
+
+
+def _floats(data: bytes) -> array[float]:
+    floats = array("f")
+    floats.frombytes(data)
+    return floats

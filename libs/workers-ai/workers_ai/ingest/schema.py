@@ -1,0 +1,115 @@
+"""The ledger's file: tables, connection, and SQLite's errors in our own words."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.errors import BatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["VERSION", "LedgerError", "connect", "guarded"]
+
+VERSION: Final = 1
+"""Version of the tables."""
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- Every distinct text ever seen; only ever added to.
+CREATE TABLE IF NOT EXISTS texts (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
+-- float32, little-endian.
+CREATE TABLE IF NOT EXISTS vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+-- Texts that are still to be embedded: waiting (job is null) or part of a job.
+CREATE TABLE IF NOT EXISTS work (
+    id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER);
+CREATE INDEX IF NOT EXISTS work_by_job ON work (job);
+CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
+-- One submission: about to be sent (request_id is null), or accepted. groups: the text ids of each of its requests.
+CREATE TABLE IF NOT EXISTS jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, request_id TEXT, groups TEXT NOT NULL,
+    since REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL, pid INTEGER NOT NULL, lease_until REAL NOT NULL,
+    finished REAL);
+-- The documents of each run, in their order.
+CREATE TABLE IF NOT EXISTS docs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, doc_id, text_id INTEGER NOT NULL);
+"""
+
+_BUSY_S: Final = 120.0
+_CACHE_KIB: Final = 24 * 1024
+_CHECKPOINT_PAGES: Final = 8192
+
+
+class LedgerError(BatchError):
+    """The ledger cannot be used: its file is damaged, its disk is full, or it is no ledger at all.
+
+    What was on disk before is still there: nothing is written after such an error.
+    """
+
+
+@contextlib.contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Turn an error of SQLite into a :class:`LedgerError` that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        text = str(exc)
+        if "full" in text:
+            hint = "free some space and run the same ingestion again; what was recorded is kept"
+        elif "locked" in text or "busy" in text:
+            hint = "another process holds it; wait for it, and keep ledgers off network file systems"
+        elif "unable to open" in text or "readonly" in text:
+            hint = "check that its folder exists and can be written to"
+        elif isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
+            hint = "the file is damaged or no ledger: restore a copy, or choose another path to embed everything anew"
+        else:
+            hint = "see the text of SQLite"
+        raise LedgerError(f"the ledger {path} cannot be used ({text}): {hint}") from exc
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file, and make the tables where it is new."""
+    with guarded(path):
+        _require_whole(path)
+        connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise LedgerError(f"the ledger {path} cannot be used: its file system has no write-ahead log")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if tables and "meta" not in tables:
+                raise LedgerError(f"{path} is an SQLite file, but no ledger: choose another path")
+            if not tables:
+                connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _require_whole(path: Path) -> None:
+    """Refuse a file that is shorter than its own header says, before SQLite writes to it."""
+    if not path.exists() or not (size := path.stat().st_size):
+        return
+    wal = path.with_name(f"{path.name}-wal")
+    if wal.exists() and wal.stat().st_size:
+        return
+    with path.open("rb") as file:
+        header = file.read(100)
+    if not header.startswith(b"SQLite format 3\0"):
+        raise LedgerError(f"{path} exists and is no ledger: choose another path")
+    page = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    if size < pages * (65536 if page == 1 else page):
+        raise LedgerError(
+            f"the ledger {path} is truncated ({size:,} bytes): restore a copy, or choose another path to embed "
+            "everything anew"
+        )
