@@ -1,8 +1,8 @@
 """Whole replies: rules 16 to 22 and the reports of groups 3, 5 and 6.
 
 Each is read on both routes, and once more as the answer to a request to stream, which some models give as plain JSON
-(rule 29, cloudflare/ai#396). Not wanted here: sending the request a second time without ``stream``, as rule 29 does; the
-answer is there and was paid for.
+(rule 29, cloudflare/ai#396). Not wanted here: sending the request a second time without ``stream``, as rule 29 does;
+the answer is there and was paid for.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ class HttpTransport:
         if request.headers:
             headers = headers.copy()
             headers.update(request.headers)
+            if self._settings.gateway:  # the one chosen outranks the one that a route falls back to
+                headers["cf-aig-gateway-id"] = self._settings.gateway.id
         url = self._url(request.path, request.query)
         return client.build_request(request.method, url, json=request.body, headers=headers, timeout=self._timeout)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
 
 _NULLABLE: Final = frozenset({"reasoning_effort"})
+_UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})
 
 
 class ChatPlan(NamedTuple):
@@ -58,7 +59,7 @@ def plan_chat(
         BadRequestError: A message cannot be sent.
         ConfigurationError: A parameter does not exist on the chosen route.
     """
-    given = {k: v for k, v in params.items() if v is not None or k in _NULLABLE}
+    given = {k: v for k, v in params.items() if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE)}
     card = lookup(model)
     api = api or _default_api(given, card)
     _check_route(api, given)
@@ -126,7 +127,7 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
     choice = given.pop("tool_choice", None)
     if tools:
         given["tools"] = tools
-        if choice is not None and choice is not False:
+        if choice is not None:
             sent, forced = prepare_tool_choice(choice, tools)
             if card.tool_choice is not False:
                 given["tool_choice"] = sent
@@ -134,8 +135,6 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
         given.pop("parallel_tool_calls", None)
     if isinstance(stop := given.get("stop"), str):
         given["stop"] = [stop]
-    elif stop is not None and not stop:
-        del given["stop"]
     if response_format := given.get("response_format"):
         if api == "run" and _guides_by_schema(response_format, card):
             del given["response_format"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.catalogue import ModelCard
@@ -23,7 +24,7 @@ from workers_ai.wire.toolcalls import arguments_text, json_text, original_id
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["known_call_ids", "prepare_messages"]
 
@@ -73,6 +74,8 @@ def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     if not isinstance(content, list):
         return json_text(content)
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    if not all(isinstance(part, Mapping) and ("type" in part or "text" in part) for part in parts):
+        return json_text(content)  # data, such as the result of a tool
     if any(part.get("type") not in ("text", None) for part in parts):
         return [_part(part, index, card) for part in parts]
     # An assistant's parts are pieces of one text; other parts are texts of their own.
@@ -84,10 +87,11 @@ def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any
     if kind == "image_url":
         image = part.get("image_url")
         url = image.get("url", "") if isinstance(image, dict) else json_text(image)
-        if not url[:5].lower() == "data:":
+        if not url[:11].lower().startswith("data:image/"):
+            what = "has data that is not marked as an image" if url[:5].lower() == "data:" else "links to an image"
             raise _refuse(
-                f"message {index} links to an image: the service does not fetch links; "
-                "pass the bytes as base64 or as a data: URL",
+                f"message {index} {what}: the service takes images alone, and fetches no links; "
+                "pass the bytes as base64 or as a data: URL with their media type",
                 card,
             )
         return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}

@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from workers_ai.catalogue import ModelCard
+from workers_ai.errors import ConfigurationError
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:
@@ -49,8 +50,14 @@ def _inline(node: JSON, root: Mapping[str, JSON], path: tuple[str, ...]) -> Any:
 
 
 def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], str | None, bool | None]:
-    """Schema, name and strictness out of either form of ``response_format``: named envelope or bare schema."""
-    given = response_format.get("json_schema") or response_format.get("schema") or {}
+    """Schema, name and strictness out of either form of ``response_format``: named envelope or bare schema.
+
+    Raises:
+        ConfigurationError: There is no schema in it.
+    """
+    given = response_format.get("json_schema") or response_format.get("schema")
+    if not isinstance(given, dict):
+        raise ConfigurationError("response_format of type json_schema has no schema: put it under json_schema")
     if isinstance(given.get("schema"), dict) and not ("type" in given or "properties" in given):
         return given["schema"], given.get("name"), given.get("strict")
     return given, None, None

@@ -1,0 +1,121 @@
+"""Everything that is sent, on both routes, sync and async, whole and to a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+from sent import SENT
+from shapes import Sent
+
+from workers_ai.errors import WorkersAIError
+
+ABSENT = object()
+CASES = [pytest.param(row, api or None, id=f"{row.name}-{api or 'no route named'}") for row in SENT for api in row.api]
+
+
+def at(body: Any, path: str) -> Any:
+    """The value at a path of keys and positions."""
+    for step in path.split(".") if path else []:
+        if isinstance(body, list):
+            body = body[int(step)] if step.isdigit() and int(step) < len(body) else ABSENT
+        else:
+            body = body.get(step, ABSENT) if isinstance(body, Mapping) else ABSENT
+    return body
+
+
+class Recorder:
+    """Keeps requests, and answers them."""
+
+    def __init__(self) -> None:
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        return httpx.Response(200, json={"result": {"response": "{}"}, "success": True, "errors": [], "messages": []})
+
+
+def test_names_are_unique() -> None:
+    assert len({row.name for row in SENT}) == len(SENT)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "to a stream"])
+@pytest.mark.parametrize(("row", "api"), CASES)
+def test_what_is_sent(row: Sent, api: str | None, stream: bool, face: Any) -> None:
+    recorder = Recorder()
+    one = face(recorder, **row.settings)
+    given = json.dumps([row.messages, dict(row.params)], sort_keys=True)
+    ask = one.stream if stream else one.chat
+    if row.error:
+        with pytest.raises(WorkersAIError) as caught:
+            ask(row.model, row.messages, api=api, **row.params)
+        assert (type(caught.value).__name__, recorder.requests) == (row.error, [])
+        assert row.says in str(caught.value)
+        return
+    ask(row.model, row.messages, api=api, **row.params)
+    (request,) = recorder.requests
+    body = json.loads(request.content)
+    inputs = body.get("input", body)
+    assert inputs.pop("stream", False) is (stream and "response_format" not in body)
+    inputs.pop("stream_options", None)
+    wanted = {**row.has, **(row.chat if api == "chat_completions" else row.run)}
+    assert {path: at(body, path) for path in wanted} == wanted
+    assert [path for path in row.lacks if at(body, path) is not ABSENT] == []
+    assert request.url.query == b""
+    assert row.path.get(api or "", "") in request.url.raw_path.decode()
+    assert request.url.raw_path.decode().endswith(row.path.get(api or "", ""))
+    assert {name: request.headers.get(name) for name in row.sends_headers} == row.sends_headers
+    assert json.dumps([row.messages, dict(row.params)], sort_keys=True) == given, "the caller's own values were changed"
+
+
+@pytest.mark.parametrize(
+    ("api", "options"), [("chat_completions", {"include_usage": True}), ("run", None)], ids=["chat completions", "run"]
+)
+def test_a_stream_asks_for_its_usage_where_that_is_an_option(api: str, options: Any, face: Any) -> None:
+    recorder = Recorder()
+    face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], api=api)
+    body = json.loads(recorder.requests[0].content)
+    assert (body["stream"], body.get("stream_options")) == (True, options)
+
+
+def test_a_schema_is_answered_whole_and_handed_on_as_a_stream(face: Any) -> None:
+    # The service refuses a schema together with a stream (5023).
+    recorder = Recorder()
+    schema = {"type": "json_schema", "json_schema": {"type": "object"}}
+    pieces = face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], response_format=schema)
+    assert "stream" not in json.loads(recorder.requests[0].content)
+    assert "".join(piece.text for piece in pieces) == "{}"
+    assert len(recorder.requests) == 1
+
+
+def test_ids_stay_unique_over_turns_and_go_back_as_they_came(face: Any) -> None:
+    """Kimi counts its calls from zero on every turn (https://github.com/cloudflare/ai/issues/526)."""
+    seen: list[Any] = []
+
+    def model(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        call = {"id": "functions.search:0", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        choice = {
+            "message": {"role": "assistant", "content": None, "tool_calls": [call]},
+            "finish_reason": "tool_calls",
+        }
+        return httpx.Response(200, json={"choices": [choice]})
+
+    one = face(model)
+    messages: list[Any] = [{"role": "user", "content": "hi"}]
+    ids = []
+    for _ in range(3):
+        (call,) = one.chat("@cf/moonshotai/kimi-k2.6", messages).tool_calls
+        ids.append(call.id)
+        function = {"name": call.name, "arguments": call.arguments}
+        messages += [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": call.id, "function": function}]},
+            {"role": "tool", "tool_call_id": call.id, "content": "found"},
+        ]
+    assert ids[0] == "functions.search:0"
+    assert len(set(ids)) == 3
+    wire_ids = [message.get("tool_call_id") for message in seen[-1]["messages"] if message["role"] == "tool"]
+    assert wire_ids == ["functions.search:0", "functions.search:0"]
