@@ -1,0 +1,37 @@
+"""Every refusal of the table: its class, its text, and how many requests it costs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from refusals import REFUSED
+from shapes import NATIVE, Refused
+from workers_ai import errors
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize("call", ["chat", "stream", "embed", "rerank"])
+@pytest.mark.parametrize("row", REFUSED, ids=[row.name for row in REFUSED])
+def test_refusals(row: Refused, call: str, face: Any) -> None:
+    sent: list[httpx.Request] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        content = row.body if isinstance(row.body, str) else json.dumps(row.body)
+        return httpx.Response(row.status, headers={"cf-ray": "8a1-AMS", **row.headers}, content=content)
+
+    one = face(refuse)
+    arguments = {"chat": (NATIVE, HI), "stream": (NATIVE, HI), "embed": (NATIVE, ["a"]), "rerank": (NATIVE, "q", ["a"])}
+    with pytest.raises(getattr(errors, row.error)) as caught:
+        getattr(one, call)(*arguments[call])
+    error = caught.value
+    assert type(error).__name__ == row.error
+    assert (len(sent), error.attempts, error.model) == (row.requests, row.requests, NATIVE)
+    text = str(error)
+    assert row.says in text
+    assert "\n" not in text
+    assert "token-of-the-tests" not in text + repr(error.__dict__)
