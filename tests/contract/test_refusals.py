@@ -9,6 +9,7 @@ import httpx
 import pytest
 from refusals import REFUSED
 from shapes import NATIVE, Refused
+
 from workers_ai import errors
 
 HI = [{"role": "user", "content": "hi"}]

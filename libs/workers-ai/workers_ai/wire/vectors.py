@@ -96,9 +96,9 @@ def read_vectors(
     result = unwrap(data)
     rows = (result.get("data") or result.get("response")) if isinstance(result, dict) else None
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
-        rows = [row.get("embedding") for row in sorted(rows, key=lambda row: row.get("index", 0))]
+        rows = _in_order(rows, model)
     if isinstance(rows, list) and rows and isinstance(rows[0], str):
-        rows = [_from_base64(row) for row in rows]
+        rows = [_from_base64(row, model) for row in rows]
     if not isinstance(rows, list):
         what = "was queued" if isinstance(result, dict) and "request_id" in result else "has no vectors"
         raise _misfit(f"the reply {what}", model, data)
@@ -121,9 +121,24 @@ def _misfit(message: str, model: str, data: JSON) -> APIResponseValidationError:
     )
 
 
-def _from_base64(text: str) -> list[float]:
+def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
+    """The embeddings of OpenAI items, in the order of their indexes, or as they came where none has one."""
+    if not all(isinstance(item, dict) for item in items):
+        raise _misfit("the reply mixes items of several kinds", model, None)
+    if all("index" not in item for item in items):
+        return [item.get("embedding") for item in items]
+    by_index = {item.get("index"): item.get("embedding") for item in items}
+    if by_index.keys() != set(range(len(items))):
+        raise _misfit("the indexes of the vectors are not those of the texts", model, None)
+    return [by_index[index] for index in range(len(items))]
+
+
+def _from_base64(text: JSON, model: str) -> list[float]:
     floats = array.array("f")
-    floats.frombytes(base64.b64decode(text))
+    try:
+        floats.frombytes(base64.b64decode(text, validate=True))
+    except (TypeError, ValueError):
+        raise _misfit("a vector is not base64 of float32 numbers", model, None) from None
     return floats.tolist()
 
 
@@ -181,6 +196,6 @@ def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
     index = row.get("id", row.get("index"))
     score = row.get("score", row.get("relevance_score"))
     return (
-        index if isinstance(index, int) else None,
+        index if type(index) is int else None,
         float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None,
     )
