@@ -219,3 +219,21 @@ def test_a_body_that_is_missing_broken_or_too_large(make_api: Callable[..., Api]
     assert code_of(api.http.post(f"/ai/run/{BGE}")) == (400, 3003)
     assert code_of(api.http.post(f"/ai/run/{BGE}", content=b"{")) == (400, 5006)
     assert code_of(api.embed("a" * 1000)) == (413, 3006)
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "expected"),
+    [
+        ("@cf/nonsense", {}, (404, 3042)),
+        (GEMMA, {"lora": "mine"}, (405, 5005)),
+        ("@cf/zai-org/glm-5.2", {"top_k": 5}, (400, 8001)),
+    ],
+)
+def test_other_documented_refusals(api: Api, model: str, body: dict[str, Any], expected: tuple[int, int]) -> None:
+    assert code_of(api.run(model, {**user("hi"), **body})) == expected
+
+
+def test_one_model_needs_an_agreement(make_api: Callable[..., Api]) -> None:
+    reply = make_api(licence_agreed=False).run("@cf/meta/llama-3.2-11b-vision-instruct", user("hi"))
+
+    assert code_of(reply) == (403, 5016)

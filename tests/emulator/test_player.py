@@ -301,3 +301,21 @@ def test_a_model_that_ignores_json_mode_answers_in_prose(api: Api) -> None:
 
 def test_the_same_question_has_the_same_answer(api: Api) -> None:
     assert say(api, "Why?", CONTEXT, seed=1) == say(api, "Why?", CONTEXT, seed=2, temperature=1)
+
+
+def test_wrapped_lines_are_one_sentence(api: Api) -> None:
+    text = (
+        "It gives an iterator over the lines of the file object that was\nopened before. The file is closed at the end."
+    )
+
+    answer = say(api, "What gives an iterator over lines?", f"Context:\n{text}\n")["content"]
+    assert answer == "It gives an iterator over the lines of the file object that was opened before."
+
+
+def test_a_content_guard_gives_a_verdict(api: Api) -> None:
+    guard = "@cf/meta/llama-guard-3-8b"
+    body = {"messages": [{"role": "user", "content": "Hello"}]}
+
+    assert api.run(guard, body).json()["result"]["response"] == "safe"
+    wanted = {**body, "response_format": {"type": "json_object"}}
+    assert api.run(guard, wanted).json()["result"]["response"] == {"safe": True, "categories": []}

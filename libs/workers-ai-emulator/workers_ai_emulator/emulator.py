@@ -35,11 +35,17 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Reply
 
 
+IN_PROCESS_URL = "https://api.cloudflare.com/client/v4"
+
+
 class Emulator:
     """Workers AI in this process.
 
     ``httpx.Client(transport=emulator.transport())``, ``httpx.AsyncClient(transport=emulator.transport())``
     and ``with emulator.serve() as url`` are its doors.
+
+    ``base_url`` is where a client finds it, up to ``/client/v4``: the service's own URL, for the doors in this process,
+    and the server's while it is served.
 
     Args:
         seed: Seed of everything that looks random: ids, padding, faults by chance.
@@ -73,6 +79,7 @@ class Emulator:
         **settings: Any,
     ) -> None:
         self.clock = clock or Clock()
+        self.base_url = IN_PROCESS_URL
         self._seed = seed
         self._settings = Settings(**settings)
         self._queue = queue or QueueSettings()

@@ -18,6 +18,7 @@ class Settings:
         accounts: Account ids that exist; None for any well-formed one.
         gateway_token: Token that AI Gateway asks for in ``cf-aig-authorization``; None for an open gateway.
         paid_plan: Whether the account is on the Workers Paid plan; without it some models answer 5035.
+        licence_agreed: Whether the account agreed to the terms of llama-3.2-11b-vision; without it, 5016.
         unsupported_tools: What a model without tools does with them: ``ignore`` or ``reject`` (5006).
         batch_worker: Whether a deployed batch Worker answers under ``/batch``.
         batch_worker_model: Model of that Worker when a request names none.
@@ -36,6 +37,7 @@ class Settings:
     accounts: list[str] | None = None
     gateway_token: str | None = None
     paid_plan: bool = True
+    licence_agreed: bool = True
     unsupported_tools: str = "ignore"
     batch_worker: bool = True
     batch_worker_model: str = "@cf/baai/bge-m3"

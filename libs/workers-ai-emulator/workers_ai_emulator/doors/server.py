@@ -42,6 +42,7 @@ class Server:
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._closing = False
+        self._former_url = emulator.base_url
         self._thread = threading.Thread(target=self._accept, name="workers-ai-emulator", daemon=True)
 
     @property
@@ -63,11 +64,13 @@ class Server:
     def start(self) -> Server:
         """Begin to answer."""
         self._port = self.port
+        self._emulator.base_url, self._former_url = self.base_url, self._emulator.base_url
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """Close the port and every connection."""
+        self._emulator.base_url = self._former_url
         with self._lock:
             self._closing = True
             connections = list(self._connections)

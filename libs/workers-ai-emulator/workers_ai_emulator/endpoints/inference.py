@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.catalogue import Model, models
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call
 
 
+_NAME = re.compile(r"@[a-z]+/[^/]+/[^/]+\Z")
+
+
 def find_model(service: Service, name: str) -> Model:
     """The model that answers to a name.
 
     Raises:
-        ServiceError: 5007 for an unknown one, 5028 for a retired one, 5035 without the paid plan.
+        ServiceError: 3042 for a malformed name, 5007 for an unknown and 5028 for a retired model, 5035 without the paid
+            plan, 5016 without an agreement.
     """
     known = models()
     if "/" in name and not name.startswith("@"):
         return Model(name, family="openai", schema="new", function_calling=True, reasoning=False, vision=True)
+    if not _NAME.match(name):
+        raise ServiceError(404, 3042, "The model name is invalid")
     model = known.get(name)
     if model is None:
         raise ServiceError(400, 5007, f"No such model {name} or task")
@@ -35,6 +42,8 @@ def find_model(service: Service, name: str) -> Model:
         raise ServiceError(410, 5028, text)
     if model.paid_only and not service.settings.paid_plan:
         raise ServiceError(403, 5035, "This model requires a Workers Paid plan. See pricing for details.")
+    if "llama-3.2-11b-vision" in model.id and not service.settings.licence_agreed:
+        raise ServiceError(403, 5016, "User has not agreed to Llama3.2 model terms")
     return model
 
 

@@ -35,6 +35,8 @@ def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) 
     Raises:
         ServiceError: 8006 when a forced call does not fit into the budget, 5024 when a schema cannot be met.
     """
+    if "llama-guard" in model.id:
+        return _guard(request)
     reading = read(request.turns)
     choice = Choice(reasoning=answers.thinking_text(reading, request.effort) if request.thinking else "")
     if model.function_calling:
@@ -52,6 +54,11 @@ def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) 
         _stop(request, choice)
     _shorten(request, choice)
     return choice
+
+
+def _guard(request: ChatRequest) -> Choice:
+    """A content guard finds everything safe; as an object when JSON is wanted."""
+    return Choice(text="safe", parsed={"safe": True, "categories": []}, is_json=request.wants_json)
 
 
 def _with_room_for_calls(request: ChatRequest, choice: Choice) -> Choice:

@@ -14,10 +14,16 @@ _LABELLED = re.compile(r"(?im)^[ \t]*(?:user )?(?:question|query|input)[ \t]*:[ 
 _ANSWER_LABEL = re.compile(r"(?im)^[ \t]*(?:answer|response|helpful answer)[ \t]*:[ \t]*$")
 _LABEL = re.compile(r"^\s*(?:context|documents?|sources?|passages?|text)\s*:\s*", re.IGNORECASE)
 _INSTRUCTION = re.compile(
-    r"\s*(?:you are|you're|you have|you will|you must|use |using |answer|if you|given |please |respond|reply|do not"
-    r"|don't|never |always |just say|keep |return |context information|say |be |think |cite |based on)",
+    r"\s*(?:\d+[.)]\s*|[-*]\s+)?(?:you are|you're|you will|you must|please |respond|reply |think step|cite |based on the"
+    r"|use (?:the following|the given|the tool|only|this|these|three)|using the (?:following|tool|context)|given the "
+    r"|answer (?:the|from|in|only|using|with|all|any|questions?|based|briefly|like|as)|answer[.:]"
+    r"|if you (?:don't|do not|can't|cannot)|(?:do not|don't) (?:try|make|use|answer|mention)|just say|say so|say that"
+    r"|always (?:answer|use|be|cite)|never (?:directly|make|mention|answer)|avoid statements|some rules"
+    r"|keep (?:the answer|it |your)|be (?:brief|concise|helpful|polite)|context information"
+    r"|return (?:nothing|only|the result as|your|json|a json))",
     re.IGNORECASE,
 )
+_WRAPPED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,20 @@ def read(turns: list[Turn]) -> Reading:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text that state something; instructions to the model are left out."""
-    found = (_LABEL.sub("", part).strip() for part in _SENTENCE.split(text))
+    found = (_LABEL.sub("", part).strip() for part in _SENTENCE.split(_unwrapped(text)))
     return [part for part in found if any(letter.isalnum() for letter in part) and not _INSTRUCTION.match(part)]
+
+
+def _unwrapped(text: str) -> str:
+    """The text with wrapped lines joined: a long line without an end, and one that goes on in lower case."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        goes_on = line.lstrip()[:1].islower() and lines and len(lines[-1].strip()) >= _WRAPPED
+        if goes_on and lines[-1].rstrip()[-1] not in ".!?:;":
+            lines[-1] = f"{lines[-1].rstrip()} {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _split(text: str) -> tuple[str, str]:

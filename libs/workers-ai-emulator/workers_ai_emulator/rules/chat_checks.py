@@ -50,6 +50,7 @@ def check_chat(model: Model, body: Json, *, compat: bool, reject_tools: bool) ->
     elif not isinstance(body["prompt"], str) or not body["prompt"]:
         raise _mismatch(model, f"Type mismatch of '/prompt', '{kind_of(body['prompt'])}' not in 'string'")
     _check_numbers(model, body)
+    _check_support(model, body)
     _check_tools(model, body, reject_tools=reject_tools)
     _check_format(model, body)
     _check_window(model, body)
@@ -133,6 +134,13 @@ def _check_numbers(model: Model, body: Json) -> None:
             raise _mismatch(model, f"Type mismatch of '/{name}', '{kind_of(value)}' not in 'number'")
         if not low <= value <= high:
             raise _mismatch(model, f"'/{name}' must be between {low} and {high}")
+
+
+def _check_support(model: Model, body: Json) -> None:
+    if body.get("lora") and not model.lora:
+        raise ServiceError(405, 5005, f"The model {model.id} does not support LoRA inference")
+    if "glm" in model.id and ("top_k" in body or "repetition_penalty" in body):
+        raise ServiceError(400, 8001, "Invalid input")
 
 
 def _check_tools(model: Model, body: Json, *, reject_tools: bool) -> None:
