@@ -256,3 +256,26 @@ def test_a_wrong_control_request_says_what_is_wrong(path: str, body: Any, status
         reply = http.post(f"http://emulator/__emulator__/{path}", json=body)
 
     assert (status, "1") == (reply.status_code, reply.headers["x-workers-ai-emulator"])
+
+
+def test_an_abrupt_cut_breaks_the_connection_inside_the_body(served: tuple[Emulator, httpx.Client]) -> None:
+    emulator, http = served
+    with httpx.Client(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as inside:
+        for client in (http, inside):
+            emulator.faults.add(Fault.cut(2, abrupt=True))
+            with (
+                client.stream("POST", f"/ai/run/{LLAMA}", json={**user("Hello"), "stream": True}) as reply,
+                pytest.raises(httpx.RemoteProtocolError),
+            ):
+                list(reply.iter_raw())
+            assert reply.status_code == 200
+            assert client.post(f"/ai/run/{BGE}", json={"text": "a"}).status_code == 200
+    assert (emulator.capacity.in_work, emulator.log.running) == (0, 0)
+
+
+async def test_an_abrupt_cut_in_an_async_client() -> None:
+    emulator = Emulator()
+    emulator.faults.add(Fault.cut(2, abrupt=True))
+    async with httpx.AsyncClient(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as http:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await astream(http)

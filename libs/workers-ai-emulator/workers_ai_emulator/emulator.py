@@ -14,12 +14,12 @@ from workers_ai_emulator.doors.transport import (
     read_timeout_s,
 )
 from workers_ai_emulator.endpoints import control, front
-from workers_ai_emulator.endpoints.front import DroppedConnectionError
 from workers_ai_emulator.settings import Settings
 from workers_ai_emulator.state.clock import Clock
 from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
 from workers_ai_emulator.state.queue import QueueSettings
 from workers_ai_emulator.state.service import Service
+from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     import httpx

@@ -128,6 +128,10 @@ class ServiceError(Exception):
         self.headers = headers or {}
 
 
+class DroppedConnectionError(Exception):
+    """The service closes the connection, before a reply or inside one."""
+
+
 class NotEmulatedError(Exception):
     """A part of the service that this emulator does not have."""
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from workers_ai_emulator.endpoints.front import DroppedConnectionError
 from workers_ai_emulator.state.clock import Wait
 from workers_ai_emulator.state.flow import ablock, adrive
+from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.emulator import Emulator
+    from workers_ai_emulator.wire import Reply
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -40,26 +41,28 @@ class AsgiApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = await _request(scope, receive)
-        clock = self._emulator.clock
         try:
-            reply = await adrive(self._emulator.flow(request), clock)
+            reply = await adrive(self._emulator.flow(request), self._emulator.clock)
+            try:
+                await self._send(reply, send)
+            finally:
+                for callback in reply.on_close:
+                    callback()
         except DroppedConnectionError:
             raise ConnectionResetError("the emulator dropped the connection, as a fault asked") from None
+
+    async def _send(self, reply: Reply, send: Send) -> None:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        try:
-            if reply.chunks is None:
-                await send({"type": "http.response.body", "body": reply.body})
-                return
-            for piece in reply.chunks:
-                if isinstance(piece, Wait):
-                    await ablock(piece, clock)
-                else:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            for callback in reply.on_close:
-                callback()
+        if reply.chunks is None:
+            await send({"type": "http.response.body", "body": reply.body})
+            return
+        for piece in reply.chunks:
+            if isinstance(piece, Wait):
+                await ablock(piece, self._emulator.clock)
+            else:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def _request(scope: Scope, receive: Receive) -> httpx.Request:

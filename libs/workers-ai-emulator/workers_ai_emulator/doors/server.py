@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from workers_ai_emulator.endpoints.front import DroppedConnectionError
 from workers_ai_emulator.state.clock import Wait
 from workers_ai_emulator.state.flow import block, drive
+from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -134,13 +134,13 @@ class _Connection:
         while (request := self._read_request()) is not None:
             try:
                 reply = drive(self._emulator.flow(request), self._emulator.clock)
+                try:
+                    self._send(reply, request.method)
+                finally:
+                    for callback in reply.on_close:
+                        callback()
             except DroppedConnectionError:
                 return
-            try:
-                self._send(reply, request.method)
-            finally:
-                for callback in reply.on_close:
-                    callback()
             if request.headers.get("connection", "").lower() == "close":
                 return
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import httpx
 
-from workers_ai_emulator.endpoints.front import DroppedConnectionError
 from workers_ai_emulator.state.clock import Wait
 from workers_ai_emulator.state.flow import WaitedTooLongError, ablock, block
+from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -52,26 +53,22 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         """The pieces, waiting between them where the reply does."""
-        for piece in self._reply.chunks or ():
-            if isinstance(piece, Wait):
-                try:
+        with self._as_on_a_socket():
+            for piece in self._reply.chunks or ():
+                if isinstance(piece, Wait):
                     block(piece, self._clock, self._limit_s)
-                except WaitedTooLongError:
-                    raise httpx.ReadTimeout("the emulator paused longer than the read timeout") from None
-            else:
-                yield piece
+                else:
+                    yield piece
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The pieces, awaiting between them where the reply does."""
-        for piece in self._reply.chunks or ():
-            if isinstance(piece, Wait):
-                try:
+        with self._as_on_a_socket():
+            for piece in self._reply.chunks or ():
+                if isinstance(piece, Wait):
                     await ablock(piece, self._clock, self._limit_s)
-                except WaitedTooLongError:
-                    raise httpx.ReadTimeout("the emulator paused longer than the read timeout") from None
-            else:
-                yield piece
+                else:
+                    yield piece
         self.close()
 
     def close(self) -> None:
@@ -84,6 +81,16 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
     async def aclose(self) -> None:
         """The same for an async client."""
         self.close()
+
+    @contextlib.contextmanager
+    def _as_on_a_socket(self) -> Iterator[None]:
+        try:
+            yield
+        except WaitedTooLongError:
+            raise httpx.ReadTimeout("the emulator paused longer than the read timeout") from None
+        except DroppedConnectionError:
+            text = "peer closed connection without sending complete message body (incomplete chunked read)"
+            raise httpx.RemoteProtocolError(text) from None
 
 
 def in_process_response(reply: Reply, request: httpx.Request, clock: Clock) -> httpx.Response:

@@ -9,7 +9,7 @@ from workers_ai_emulator.endpoints import gateway, streams
 from workers_ai_emulator.endpoints.meeting import Meeting
 from workers_ai_emulator.shapes.envelopes import edge_page, refusal
 from workers_ai_emulator.state.log import LogEntry
-from workers_ai_emulator.wire import NotEmulatedError, Reply, ServiceError, json_reply
+from workers_ai_emulator.wire import DroppedConnectionError, NotEmulatedError, Reply, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     Router = Callable[[Service, Call], Callable[[Service, Call, Meeting], Flow[Reply]]]
 
 MARK = "x-workers-ai-emulator"
-
-
-class DroppedConnectionError(Exception):
-    """The service closes the connection without a reply."""
 
 
 def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.shapes import sse
-from workers_ai_emulator.wire import SSE_TYPE, Reply, json_reply
+from workers_ai_emulator.wire import SSE_TYPE, DroppedConnectionError, Reply, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,9 +34,15 @@ def stream_reply(clock: Clock, events: Iterable[Json], meeting: Meeting, neurons
 
 
 def paced(clock: Clock, pieces: Iterable[bytes], meeting: Meeting) -> Iterator[bytes | Wait]:
-    """Pieces of a body with the pauses and the cuts that the faults ask for."""
+    """Pieces of a body with the pauses that the faults ask for.
+
+    Raises:
+        DroppedConnectionError: At the end of an abrupt cut.
+    """
     for piece in pieces:
         for part in [piece[i : i + 1] for i in range(len(piece))] if meeting.byte_by_byte else [piece]:
             if meeting.pause_s > 0:
                 yield clock.pause(meeting.pause_s)
             yield part
+    if meeting.end is not None and meeting.end.abrupt:
+        raise DroppedConnectionError

@@ -14,7 +14,8 @@ _LABELLED = re.compile(r"(?im)^[ \t]*(?:user )?(?:question|query|input)[ \t]*:[ 
 _ANSWER_LABEL = re.compile(r"(?im)^[ \t]*(?:answer|response|helpful answer)[ \t]*:[ \t]*$")
 _LABEL = re.compile(r"^\s*(?:context|documents?|sources?|passages?|text)\s*:\s*", re.IGNORECASE)
 _INSTRUCTION = re.compile(
-    r"\s*(?:\d+[.)]\s*|[-*]\s+)?(?:you are|you're|you will|you must|please |respond|reply |think step|cite |based on the"
+    r"\s*(?:\d+[.)]\s*|[-*]\s+)?(?:you are|you're|you will|you must|please |respond|reply |think step|cite "
+    r"|based on the"
     r"|use (?:the following|the given|the tool|only|this|these|three)|using the (?:following|tool|context)|given the "
     r"|answer (?:the|from|in|only|using|with|all|any|questions?|based|briefly|like|as)|answer[.:]"
     r"|if you (?:don't|do not|can't|cannot)|(?:do not|don't) (?:try|make|use|answer|mention)|just say|say so|say that"

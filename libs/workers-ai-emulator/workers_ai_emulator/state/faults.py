@@ -47,6 +47,7 @@ class Fault:
         body: Body of a ``reply``: text, bytes, or anything that becomes JSON.
         chunks: Pieces of a streamed ``reply``; the content type is then ``text/event-stream`` unless set.
         seconds: Length of a ``latency`` or of each pause of ``slow``.
+        abrupt: Whether a ``cut`` breaks the connection inside the body instead of ending it in good order.
         after_events: Events that pass before a ``cut`` or ``error_frame``.
         shape: Name of a ``shape``.
         met: How many requests it has met; read it in tests.
@@ -69,6 +70,7 @@ class Fault:
     body: Any = b""
     chunks: list[bytes] | None = None
     seconds: float = 0.0
+    abrupt: bool = False
     after_events: int = 1
     shape: str = ""
     met: int = 0
@@ -125,9 +127,9 @@ class Fault:
         return cls("html", status=status, **where)
 
     @classmethod
-    def cut(cls, after_events: int = 1, **where: Any) -> Fault:
-        """A stream that just ends after so many events."""
-        return cls("cut", after_events=after_events, **where)
+    def cut(cls, after_events: int = 1, *, abrupt: bool = False, **where: Any) -> Fault:
+        """A stream that just ends after so many events; with ``abrupt`` the connection breaks."""
+        return cls("cut", after_events=after_events, abrupt=abrupt, **where)
 
     @classmethod
     def error_frame(cls, code: int, message: str = "", after_events: int = 1, **where: Any) -> Fault:
