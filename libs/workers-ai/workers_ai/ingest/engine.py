@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import threading
 import time
-from array import array
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -326,17 +326,11 @@ class Engine:
         vectors: list[tuple[int, bytes]] = []
         failed: list[tuple[list[int], BatchItemError]] = []
         for group, item in zip(claim.groups, status.items, strict=True):
-            error = item.error
-            if error is None:
-                try:
-                    reply = read_vectors(item.result, self._model, len(group), normalize=self._options.normalize)
-                except APIResponseValidationError as exc:
-                    error = BatchItemError(exc.message, index=item.index, model=self._model)
-                else:
-                    rows = (array("f", row).tobytes() for row in reply.vectors)
-                    vectors += zip(group, rows, strict=True)
-            if error is not None:
-                failed.append((group, error))
+            found = item.error or packed(item, self._model, len(group), normalize=self._options.normalize)
+            if isinstance(found, BatchItemError):
+                failed.append((group, found))
+            else:
+                vectors += zip(group, found, strict=True)
         verdict = judge(failed, self.ledger.tries(claim.job) if failed else {})
         stored = {text_id for text_id, _ in vectors}
         mine = stored & self._open  # before the ledger knows them as done, and _open may forget them
@@ -381,3 +375,13 @@ class Engine:
             for name, delta in deltas.items():
                 setattr(self.tally, name, getattr(self.tally, name) + delta)
             self.bar.show(self.tally)
+
+
+def packed(item: BatchItem, model: str, count: int, *, normalize: bool) -> list[bytes] | BatchItemError:
+    """The vectors of an item as little-endian float32, or what is wrong with them."""
+    try:
+        rows = read_vectors(item.result, model, count, normalize=normalize).vectors
+        pack = struct.Struct(f"<{len(rows[0])}f").pack
+        return [pack(*row) for row in rows]
+    except (APIResponseValidationError, OverflowError) as exc:
+        return BatchItemError(str(exc), index=item.index, model=model)
