@@ -1,0 +1,171 @@
+"""Workers AI as a Daft provider, for ``daft.functions.embed_text`` (https://docs.daft.ai/en/stable/ai-functions/).
+
+::
+
+    import daft
+    from daft.functions import embed_text
+    from workers_ai.daft import WorkersAIProvider
+
+    daft.attach_provider(WorkersAIProvider())
+    vectors = embed_text(daft.col("text"), provider="workers-ai", model="@cf/baai/bge-m3")
+    daft.read_parquet("docs.parquet").with_column("vector", vectors).write_parquet("vectors")
+
+One batch of rows is one request. A busy service is waited for inside the batch; Daft's own retry comes after that, told
+how long to wait, and never for what another try cannot mend. Daft hands batches on as they end, so carry a key.
+"""
+
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from daft import DataType
+from daft.ai.protocols import TextEmbedderDescriptor
+from daft.ai.provider import Provider
+from daft.ai.typing import EmbeddingDimensions, UDFOptions
+from daft.errors import RetryAfterError
+
+from workers_ai.bulk import bulk_settings, check_options, texts_per_request
+from workers_ai.catalogue import lookup
+from workers_ai.client import AsyncClient
+from workers_ai.errors import ConfigurationError, WorkersAIError
+from workers_ai.service import MAX_CONCURRENCY, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workers_ai.config import Settings
+
+__all__ = ["WorkersAIProvider"]
+
+PAUSE_S: Final = 5.0
+"""Seconds that Daft is told to wait where the service names no time."""
+
+_OF_DAFT: Final = ("batch_size", "max_retries", "on_error")
+
+
+class WorkersAIProvider(Provider):
+    """Embeds columns with Workers AI.
+
+    Args:
+        name: The name it is attached under.
+        **settings: Those of :class:`workers_ai.Client`; unless given, ``max_retries`` is 10, ``on_busy`` is ``"retry"``
+            and ``max_concurrency``, the number of requests in flight of one process, is 8.
+
+    Raises:
+        ConfigurationError: A setting is missing or malformed.
+    """
+
+    def __init__(self, name: str = "workers-ai", **settings: Any) -> None:
+        self._name = name
+        self._settings = bulk_settings("WorkersAIProvider", {"max_concurrency": MAX_CONCURRENCY, **settings})
+
+    @property
+    def name(self) -> str:
+        """The name it is attached under."""
+        return self._name
+
+    def get_text_embedder(
+        self, model: str | None = None, dimensions: int | None = None, **options: Any
+    ) -> TextEmbedderDescriptor:
+        """Describe the embedder of one column.
+
+        Args:
+            model: Model id.
+            dimensions: Length of the vectors; needed only for a model that the catalogue does not know.
+            **options: Daft's ``batch_size`` (default and most: the model's own cap), ``max_retries`` (3), ``on_error``;
+                and ``pooling``, ``truncate_inputs``, ``normalize``, ``empty_text`` of :meth:`workers_ai.Client.embed`.
+
+        Raises:
+            ConfigurationError: The model is missing, an option is not known, or the length of the vectors is not.
+        """
+        cap = texts_per_request(model)
+        udf: dict[str, Any] = {name: options.pop(name) for name in _OF_DAFT if name in options}
+        udf["batch_size"] = min(udf.get("batch_size", cap), cap)
+        udf["concurrency"] = self._settings.max_concurrency
+        embed = check_options("embed_text", options)
+        return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
+
+
+def _length(model: str, dimensions: int | None) -> int:
+    known = lookup(model).dimensions
+    if known is None and dimensions is None:
+        raise ConfigurationError(f"how long the vectors of {model} are is not known: pass dimensions=")
+    if known is not None and dimensions not in (None, known):
+        raise ConfigurationError(f"{model} makes vectors of {known} dimensions; the service cannot make others")
+    return known or dimensions or 0
+
+
+@dataclass
+class _Descriptor(TextEmbedderDescriptor):
+    """What Daft sends to its workers. A pickle carries a token only where it was given explicitly."""
+
+    provider_name: str
+    settings: Settings
+    model: str
+    length: int
+    udf: dict[str, Any]
+    options: dict[str, Any]
+
+    def get_provider(self) -> str:
+        return self.provider_name
+
+    def get_model(self) -> str:
+        return self.model
+
+    def get_options(self) -> dict[str, Any]:
+        return {**self.udf, **self.options}
+
+    def get_dimensions(self) -> EmbeddingDimensions:
+        return EmbeddingDimensions(self.length, DataType.float32())
+
+    def get_udf_options(self) -> UDFOptions:
+        return UDFOptions(**self.udf)
+
+    def is_async(self) -> bool:
+        return True
+
+    def instantiate(self) -> _Embedder:
+        return _Embedder(self.settings, self.model, self.options)
+
+
+class _Embedder:
+    """Embeds one batch at a time for each coroutine of Daft's."""
+
+    def __init__(self, settings: Settings, model: str, options: dict[str, Any]) -> None:
+        self._client = AsyncClient(service=Service(settings))
+        self._closes = False
+        self._model = model
+        self._options = options
+        self._refused: dict[int, WorkersAIError] = {}
+
+    async def embed_text(self, text: Sequence[str | None]) -> list[Any]:
+        """Embed one batch into arrays of float32; a null stays a null."""
+        batch = hash(tuple(text))
+        if error := self._refused.get(batch):
+            raise copy.copy(error)  # Daft repeats whatever fails; what cannot succeed is not sent again
+        if not self._closes:
+            weakref.finalize(self, _close, self._client, asyncio.get_running_loop())
+            self._closes = True
+        present = [item for item in text if item is not None]
+        try:
+            reply = await self._client.embed(self._model, present, **self._options)
+        except WorkersAIError as exc:
+            if exc.is_retryable:
+                raise RetryAfterError(exc.retry_after or PAUSE_S, exc) from exc
+            self._refused[batch] = copy.copy(exc)  # without the traceback, which would hold this object
+            raise
+        vectors = iter(np.asarray(reply.vectors, dtype=np.float32))
+        return [None if item is None else next(vectors) for item in text]
+
+
+def _close(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the connections of an embedder that is gone; Daft has no other end, and its loop never ends."""
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop)

@@ -1,0 +1,35 @@
+"""The engines run for real, on this machine; the service is the emulator on a socket, with few slots."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai_emulator import Emulator
+
+os.environ |= {"DO_NOT_TRACK": "true", "DAFT_ANALYTICS_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """A service that takes four requests at once and rejects the rest, 30 ms for each."""
+    return Emulator(slots=4, max_wait_s=0.0, latency_s=0.03)
+
+
+@pytest.fixture
+def settings(emulator: Emulator) -> Iterator[dict[str, Any]]:
+    """Settings of a client of that service."""
+    with emulator.serve() as url:
+        yield {"account_id": "0123456789abcdef0123456789abcdef", "api_token": "token-of-the-tests", "base_url": url}
+
+
+@pytest.fixture
+def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[str], list[float]]:
+    """The vector of one text as the service gives it, with no client of ours between."""
+    url = f"{settings['base_url']}/accounts/{settings['account_id']}/ai/run/@cf/baai/bge-small-en-v1.5"
+    headers = {"authorization": f"Bearer {settings['api_token']}"}
+    return lambda text: httpx.post(url, json={"text": [text]}, headers=headers).json()["result"]["data"][0]

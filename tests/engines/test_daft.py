@@ -1,0 +1,91 @@
+"""Daft's ``embed_text`` through the provider, on Daft's own runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+daft = pytest.importorskip("daft", reason="Daft is in the dependency group 'engines'")
+
+from daft.functions import embed_text  # noqa: E402
+
+from workers_ai.daft import WorkersAIProvider  # noqa: E402
+from workers_ai.errors import ConfigurationError  # noqa: E402
+from workers_ai_emulator import Emulator, Fault  # noqa: E402
+
+BGE = "@cf/baai/bge-small-en-v1.5"
+ROWS = 10_000
+SAMPLE = (0, 99, 100, 5_000, 9_999)
+
+
+def embedded(texts: list[str | None], provider: Any, **options: Any) -> list[tuple[str | None, Any]]:
+    """The rows, text and vector; Daft hands batches on as they end, in any order."""
+    frame = daft.from_pydict({"text": texts})
+    vectors = embed_text(daft.col("text"), provider=provider, **{"model": BGE, **options})
+    columns = frame.with_column("vector", vectors).to_pydict()
+    return list(zip(columns["text"], columns["vector"], strict=True))
+
+
+def test_ten_thousand_rows_on_four_slots(
+    emulator: Emulator, settings: dict[str, Any], asked_directly: Callable[[str], list[float]]
+) -> None:
+    texts = [f"row number {number}" for number in range(ROWS)]
+    rows = embedded(texts, WorkersAIProvider(**settings))
+    assert sorted(text for text, _ in rows) == sorted(texts)
+    assert {len(vector) for _, vector in rows} == {384}
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (ROWS, 0)
+    assert emulator.log.requests <= 1.4 * ROWS / 100
+    for text, vector in (rows[place] for place in SAMPLE):
+        assert vector.tolist() == pytest.approx(asked_directly(text))
+    print(f"daft: {emulator.log.requests} requests, {emulator.log.rejected} rejected, for {ROWS} rows")  # noqa: T201
+
+
+def test_an_attached_provider_has_a_name(settings: dict[str, Any]) -> None:
+    daft.attach_provider(WorkersAIProvider("mine", **settings))
+    try:
+        assert len(embedded(["a"], "mine")[0][1]) == 384
+    finally:
+        daft.detach_provider("mine")
+
+
+def test_a_null_stays_a_null(settings: dict[str, Any]) -> None:
+    vectors = dict(embedded(["a", None, "b"], WorkersAIProvider(**settings)))
+    assert vectors[None] is None
+    assert vectors["a"].tolist() != vectors["b"].tolist()
+
+
+def test_daft_waits_as_it_is_told_where_our_own_tries_end(emulator: Emulator, settings: dict[str, Any]) -> None:
+    emulator.faults.add(Fault.busy(times=2, retry_after="0.01"))
+    assert len(embedded(["a"], WorkersAIProvider(**settings, max_retries=0), max_retries=2)) == 1
+    assert emulator.log.requests == 3
+
+
+def test_what_cannot_succeed_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
+    emulator.faults.add(Fault.error(429, 3036, "You have used up your daily free allocation", times=None))
+    with pytest.raises(Exception, match="3036"):
+        embedded(["a"], WorkersAIProvider(**settings), max_retries=3)
+    assert emulator.log.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": None}, "model is missing"),
+        ({"model": "@cf/someone/new"}, "pass dimensions="),
+        ({"dimensions": 100}, "384 dimensions"),
+        ({"poolin": "cls"}, "did you mean 'pooling'"),
+    ],
+)
+def test_options_are_checked_before_anything_runs(
+    emulator: Emulator, settings: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        embedded(["a"], WorkersAIProvider(**settings), **options)
+    assert emulator.log.requests == 0
+
+
+def test_settings_are_checked_when_the_provider_is_made(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'on_busy'"):
+        WorkersAIProvider(**settings, onbusy="raise")

@@ -1,0 +1,68 @@
+"""Ray Data's ``map_batches`` with the callable class, on a local Ray of two processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is in the dependency group 'engines'")
+pytest.importorskip("ray.data", reason="Ray Data is in the dependency group 'engines'")
+
+import numpy as np  # noqa: E402
+
+from workers_ai.ray import WorkersAIEmbedder  # noqa: E402
+from workers_ai_emulator import Emulator, Fault  # noqa: E402
+
+BGE = "@cf/baai/bge-small-en-v1.5"
+ROWS = 10_000
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray warns about its own settings
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local_ray() -> Iterator[None]:
+    """A Ray of this test's own."""
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield
+    ray.shutdown()
+
+
+def embedded(rows: int, settings: dict[str, Any], **options: Any) -> Any:
+    texts = ray.data.from_items([{"id": number, "text": f"row number {number}"} for number in range(rows)])
+    return texts.map_batches(
+        WorkersAIEmbedder,
+        fn_constructor_kwargs={"model": BGE, **settings, **options},
+        batch_size=800,
+        compute=ray.data.ActorPoolStrategy(size=1),
+    ).materialize()
+
+
+def test_ten_thousand_rows_on_four_slots(
+    emulator: Emulator, settings: dict[str, Any], asked_directly: Callable[[str], list[float]]
+) -> None:
+    rows = embedded(ROWS, settings).take_all()
+    assert sorted(row["id"] for row in rows) == list(range(ROWS))
+    assert {row["vector"].shape for row in rows} == {(384,)}
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (ROWS, 0)
+    assert emulator.log.requests <= 1.4 * ROWS / 100
+    for row in (rows[0], rows[5_000], rows[-1]):
+        assert row["vector"].tolist() == pytest.approx(asked_directly(row["text"]))
+    print(f"ray: {emulator.log.requests} requests, {emulator.log.rejected} rejected, for {ROWS} rows")  # noqa: T201
+
+
+def test_what_cannot_succeed_ends_the_job_and_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
+    emulator.faults.add(Fault.error(429, 3036, "You have used up your daily free allocation", times=None))
+    with pytest.raises(Exception, match="3036"):
+        embedded(50, settings)
+    assert emulator.log.requests == 1
+
+
+def test_columns_are_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+    embedder = WorkersAIEmbedder(BGE, column="body", output="embedding", normalize=True, **settings)
+    batch = embedder({"body": np.array(["a", "b"]), "id": np.array([1, 2])})
+    assert set(batch) == {"body", "id", "embedding"}
+    assert batch["embedding"].dtype == np.float32
+    assert np.linalg.norm(batch["embedding"], axis=1) == pytest.approx([1.0, 1.0], abs=1e-5)
