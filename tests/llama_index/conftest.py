@@ -98,7 +98,7 @@ def call(request: pytest.FixtureRequest) -> Caller:
 
 
 class _Recorder(BaseEventHandler):
-    seen: list[Any] = []
+    seen: list[Any]
 
     @classmethod
     def class_name(cls) -> str:

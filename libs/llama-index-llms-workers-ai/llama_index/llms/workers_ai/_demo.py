@@ -8,9 +8,8 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding
-from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
-
 from llama_index.llms.workers_ai import WorkersAI
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
 if TYPE_CHECKING:
     from workers_ai.demo import Stage

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from workers_ai.wire.types import JSON, ChatDelta, ChatReply, Usage
 
-__all__ = ["StreamedResponse", "is_whole", "partial_object", "to_chat_response", "to_tool_selections"]
+__all__ = ["StreamedResponse", "breaks_off", "is_whole", "partial_object", "to_chat_response", "to_tool_selections"]
 
 
 @dataclass(slots=True)
@@ -209,11 +209,19 @@ def partial_object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def breaks_off(text: str) -> bool:
+    """Whether ``text`` is JSON that ends in the middle, as it does where the bound of tokens was met."""
+    try:
+        from_json(text)
+    except ValueError as exc:
+        return bool(text.strip()) and "EOF while parsing" in str(exc)
+    return False
+
+
 def _malformed(name: str, arguments: str, response: ChatResponse) -> APIResponseValidationError:
-    cut = response.additional_kwargs["finish_reason"] == "length"
     return APIResponseValidationError(
         f"the model called {name} with arguments that are not a JSON object: {arguments[:200]!r}"
-        + (" (cut off: raise max_tokens)" if cut else ""),
+        + (" (it was cut off: raise max_tokens)" if breaks_off(arguments) else ""),
         model=(response.raw or {}).get("model"),
         body=arguments,
         status_code=200,

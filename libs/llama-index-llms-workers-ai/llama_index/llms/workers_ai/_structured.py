@@ -15,7 +15,7 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.program.utils import FlexibleModel, create_flexible_model
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.types import Model
-from llama_index.llms.workers_ai._from_wire import is_whole, partial_object
+from llama_index.llms.workers_ai._from_wire import breaks_off, is_whole, partial_object
 from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
@@ -85,7 +85,7 @@ class StructuredReader(Generic[Model]):
         try:
             return self._output_cls.model_validate_json(text)
         except ValidationError as exc:
-            what = "; ".join(f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in exc.errors())
+            what = "; ".join(f"{'.'.join(map(str, found['loc'])) or 'text'}: {found['msg']}" for found in exc.errors())
             raise self._misfit(response, text, what) from exc
 
     def _json(self, response: ChatResponse) -> str | None:
@@ -104,7 +104,7 @@ class StructuredReader(Generic[Model]):
 
     def _misfit(self, response: ChatResponse, text: str, what: str) -> APIResponseValidationError:
         shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
-        cut = response.additional_kwargs["finish_reason"] == "length"
+        cut = response.additional_kwargs["finish_reason"] == "length" or breaks_off(text)
         return APIResponseValidationError(
             f"the reply holds no {self._output_cls.__name__}: {what}"
             + (" (it was cut off: raise max_tokens)" if cut else "")

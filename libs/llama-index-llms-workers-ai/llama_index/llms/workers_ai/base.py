@@ -125,8 +125,8 @@ class WorkersAI(ConnectionFields, StructuredPrediction):
     is_function_calling_model: bool | None = None
     """Whether the model calls tools; else the catalogue's, and yes for a model it does not know."""
     should_use_structured_outputs: bool | None = None
-    """Ask for structured answers with a JSON schema instead of a forced tool. None does so where the model has the one
-    and not the other."""
+    """Ask for structured answers with a JSON schema instead of a forced tool. None does so where the model takes a
+    schema, and cannot be forced to call a tool."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -161,7 +161,9 @@ class WorkersAI(ConnectionFields, StructuredPrediction):
     def _uses_json_schema(self) -> bool:
         if self.should_use_structured_outputs is not None:
             return self.should_use_structured_outputs
-        return not self._calls_tools() and lookup(self.model).json_schema is True
+        card = lookup(self.model)
+        takes_force = self._calls_tools() and card.tool_choice is not False
+        return not takes_force and bool(card.json_schema or card.guided_json)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """What makes an equal model with :meth:`from_dict`, without secrets and without how requests are sent."""

@@ -1,0 +1,422 @@
+"""The LLM: what it sends, what it hands back, and what it plans with."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    CacheControl,
+    CachePoint,
+    ChatMessage,
+    CitableBlock,
+    CitationBlock,
+    DocumentBlock,
+    ImageBlock,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatInProgressEvent,
+    LLMChatStartEvent,
+    LLMCompletionEndEvent,
+)
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.prompts import PromptTemplate
+from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
+from tests.llama_index.conftest import ACCOUNT, TOKEN, tool_call
+
+from workers_ai.errors import BadRequestError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.llama_index.conftest import Caller, Script
+
+    from workers_ai_emulator import Emulator
+
+    Make = Callable[..., WorkersAI]
+
+USER = [ChatMessage(role="user", content="Hello")]
+KIMI = "@cf/moonshotai/kimi-k2.6"
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def sent(emulator: Emulator) -> dict[str, Any]:
+    """Body of the last request."""
+    return emulator.log.last.json
+
+
+class TestOptions:
+    def test_only_what_was_set_is_sent(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(), "chat", USER)
+        assert set(sent(emulator)) == {"model", "messages"}
+
+    def test_every_option_arrives(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        options = {
+            "temperature": 0.1,
+            "top_p": 0.9,
+            "max_tokens": 900,
+            "stop": ["END"],
+            "seed": 7,
+            "frequency_penalty": 0.2,
+            "presence_penalty": 0.3,
+            "logprobs": True,
+            "top_logprobs": 2,
+            "reasoning_effort": "low",
+            "chat_template_kwargs": {"enable_thinking": False},
+        }
+        call(llm(model=KIMI, **options), "chat", USER)
+        assert {name: sent(emulator)[name] for name in options} == options
+
+    def test_a_call_outranks_the_field(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(temperature=0.1, seed=7), "chat", USER, temperature=0.5, seed=None)
+        assert sent(emulator)["temperature"] == 0.5
+        assert "seed" not in sent(emulator)
+
+    @pytest.mark.parametrize("option", [{"top_k": 5}, {"lora": "mine"}, {"repetition_penalty": 1.1}])
+    def test_native_options_take_the_native_route(self, llm: Make, emulator: Emulator, option: dict[str, Any]) -> None:
+        llm(**option).chat(USER)
+        assert emulator.log.last.route == "run"
+        assert sent(emulator).items() >= option.items()
+
+    def test_explicit_null_effort_is_sent(self, llm: Make, emulator: Emulator) -> None:
+        llm(model=KIMI, reasoning_effort=None).chat(USER)
+        assert sent(emulator)["reasoning_effort"] is None
+        pickle.loads(pickle.dumps(llm(model=KIMI)))
+        llm(model=KIMI).chat(USER)
+        assert "reasoning_effort" not in sent(emulator)
+
+    def test_additional_kwargs_are_added_as_they_are(self, llm: Make, emulator: Emulator) -> None:
+        llm(additional_kwargs={"metadata": {"a": 1}}).chat(USER, additional_kwargs={"user": "me"})
+        assert sent(emulator)["metadata"] == {"a": 1}
+        assert sent(emulator)["user"] == "me"
+
+    def test_model_name_and_other_aliases(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(model_name=KIMI, stop_sequences="END", request_timeout=30)
+        assert (model.model, model.metadata.model_name, model.timeout) == (KIMI, KIMI, 30)
+        model.chat(USER, stop_sequences=["NOW"])
+        assert sent(emulator)["stop"] == ["NOW"]
+
+    def test_unknown_keywords_raise_and_name_the_nearest(self, llm: Make) -> None:
+        with pytest.raises(ConfigurationError, match=r"temprature.*did you mean 'temperature'"):
+            llm(temprature=0.1)
+        with pytest.raises(ConfigurationError, match=r"max_token.*did you mean 'max_tokens'"):
+            llm().chat(USER, max_token=1)
+
+    def test_raw_prompt_has_no_template(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(raw=True), "complete", "<s>[INST] Hi [/INST]")
+        assert sent(emulator)["prompt"] == "<s>[INST] Hi [/INST]"
+        assert "messages" not in sent(emulator)
+
+    def test_gateway_reaches_the_wire(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(gateway=GatewayOptions("gw", cache_ttl_s=60, metadata={"team": "a"})), "chat", USER)
+        headers = emulator.log.last.headers
+        assert headers["cf-aig-gateway-id"] == "gw"
+        assert headers["cf-aig-cache-ttl"] == "60"
+        assert headers["cf-aig-metadata"] == '{"team": "a"}'
+
+    def test_session_keeps_the_prefix_warm(self, llm: Make, emulator: Emulator) -> None:
+        llm(session_id="s-1").chat(USER)
+        assert emulator.log.last.headers["x-session-affinity"] == "s-1"
+        llm().chat(USER, session_id="s-2")
+        assert emulator.log.last.headers["x-session-affinity"] == "s-2"
+
+    def test_the_users_own_clients_are_used_and_not_closed(self, emulator: Emulator) -> None:
+        mine = httpx.Client(transport=emulator.transport())
+        model = WorkersAI(account_id=ACCOUNT, api_token=TOKEN, http_client=mine)
+        model.chat(USER)
+        model.client.close()
+        assert not mine.is_closed
+
+
+class TestMessages:
+    def test_roles(self, llm: Make, emulator: Emulator) -> None:
+        roles = [
+            (MessageRole.SYSTEM, "system"),
+            (MessageRole.USER, "user"),
+            (MessageRole.CHATBOT, "assistant"),
+            (MessageRole.MODEL, "assistant"),
+            (MessageRole.ASSISTANT, "assistant"),
+        ]
+        llm().chat([ChatMessage(role=role, content="x") for role, _ in roles] + USER)
+        assert [message["role"] for message in sent(emulator)["messages"][:-1]] == [wire for _, wire in roles]
+
+    def test_content_is_always_text(self, llm: Make, emulator: Emulator) -> None:
+        history = [
+            ChatMessage(role="user", blocks=[TextBlock(text="a"), CachePoint(cache_control=CacheControl(type="x"))]),
+            ChatMessage(role="assistant", blocks=[ToolCallBlock(tool_call_id="c", tool_name="t", tool_kwargs={})]),
+            ChatMessage(role="tool", content="out", additional_kwargs={"tool_call_id": "c"}),
+            ChatMessage(role="assistant", blocks=[]),
+            ChatMessage(role="user", blocks=[TextBlock(text="one"), TextBlock(text="two")]),
+        ]
+        llm().chat(history)
+        assert [message["content"] for message in sent(emulator)["messages"]] == ["a", "", "out", "", "one\ntwo"]
+
+    def test_calls_go_back_with_their_ids_and_as_text(self, llm: Make, emulator: Emulator) -> None:
+        calls = [
+            ToolCallBlock(tool_call_id="c-A", tool_name="clock", tool_kwargs={"city": "Oslo"}),
+            ToolCallBlock(tool_call_id="c-B", tool_name="my tool", tool_kwargs='{"n": 1}'),
+        ]
+        results = [
+            ChatMessage(role="tool", content=text, additional_kwargs={"tool_call_id": call_id})
+            for text, call_id in (("2", "c-B"), ("1", "c-A"))
+        ]
+        llm().chat([*USER, ChatMessage(role="assistant", blocks=calls), *results])
+        _, assistant, second, first = sent(emulator)["messages"]
+        assert assistant["tool_calls"] == [
+            tool_call("clock", '{"city": "Oslo"}', "c-A"),
+            tool_call("my_tool", '{"n": 1}', "c-B"),
+        ]
+        assert (second["tool_call_id"], first["tool_call_id"]) == ("c-B", "c-A")
+
+    def test_calls_kept_by_older_integrations(self, llm: Make, emulator: Emulator) -> None:
+        kept = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [tool_call("clock", "{}")]})
+        result = ChatMessage(role="tool", content="1", additional_kwargs={"tool_call_id": "call-1"})
+        llm().chat([*USER, kept, result])
+        assert sent(emulator)["messages"][1]["tool_calls"] == [tool_call("clock", "{}")]
+
+    def test_an_assistants_tool_call_id_is_not_copied(self, llm: Make, emulator: Emulator) -> None:
+        direct = ChatMessage(role="assistant", content="done", additional_kwargs={"tool_call_id": "c"})
+        llm().chat([*USER, direct, *USER])
+        assert sent(emulator)["messages"][1] == {"role": "assistant", "content": "done"}
+
+    def test_thoughts_go_back_beside_the_text(self, llm: Make, emulator: Emulator) -> None:
+        past = ChatMessage(role="assistant", blocks=[ThinkingBlock(content="user wants 4"), TextBlock(text="4")])
+        llm(model=KIMI).chat([*USER, past, *USER])
+        assert sent(emulator)["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "user wants 4"}
+
+    def test_citable_and_cited_content_is_sent_as_its_text(self, llm: Make, emulator: Emulator) -> None:
+        citable = CitableBlock(title="t", source="s", content="cite me")
+        cited = CitationBlock(cited_content="cited", source="s", title="t", additional_location_info={})
+        llm().chat([ChatMessage(role="user", blocks=[citable, cited])])
+        assert sent(emulator)["messages"][0]["content"] == "cite me\ncited"
+
+    @pytest.mark.parametrize("form", ["bytes", "base64", "path", "data_url", "stream"])
+    def test_every_form_of_an_image_arrives(self, llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
+        encoded = base64.b64encode(PIXEL)
+        (tmp_path / "pixel.png").write_bytes(PIXEL)
+        block = {
+            "bytes": lambda: ImageBlock(image=PIXEL, detail="low"),
+            "base64": lambda: ImageBlock(image=encoded, detail="low"),
+            "path": lambda: ImageBlock(path=tmp_path / "pixel.png", detail="low"),
+            "data_url": lambda: ImageBlock(url=f"data:image/png;base64,{encoded.decode()}", detail="low"),
+            "stream": lambda: ImageBlock(
+                image=(tmp_path / "pixel.png").open("rb"), image_mimetype="image/png", detail="low"
+            ),
+        }[form]()
+        llm(model=KIMI).chat([ChatMessage(role="user", blocks=[TextBlock(text="What is this?"), block])])
+        if form == "stream":
+            block.image.close()
+        url = f"data:image/png;base64,{encoded.decode()}"
+        assert sent(emulator)["messages"][0]["content"] == [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": url, "detail": "low"}},
+        ]
+
+    @pytest.mark.parametrize(
+        ("block", "cure"),
+        [
+            (ImageBlock(url="https://example.org/cat.jpg"), "pass the bytes as base64"),
+            (ImageBlock(image=b"not a picture"), "image_mimetype"),
+            (DocumentBlock(data=b"%PDF-1.4", title="t", document_mimetype="application/pdf"), "send its text"),
+            (AudioBlock(audio=b"RIFF", format="wav"), "send its text"),
+        ],
+    )
+    def test_what_cannot_be_sent_is_refused_with_the_cure(
+        self, llm: Make, emulator: Emulator, call: Caller, block: Any, cure: str
+    ) -> None:
+        with pytest.raises(BadRequestError, match=cure):
+            call(llm(model=KIMI), "chat", [ChatMessage(role="user", blocks=[block])])
+        assert emulator.log.requests == 0
+
+
+class TestReplies:
+    def test_usage_and_finish_reason(self, llm: Make, script: Script, call: Caller) -> None:
+        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "neurons": 0.5}
+        script.completion({"content": "Half"}, finish="length", usage=usage)
+        response = call(llm(), "chat", USER)
+        assert response.raw["usage"] == usage
+        assert response.additional_kwargs == {
+            "finish_reason": "length",
+            "prompt_tokens": 7,
+            "completion_tokens": 3,
+            "total_tokens": 10,
+        }
+        assert response.delta == ""
+
+    def test_reasoning_and_calls_both_survive(self, llm: Make, script: Script, call: Caller) -> None:
+        script.completion(
+            {"content": None, "reasoning_content": "need the clock", "tool_calls": [tool_call("clock", "{}")]},
+            finish="tool_calls",
+        )
+        blocks = call(llm(), "chat", USER).message.blocks
+        assert [block.block_type for block in blocks] == ["thinking", "tool_call"]
+        assert blocks[0].content == "need the clock"
+
+    def test_native_object_becomes_json_text(self, llm: Make, script: Script, call: Caller) -> None:
+        script.native({"response": {"name": "Ann", "age": 41}, "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
+        response = call(llm(api="run"), "chat", USER)
+        assert response.message.content == '{"name": "Ann", "age": 41}'
+        assert response.raw["usage"]["completion_tokens"] == 2
+
+    def test_refusal_and_logprobs(self, llm: Make, script: Script) -> None:
+        place = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": [{"token": "b", "logprob": -2.0}]}
+        choice = {"index": 0, "message": {"content": None, "refusal": "no"}, "finish_reason": "stop"}
+        script.body({"choices": [{**choice, "logprobs": {"content": [place]}}]})
+        response = llm().chat(USER)
+        assert response.message.additional_kwargs["refusal"] == "no"
+        assert [[(one.token, one.logprob) for one in row] for row in response.logprobs] == [[("a", -0.1), ("b", -2.0)]]
+
+    def test_reply_without_usage_reports_none(self, llm: Make, script: Script) -> None:
+        script.completion({"content": "hi"})
+        response = llm().chat(USER)
+        assert "usage" not in response.raw
+        assert response.additional_kwargs == {"finish_reason": "stop"}
+
+    def test_a_messages_way_there_and_back(self, llm: Make, script: Script, emulator: Emulator) -> None:
+        script.completion({"content": "4", "reasoning_content": "2+2", "tool_calls": [tool_call("add", '{"a":2}')]})
+        message = llm(model=KIMI).chat(USER).message
+        again = ChatMessage.model_validate_json(message.model_dump_json())
+        llm(model=KIMI).chat([*USER, again, *USER])
+        assert sent(emulator)["messages"][1] == {
+            "role": "assistant",
+            "content": "4",
+            "reasoning": "2+2",
+            "tool_calls": [tool_call("add", '{"a": 2}')],
+        }
+
+
+class TestStreams:
+    def test_thinking_comes_as_its_own_delta(self, llm: Make, script: Script, call: Caller) -> None:
+        script.deltas({"reasoning_content": "hm"}, {"content": "4"}, usage={"prompt_tokens": 1, "completion_tokens": 2})
+        first, second, last = call(llm(), "stream_chat", USER)
+        assert first.additional_kwargs == {"thinking_delta": "hm"}
+        assert (first.delta, second.delta, last.delta) == ("", "4", "")
+        assert [block.block_type for block in last.message.blocks] == ["thinking", "text"]
+        assert last.message.content == "4"
+        assert last.raw["usage"]["completion_tokens"] == 2
+
+    def test_usage_is_in_the_last_item_alone(self, llm: Make, script: Script, call: Caller) -> None:
+        script.deltas({"content": "a"}, {"content": "b"}, usage={"prompt_tokens": 10, "completion_tokens": 2})
+        *others, last = call(llm(), "stream_chat", USER)
+        assert all(response.raw is None for response in others)
+        assert last.additional_kwargs["prompt_tokens"] == 10
+
+    def test_empty_stream_yields_one_item(self, llm: Make, script: Script, call: Caller) -> None:
+        script.deltas(finish=None)
+        (only,) = call(llm(), "stream_complete", "Hello")
+        assert (only.text, only.delta) == ("", "")
+
+    def test_whole_answer_to_a_streaming_request(self, llm: Make, script: Script, call: Caller) -> None:
+        script.native({"response": "full answer"})
+        responses = call(llm(api="run"), "stream_chat", USER)
+        assert responses[-1].message.content == "full answer"
+
+    def test_earlier_items_are_not_changed_by_later_ones(self, llm: Make, script: Script) -> None:
+        script.deltas(
+            {"tool_calls": [tool_call("t", '{"a"', index=0)]}, {"tool_calls": [tool_call("", ": 1}", index=0)]}
+        )
+        responses = list(llm().stream_chat(USER))
+        assert [response.message.blocks[-1].tool_kwargs for response in responses] == ['{"a"', '{"a": 1}', {"a": 1}]
+        kept = [response.message.additional_kwargs["tool_calls"][0]["function"]["arguments"] for response in responses]
+        assert kept == ['{"a"', '{"a": 1}', '{"a": 1}']
+
+    def test_early_exit_closes_the_response(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(max_concurrency=1)
+        stream = model.stream_chat(USER)
+        next(stream)
+        stream.close()
+        assert model.chat(USER).message.content  # the one place is free again
+        assert emulator.log.running == 0
+
+
+class TestMetadata:
+    def test_comes_from_the_catalogue(self, llm: Make) -> None:
+        metadata = llm(model=KIMI).metadata
+        assert (metadata.context_window, metadata.is_chat_model, metadata.is_function_calling_model) == (
+            262_144,
+            True,
+            True,
+        )
+        assert llm(model="@cf/meta/llama-3.2-1b-instruct").metadata.is_function_calling_model is False
+
+    def test_unknown_model_is_allowed_and_sensible(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(model="deepseek/deepseek-v9")
+        assert (model.metadata.context_window, model.metadata.num_output) == (8_192, 256)
+        assert model.metadata.is_function_calling_model
+
+    def test_fields_outrank_the_catalogue(self, llm: Make) -> None:
+        metadata = llm(model=KIMI, context_window=1000, num_output=50, is_function_calling_model=False).metadata
+        assert (metadata.context_window, metadata.num_output, metadata.is_function_calling_model) == (1000, 50, False)
+        assert llm(max_tokens=900).metadata.num_output == 900
+
+
+class TestObservation:
+    def test_events_of_a_chat(self, llm: Make, events: list[Any], call: Caller) -> None:
+        call(llm(), "chat", USER)
+        (start,) = [event for event in events if isinstance(event, LLMChatStartEvent)]
+        (end,) = [event for event in events if isinstance(event, LLMChatEndEvent)]
+        assert start.model_dict["model_name"] == "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+        assert end.response.message.content
+        assert TOKEN not in str(start.model_dict)
+
+    def test_events_of_a_stream(self, llm: Make, events: list[Any], call: Caller) -> None:
+        responses = call(llm(), "stream_chat", USER)
+        assert sum(isinstance(event, LLMChatInProgressEvent) for event in events) == len(responses)
+        assert sum(isinstance(event, LLMChatEndEvent) for event in events) == 1
+
+    def test_a_completion_is_no_chat(self, llm: Make, events: list[Any], call: Caller) -> None:
+        call(llm(), "complete", "Hello")
+        assert sum(isinstance(event, LLMCompletionEndEvent) for event in events) == 1
+        assert not [event for event in events if isinstance(event, LLMChatStartEvent)]
+
+    def test_legacy_callbacks(self, llm: Make, call: Caller) -> None:
+        handler = LlamaDebugHandler(print_trace_on_end=False)
+        call(llm(callback_manager=CallbackManager([handler])), "chat", USER)
+        assert len(handler.get_llm_inputs_outputs()) == 1
+
+
+class TestState:
+    def test_round_trip_reads_the_token_again(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = llm(model=KIMI, temperature=0.2, max_retries=5)
+        monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "another-token")
+        twin = WorkersAI.from_dict(model.to_dict())
+        assert (twin.model, twin.temperature, twin.account_id) == (KIMI, 0.2, ACCOUNT)
+        assert twin.api_token.get_secret_value() == "another-token"
+        assert WorkersAI.from_json(model.to_json(), api_token="given").temperature == 0.2
+
+    def test_pickle_carries_a_given_token_and_no_other(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert TOKEN.encode() in pickle.dumps(llm(http_client=None, http_async_client=None))
+        monkeypatch.setenv("CLOUDFLARE_API_TOKEN", TOKEN)
+        from_env = WorkersAI(account_id=ACCOUNT)
+        assert TOKEN.encode() not in pickle.dumps(from_env)
+        assert pickle.loads(pickle.dumps(from_env)).api_token.get_secret_value() == TOKEN
+
+    def test_missing_token_is_found_when_the_object_is_made(self) -> None:
+        with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):
+            WorkersAI(account_id=ACCOUNT)
+
+    def test_headers_are_masked(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(default_headers={"cf-aig-authorization": "Bearer GWTOKEN"})
+        assert all("GWTOKEN" not in shown for shown in (repr(model), str(model.model_dump()), str(model.to_dict())))
+        model.chat(USER)
+        assert "cf-aig-authorization" in emulator.log.last.headers
+
+    def test_predict_extends_with_the_system_prompt(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(system_prompt="Be brief."), "predict", PromptTemplate("{text}"), text="Hello")
+        assert sent(emulator)["messages"][0] == {"role": "system", "content": "Be brief."}
+
+    def test_memory_counts_tokens_with_no_download(self, llm: Make) -> None:
+        memory = ChatMemoryBuffer.from_defaults(llm=llm(), tokenizer_fn=str.split)
+        assert memory.token_limit == 24_000 * 3 // 4

@@ -1,0 +1,198 @@
+"""Structured prediction in its four forms, by tool and by schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.instrumentation.events.llm import (
+    LLMStructuredPredictEndEvent,
+    LLMStructuredPredictInProgressEvent,
+    LLMStructuredPredictStartEvent,
+)
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.types import PydanticProgramMode
+from pydantic import BaseModel
+from tests.llama_index.conftest import tool_call
+
+from workers_ai.errors import APIResponseValidationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llama_index.llms.workers_ai import WorkersAI
+    from tests.llama_index.conftest import Caller, Script
+
+    from workers_ai_emulator import Emulator
+
+    Make = Callable[..., WorkersAI]
+
+ASK = PromptTemplate("{text}")
+FORCED = {"type": "function", "function": {"name": "Person"}}
+FORMS = pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
+
+
+class Person(BaseModel):
+    """A person."""
+
+    name: str
+    age: int
+
+
+class City(BaseModel):
+    name: str
+
+
+class Trip(BaseModel):
+    """A trip."""
+
+    city: City
+    mood: Literal["calm", "wild"]
+    note: str | None = None
+    when: int | str
+
+
+def answer(script: Script, form: str, arguments: str, **options: Any) -> None:
+    """Script a call of ``Person`` in the form that is asked for."""
+    if form == "structured_predict":
+        script.completion({"content": "", "tool_calls": [tool_call("Person", arguments)]}, **options)
+    else:
+        script.deltas({"tool_calls": [tool_call("Person", arguments, index=0)]}, **options)
+
+
+def prose(script: Script, form: str, text: str, finish: str = "stop") -> None:
+    """Script prose in place of the object."""
+    if form == "structured_predict":
+        script.completion({"content": text}, finish=finish)
+    else:
+        script.deltas({"content": text}, finish=finish)
+
+
+class TestByTool:
+    @FORMS
+    def test_choice_is_forced_in_every_form(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+        call(llm(), form, Person, ASK, text="Ann is 41 years old.")
+        assert emulator.log.last.json["tool_choice"] == FORCED
+        assert emulator.log.requests == 1
+
+    @FORMS
+    def test_system_prompt_is_kept_in_every_form(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+        call(llm(system_prompt="Be exact."), form, Person, ASK, text="Ann is 41 years old.")
+        assert [message["role"] for message in emulator.log.last.json["messages"]] == ["system", "user"]
+
+    @FORMS
+    def test_prose_in_its_place_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+        prose(script, form, "Sure! Ann is 41.")
+        with pytest.raises(APIResponseValidationError, match=r"no Person: plain text in place of a call.*Sure! Ann"):
+            call(llm(), form, Person, ASK, text="x")
+
+    @FORMS
+    def test_thinking_that_ate_the_budget_names_max_tokens(
+        self, llm: Make, script: Script, call: Caller, form: str
+    ) -> None:
+        prose(script, form, "", finish="length")
+        with pytest.raises(APIResponseValidationError, match="raise max_tokens"):
+            call(llm(), form, Person, ASK, text="x")
+
+    @FORMS
+    def test_missing_field_raises_with_the_raw_answer(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+        answer(script, form, '{"name": "Ann"}')
+        with pytest.raises(ValueError, match="age: Field required") as caught:
+            call(llm(), form, Person, ASK, text="x")
+        assert caught.value.body == '{"name": "Ann"}'
+
+    @FORMS
+    def test_endless_repetition_is_shortened_in_the_error(
+        self, llm: Make, script: Script, call: Caller, form: str
+    ) -> None:
+        answer(script, form, '{"name": "' + "A-001-" * 4000, finish="length")
+        with pytest.raises(APIResponseValidationError) as caught:
+            call(llm(), form, Person, ASK, text="x")
+        assert len(str(caught.value)) < 1000
+        assert "raise max_tokens" in str(caught.value)
+
+    @FORMS
+    def test_the_callers_options_stay_as_they_are(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+        options = {"tool_choice": "none", "temperature": 0.5}
+        call(llm(), form, Person, ASK, llm_kwargs=options, text="Ann is 41 years old.")
+        assert options == {"tool_choice": "none", "temperature": 0.5}
+        assert emulator.log.last.json["tool_choice"] == FORCED
+        assert emulator.log.last.json["temperature"] == 0.5
+
+    def test_objects_grow_while_they_stream(self, llm: Make, script: Script, call: Caller) -> None:
+        pieces = ['{"name": "A', 'nn", "age"', ": 41}"]
+        script.deltas(*({"tool_calls": [tool_call("Person", piece, index=0)]} for piece in pieces))
+        seen = call(llm(), "stream_structured_predict", Person, ASK, text="x")
+        assert [found.name for found in seen][:2] == ["A", "Ann"]
+        assert seen[0].age is None
+        assert seen[-1] == Person(name="Ann", age=41)
+
+    @FORMS
+    def test_a_model_that_refuses_a_choice_is_guided_by_the_schema(
+        self, llm: Make, emulator: Emulator, call: Caller, form: str
+    ) -> None:
+        model = llm(model="@cf/mistralai/mistral-small-3.1-24b-instruct")
+        call(model, form, Person, ASK, text="Ann is 41 years old.")
+        assert emulator.log.last.route == "run"
+        assert emulator.log.last.json["guided_json"]["required"] == ["name", "age"]
+        assert "tool_choice" not in emulator.log.last.json
+
+    def test_nested_optional_union_and_enum(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        trip = call(llm(), "structured_predict", Trip, ASK, text="A calm trip to Oslo in 2027")
+        assert isinstance(trip, Trip)
+        assert "$defs" not in str(emulator.log.last.json["tools"])
+
+    @FORMS
+    def test_events(self, llm: Make, events: list[Any], call: Caller, form: str) -> None:
+        call(llm(), form, Person, ASK, text="Ann is 41 years old.")
+        assert sum(isinstance(event, LLMStructuredPredictStartEvent) for event in events) == 1
+        (end,) = [event for event in events if isinstance(event, LLMStructuredPredictEndEvent)]
+        assert end.output == Person(name="Ann", age=41)
+        streamed = any(isinstance(event, LLMStructuredPredictInProgressEvent) for event in events)
+        assert streamed == (form == "stream_structured_predict")
+
+    def test_as_structured_llm(self, llm: Make, call: Caller) -> None:
+        structured = llm().as_structured_llm(Person)
+        response = call(structured, "chat", [ChatMessage(role="user", content="Ann is 41 years old.")])
+        assert response.raw == Person(name="Ann", age=41)
+
+
+class TestBySchema:
+    @FORMS
+    def test_schema_is_sent_named(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+        call(llm(should_use_structured_outputs=True), form, Person, ASK, text="Ann is 41 years old.")
+        body = emulator.log.last.json
+        assert body["response_format"]["json_schema"]["name"] == "Person"
+        assert body["response_format"]["json_schema"]["schema"]["required"] == ["name", "age"]
+        assert "tools" not in body
+
+    def test_schema_is_bare_on_the_native_route(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(should_use_structured_outputs=True, api="run")
+        assert model.structured_predict(Person, ASK, text="Ann is 41 years old.") == Person(name="Ann", age=41)
+        assert emulator.log.last.json["response_format"]["json_schema"]["title"] == "Person"
+
+    def test_object_in_place_of_text(self, llm: Make, script: Script, call: Caller) -> None:
+        script.native({"response": {"name": "Ann", "age": 41}})
+        model = llm(should_use_structured_outputs=True, api="run")
+        assert call(model, "structured_predict", Person, ASK, text="x") == Person(name="Ann", age=41)
+
+    @FORMS
+    def test_prose_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+        script.completion({"content": "Sure! Here is ..."})
+        with pytest.raises(APIResponseValidationError, match="Sure! Here is"):
+            call(llm(should_use_structured_outputs=True), form, Person, ASK, text="x")
+
+    def test_a_model_with_schemas_and_without_tools_uses_them(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(model="@cf/deepseek-ai/deepseek-r1-distill-qwen-32b")
+        assert model.structured_predict(Person, ASK, text="Ann is 41 years old.") == Person(name="Ann", age=41)
+        assert "response_format" in emulator.log.last.json
+
+
+class TestByText:
+    @FORMS
+    def test_text_programs_are_left_to_llama_index(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+        prose(script, form, '{"name": "Ann", "age": 41}')
+        model = llm(pydantic_program_mode=PydanticProgramMode.LLM)
+        found = call(model, form, Person, PromptTemplate("{text}"), text="x")
+        assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
