@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -41,14 +42,17 @@ def emulator() -> Emulator:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits of retries take no time; the list has their seconds."""
+    """Waits take no time, our own and those of LangChain's and LangGraph's retries; the list has their seconds."""
     waited: list[float] = []
+    pause = asyncio.sleep
 
-    async def asleep(seconds: float) -> None:
+    async def asleep(seconds: float, *_: Any) -> None:
         waited.append(seconds)
+        await pause(0)
 
-    monkeypatch.setattr("workers_ai.flow.time.sleep", waited.append)
+    monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
+    monkeypatch.setattr("asyncio.sleep", asleep)
     return waited
 
 
@@ -82,6 +86,32 @@ class Caller:
             return [item async for item in result] if streams else await result
 
         return asyncio.run(run())
+
+    def collect(self, target: Any, *args: Any, **kwargs: Any) -> Any:
+        """The sum of a stream."""
+        total: Any = None
+        for piece in self(target, "stream", *args, **kwargs):
+            total = piece if total is None else total + piece
+        return total
+
+
+def sse(*events: Any, done: bool = True) -> list[bytes]:
+    """Server-sent events of these values."""
+    lines = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events]
+    return [*lines, b"data: [DONE]\n\n"] if done else lines
+
+
+def delta(content: Any = None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    """One event of a chat completion."""
+    piece = {"content": content, **fields} if content is not None else fields
+    return {"choices": [{"index": 0, "delta": piece, "finish_reason": finish}]}
+
+
+def completion(content: Any, finish: str = "stop", usage: Any = None, **message: Any) -> dict[str, Any]:
+    """A whole chat completion."""
+    body = {"role": "assistant", "content": content, **message}
+    whole: dict[str, Any] = {"choices": [{"index": 0, "message": body, "finish_reason": finish}]}
+    return whole if usage is None else {**whole, "usage": usage}
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -306,6 +306,9 @@ class ChatWorkersAI(Connection, BaseChatModel):
             params["model_kwargs"] = self.model_kwargs
         return params
 
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+        return {**self.asdict(), "stop": stop_of(stop, self.stop), **kwargs}
+
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
         params["ls_provider"] = PROVIDER
