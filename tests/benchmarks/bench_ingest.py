@@ -1,0 +1,137 @@
+"""Embedding a corpus through the queue into Parquet, beside what raw httpx can do with the same payloads.
+
+    uv run python tests/benchmarks/bench_ingest.py                      # 20,000 texts
+    uv run python tests/benchmarks/bench_ingest.py 100000 1000000
+
+The floor submits, polls and parses the same submissions one after the other with httpx, and keeps nothing. Both run
+in a process of their own against an emulator in another one. Memory is the peak over that of the imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from measure import show
+
+MODEL = "@cf/baai/bge-base-en-v1.5"
+TEXTS_PER_JOB, TEXTS_PER_REQUEST = 1000, 100
+WORDS = "river stone light garden winter paper engine silver market bridge island copper violin desert harbour".split()
+
+
+def corpus(count: int) -> Iterator[tuple[str, str]]:
+    """Texts of about 300 characters, no two alike."""
+    for number in range(count):
+        words = [WORDS[(number >> shift) % len(WORDS)] for shift in range(40)]
+        yield f"doc-{number}", f"{number} {' '.join(words)}"
+
+
+@contextmanager
+def emulator(polls: int) -> Iterator[str]:
+    """An emulator in a process of its own; gives its base URL."""
+    command = [sys.executable, "-m", "workers_ai_emulator", "--port", "0", "--batch-polls", str(polls)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("export CLOUDFLARE_BASE_URL="):
+                    yield line.partition("=")[2].strip()
+                    return
+        finally:
+            process.terminate()
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def floor(url: str, count: int) -> dict[str, float]:
+    """Raw httpx: submit, poll, parse, one after the other."""
+    import httpx
+
+    base, began = peak_mb(), time.perf_counter()
+    with httpx.Client(headers={"authorization": "Bearer token"}, timeout=300) as client:
+        target = f"{url}/accounts/account/ai/run/{MODEL}?queueRequest=true"
+        texts: list[str] = []
+
+        def job() -> None:
+            groups = [texts[i : i + TEXTS_PER_REQUEST] for i in range(0, len(texts), TEXTS_PER_REQUEST)]
+            accepted = client.post(target, json={"requests": [{"text": group} for group in groups]}).json()
+            request_id = accepted["result"]["request_id"]
+            while "responses" not in (reply := client.post(target, json={"request_id": request_id}).json())["result"]:
+                pass
+            assert len(reply["result"]["responses"]) == len(groups)
+            texts.clear()
+
+        for _, text in corpus(count):
+            texts.append(text)
+            if len(texts) == TEXTS_PER_JOB:
+                job()
+        if texts:
+            job()
+    return {"seconds": time.perf_counter() - began, "mb": peak_mb() - base}
+
+
+def ours(url: str, count: int) -> dict[str, float]:
+    """ingest() into a ledger, and from there into Parquet."""
+    import pyarrow.parquet as pq
+
+    from workers_ai.ingest import ingest
+    from workers_ai.ingest.parquet import write_parquet
+
+    with tempfile.TemporaryDirectory() as home:
+        base, began = peak_mb(), time.perf_counter()
+        report = ingest(
+            corpus(count), ledger=Path(home, "ledger"), model=MODEL, account_id="account", api_token="token",
+            base_url=url, progress=False, texts_per_job=TEXTS_PER_JOB, raise_on_failure=True,
+        )  # fmt: skip
+        embedded = time.perf_counter() - began
+        write_parquet(((row, None) for row in report.rows()), Path(home, "vectors.parquet"))
+        result = {"seconds": time.perf_counter() - began, "embed": embedded, "mb": peak_mb() - base}
+        assert pq.read_metadata(Path(home, "vectors.parquet")).num_rows == count == report.embedded
+    return result
+
+
+def measured(what: str, count: int, polls: int) -> dict[str, float]:
+    """Run one side in a process of its own, against an emulator of its own."""
+    with emulator(polls) as url:
+        command = [sys.executable, __file__, "--part", what, "--url", url, str(count)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        return dict(json.loads(done.stdout))
+
+
+def main() -> None:
+    """Measure every size that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=[20_000])
+    parser.add_argument("--polls", type=int, default=1, help="pending answers before a submission is done")
+    parser.add_argument("--part", choices=["floor", "ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        print(json.dumps({"floor": floor, "ours": ours}[options.part](options.url, options.sizes[0])))
+        return
+    per_text: dict[int, float] = {}
+    for count in options.sizes:
+        print(f"{count:,} texts of {MODEL} through the queue into Parquet")
+        raw, mine = measured("floor", count, options.polls), measured("ours", count, options.polls)
+        per_text[count] = mine["seconds"] / count
+        show("raw httpx: rate", count / raw["seconds"], "texts/s")
+        show("ingest: rate", count / mine["seconds"], "texts/s", raw["seconds"] / mine["seconds"])
+        show("ingest: rate without writing Parquet", count / mine["embed"], "texts/s", raw["seconds"] / mine["embed"])
+        show("ingest: time per text", per_text[count] * 1e6, "us", per_text[count] / per_text[options.sizes[0]])
+        show("raw httpx: peak memory over the imports", raw["mb"], "MB")
+        show("ingest: peak memory over the imports", mine["mb"], "MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""HTTP clients: one for sync, one for each event loop, and whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from workers_ai import AsyncClient, Client
+from workers_ai import errors as e
+from workers_ai_emulator import Emulator, Fault
+
+MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+HI = [{"role": "user", "content": "hi"}]
+STREAM = b'data: {"response":"a"}\n\ndata: {"response":"b"}\n\ndata: [DONE]\n\n'
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The emulator on a socket."""
+    with Emulator().serve() as base_url:
+        yield base_url
+
+
+@pytest.fixture
+def aclient(url: str, account: dict[str, Any]) -> AsyncClient:
+    return AsyncClient(base_url=url, **account)
+
+
+def test_one_client_in_two_event_loops_one_after_the_other(aclient: AsyncClient) -> None:
+    for _ in range(2):
+        assert asyncio.run(aclient.chat(MODEL, HI)).text
+    gc.collect()  # what was left open would warn here, and warnings are errors
+
+
+def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(3):
+                assert asyncio.run(aclient.chat(MODEL, HI)).text
+        except BaseException as exc:  # noqa: BLE001 - reported below
+            failures.append(exc)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    gc.collect()
+
+
+def test_connections_are_kept_within_a_loop(url: str, aclient: AsyncClient) -> None:
+    async def twice() -> bool:
+        await aclient.chat(MODEL, HI)
+        first = (await aclient.service.transport._loop_client()).client
+        await aclient.chat(MODEL, HI)
+        return first is (await aclient.service.transport._loop_client()).client
+
+    assert asyncio.run(twice())
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])
+def test_a_loop_that_is_gone_is_forgotten(clean: bool, account: dict[str, Any]) -> None:
+    client = AsyncClient(**account, base_url="http://127.0.0.1:9", max_retries=0)
+
+    async def fail() -> None:
+        with pytest.raises(e.APIConnectionError):
+            await client.chat(MODEL, HI)
+
+    loops = []
+    for _ in range(3):
+        if clean:
+            asyncio.run(fail())
+            continue
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(fail())
+        loop.close()
+        loops.append(weakref.ref(loop))
+        del loop
+    asyncio.run(fail())
+    gc.collect()
+    assert [loop() for loop in loops] == [None] * len(loops)
+    assert len(client.service.transport._loops) == 0
+
+
+def test_aclose_and_close_may_be_followed_by_another_call(url: str, account: dict[str, Any]) -> None:
+    async def twice() -> None:
+        async with AsyncClient(base_url=url, **account) as client:
+            await client.chat(MODEL, HI)
+            await client.aclose()
+            assert (await client.chat(MODEL, HI)).text
+
+    asyncio.run(twice())
+    with Client(base_url=url, **account) as client:
+        client.chat(MODEL, HI)
+        client.close()
+        assert client.chat(MODEL, HI).text
+
+
+def test_trio_works_too(url: str, account: dict[str, Any]) -> None:
+    async def main() -> tuple[str, str]:
+        client = AsyncClient(base_url=url, max_concurrency=1, **account)
+        whole = await client.chat(MODEL, HI)
+        pieces = [piece async for piece in client.stream_chat(MODEL, HI)]
+        vectors = await client.embed("@cf/baai/bge-m3", [str(n) for n in range(250)])
+        assert len(vectors.vectors) == 250
+        return whole.text, "".join(piece.text for piece in pieces)
+
+    whole, streamed = trio.run(main)
+    assert whole == streamed != ""
+
+
+@pytest.mark.parametrize("twin", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
+def test_a_client_that_was_used_pickles_and_copies(twin: Callable[[Any], Any], url: str, account: Any) -> None:
+    client = Client(base_url=url, **account)
+    client.chat(MODEL, HI)
+    again = twin(client)
+    assert again.chat(MODEL, HI).text
+    assert again.settings == client.settings
+    asynchronous = AsyncClient(base_url=url, **account)
+    asyncio.run(asynchronous.chat(MODEL, HI))
+    assert asyncio.run(twin(asynchronous).chat(MODEL, HI)).text
+
+
+def test_own_clients_are_used_for_their_half_with_our_url_and_credentials_and_never_closed(
+    url: str, account: dict[str, Any]
+) -> None:
+    seen: list[httpx.Request] = []
+    own = httpx.Client(
+        auth=("me", "password"),
+        headers={"x-own": "1"},
+        base_url="https://elsewhere.example",
+        timeout=1,
+        event_hooks={"request": [seen.append]},
+    )
+    with Client(base_url=url, http_client=own, timeout=77, **account) as client:
+        client.chat(MODEL, HI)
+    (request,) = seen
+    assert request.headers["authorization"] == "Bearer token-of-the-tests-0123456789"
+    assert str(request.url).startswith(url)
+    assert request.headers["x-own"] == "1"
+    assert request.extensions["timeout"] == {"connect": 10.0, "read": 77, "write": 77, "pool": 77}
+    assert not own.is_closed
+    own.close()
+
+    async def main() -> None:
+        own = httpx.AsyncClient(auth=("me", "password"))
+        async with AsyncClient(base_url=url, http_async_client=own, **account) as client:
+            assert (await client.chat(MODEL, HI)).text
+        assert not own.is_closed
+        await own.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_own_sync_client_is_not_used_for_async_calls(url: str, account: dict[str, Any]) -> None:
+    never = httpx.Client(transport=httpx.MockTransport(lambda request: pytest.fail("used")))
+    client = AsyncClient(base_url=url, http_client=never, **account)
+    assert asyncio.run(client.chat(MODEL, HI)).text
+
+
+class Gauge:
+    """Counts calls and streams that are open at once."""
+
+    def __init__(self) -> None:
+        self.open = self.peak = 0
+        self.lock = threading.Lock()
+
+    def change(self, by: int) -> None:
+        with self.lock:
+            self.open += by
+            self.peak = max(self.peak, self.open)
+
+
+class Gauged(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A stream that is open until it is closed."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self.gauge = gauge
+        gauge.change(1)
+
+    def __iter__(self) -> Iterator[bytes]:
+        time.sleep(0.002)  # noqa: TID251 - lets the others come
+        yield STREAM
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.002)
+        yield STREAM
+
+    def close(self) -> None:
+        self.gauge.change(-1)
+
+    async def aclose(self) -> None:
+        self.gauge.change(-1)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_max_concurrency_bounds_calls_and_streams(mode: str, streamed: bool, account: dict[str, Any]) -> None:
+    gauge = Gauge()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if streamed:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Gauged(gauge))
+        gauge.change(1)
+        time.sleep(0.002)  # noqa: TID251 - lets the others come
+        gauge.change(-1)
+        return httpx.Response(200, json={"response": "a"})
+
+    transport = httpx.MockTransport(answer)
+    if mode == "sync":
+        client = Client(max_concurrency=3, http_client=httpx.Client(transport=transport), **account)
+
+        def one() -> None:
+            list(client.stream_chat(MODEL, HI)) if streamed else client.chat(MODEL, HI)
+
+        threads = [threading.Thread(target=one) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        aclient = AsyncClient(max_concurrency=3, http_async_client=httpx.AsyncClient(transport=transport), **account)
+
+        async def aone() -> None:
+            if streamed:
+                assert [piece async for piece in aclient.stream_chat(MODEL, HI)]
+            else:
+                await aclient.chat(MODEL, HI)
+
+        async def main() -> None:
+            await asyncio.gather(*(aone() for _ in range(12)))
+
+        asyncio.run(main())
+    assert 1 <= gauge.peak <= 3
+    assert gauge.open == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.cut(after_events=1), Fault.error_frame(3040), Fault.drop(), Fault.error(500), Fault.reply("<html>")],
+    ids=lambda fault: fault.kind,
+)
+def test_the_place_of_a_stream_that_failed_is_given_back(fault: Fault, face: Any) -> None:
+    emulator = Emulator()
+    one = face(emulator.transport(), max_concurrency=1, max_retries=0, retry=None)
+    emulator.faults.add(fault)
+    with pytest.raises(e.WorkersAIError):
+        one.stream(MODEL, HI)
+    assert one.stream(MODEL, HI)[-1].last
+    one.stream(MODEL, HI, take=1)
+    assert one.chat(MODEL, HI).text
+
+
+def test_a_body_that_json_cannot_hold_is_a_bad_request(face: Any) -> None:
+    one = face(lambda request: pytest.fail("sent"))
+    for content, params in [("\ud800", {}), ("hi", {"temperature": float("nan")}), ("hi", {"extra_body": {"a": {1}}})]:
+        with pytest.raises(e.BadRequestError, match="cannot be written as JSON"):
+            one.chat(MODEL, [{"role": "user", "content": content}], **params)
+
+
+def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -> None:
+    emulator = Emulator(latency_s=5.0)
+    with emulator.serve() as base_url:
+        client = Client(base_url=base_url, timeout=0.05, max_retries=0, **account)
+        with pytest.raises(e.APITimeoutError, match=r"127\.0\.0\.1 did not answer in time while waiting for the reply"):
+            client.chat(MODEL, HI)
+        aclient = AsyncClient(base_url=base_url, timeout=0.05, max_retries=0, **account)
+        with pytest.raises(e.APITimeoutError) as caught:
+            asyncio.run(aclient.chat(MODEL, HI))
+        assert (caught.value.is_retryable, caught.value.model) == (True, MODEL)
+
+
+def test_nothing_that_listens_is_a_typed_error(face: Any, account: dict[str, Any]) -> None:
+    client = Client(base_url="http://127.0.0.1:9", max_retries=0, **account)
+    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+        client.chat(MODEL, HI)
+    aclient = AsyncClient(base_url="http://127.0.0.1:9", max_retries=0, **account)
+    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+        asyncio.run(aclient.chat(MODEL, HI))
+
+
+def test_lone_bodies_go_out_as_json(face: Any) -> None:
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200, json={"response": "a"})
+
+    face(answer).chat(MODEL, [{"role": "user", "content": "Zoë 🦊"}])
+    assert sent[0].headers["content-type"] == "application/json"
+    assert json.loads(sent[0].content.decode())["messages"][0]["content"] == "Zoë 🦊"
