@@ -1,0 +1,81 @@
+"""What a type checker knows of the LangChain classes. Checked by mypy and pyright; never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, assert_type
+
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.runnables import Runnable
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from langchain_workers_ai import CapacityError, ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank, is_retryable
+from workers_ai import GatewayOptions, errors
+
+MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+
+
+class Person(BaseModel):
+    name: str
+
+
+@tool
+def clock(city: str) -> str:
+    """Tell the time."""
+    return city
+
+
+def chat() -> None:
+    model = ChatWorkersAI(model=MODEL, temperature=0, max_tokens=64, on_busy="raise", gateway=GatewayOptions(id="g"))
+    as_base: BaseChatModel = model
+    assert_type(as_base.invoke("hi"), AIMessage)
+    assert_type(model.invoke([HumanMessage("hi")]), AIMessage)
+    assert_type(model.batch(["a", "b"]), list[AIMessage])
+    pieces: Iterator[AIMessageChunk] = model.stream("hi")
+    assert_type(next(pieces), AIMessageChunk)
+    assert_type(model.bind_tools([clock], tool_choice="any", strict=True), Runnable[LanguageModelInput, AIMessage])
+    assert_type(
+        model.with_structured_output(Person, method="json_schema", include_raw=True), Runnable[LanguageModelInput, Any]
+    )
+    assert_type(model.with_retry(stop_after_attempt=2), Runnable[LanguageModelInput, AIMessage])
+    fallback: Runnable[LanguageModelInput, AIMessage] = model.with_fallbacks([ChatWorkersAI(model=MODEL)])
+    assert_type(fallback.invoke("hi"), AIMessage)
+
+
+async def achat(model: ChatWorkersAI) -> None:
+    assert_type(await model.ainvoke("hi"), AIMessage)
+    assert_type(await model.abatch(["a"]), list[AIMessage])
+    pieces: AsyncIterator[AIMessageChunk] = model.astream("hi")
+    async for piece in pieces:
+        assert_type(piece, AIMessageChunk)
+
+
+def embed() -> None:
+    embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3", batch_size=50, queue="overflow")
+    as_base: Embeddings = embeddings
+    assert_type(as_base.embed_query("q"), list[float])
+    assert_type(embeddings.embed_documents(["a"]), list[list[float]])
+
+
+async def aembed(embeddings: WorkersAIEmbeddings) -> None:
+    assert_type(await embeddings.aembed_documents(["a"]), list[list[float]])
+    assert_type(await embeddings.aembed_query("q"), list[float])
+
+
+def rerank(documents: list[Document]) -> None:
+    reranker = WorkersAIRerank(top_n=3)
+    as_base: BaseDocumentCompressor = reranker
+    for document in as_base.compress_documents(documents, "q"):
+        assert_type(document, Document)
+
+
+def caught(exc: Exception) -> None:
+    assert_type(is_retryable(exc), bool)
+    if isinstance(exc, CapacityError):
+        as_core: errors.CapacityError = exc
+        assert_type(as_core.retry_after, float | None)
