@@ -24,6 +24,7 @@ from workers_ai.errors import (
 )
 from workers_ai.flow import Do, Sleep
 from workers_ai.ingest.judge import Health, judge, judge_lost
+from workers_ai.ingest.records import as_sent
 from workers_ai.ingest.report import neurons_of
 from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus
@@ -120,7 +121,6 @@ class Engine:
         fingerprint = self.ledger.fingerprint
         self._model = fingerprint.model
         self._options = EmbedOptions(fingerprint.pooling, fingerprint.truncate_inputs, None, fingerprint.normalize)
-        self._prefix = fingerprint.instruction or ""
         card = lookup(self._model)
         self._part = card.max_items or TEXTS_PER_REQUEST
         self._max_tokens = card.context_window
@@ -282,9 +282,7 @@ class Engine:
     def _sent(self, doc_id: Any, text: str) -> str:
         if not isinstance(text, str):
             raise BadRequestError(f"the text of {doc_id!r} is a {type(text).__name__}, not a string", model=self._model)
-        if not text and self.empty_text == "space":
-            text = " "
-        return self._prefix + text if text else text
+        return as_sent(text, self.ledger.fingerprint.instruction, self.empty_text)
 
     def _claim(self) -> Claim | None:
         claim = self.ledger.claim(

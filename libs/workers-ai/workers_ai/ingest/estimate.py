@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.ingest.engine import Limits, Mode
 from workers_ai.ingest.ledger import Ledger
-from workers_ai.ingest.records import estimated_tokens, text_hash
+from workers_ai.ingest.records import Fingerprint, as_sent, estimated_tokens, text_hash
 from workers_ai.ingest.report import neurons_of
 from workers_ai.limiter import REQUESTS_PER_MINUTE
 from workers_ai.wire.batch import json_bytes
@@ -73,6 +73,11 @@ def estimate(
     model: str,
     ledger: str | os.PathLike[str] | None = None,
     mode: Mode = "queue",
+    pooling: Literal["mean", "cls"] | None = None,
+    instruction: str | None = None,
+    truncate_inputs: bool | None = None,
+    normalize: bool = False,
+    empty_text: Literal["raise", "space"] = "raise",
     texts_per_job: int | None = None,
     max_concurrency: int = 8,
 ) -> Estimate:
@@ -87,14 +92,24 @@ def estimate(
         model: Model id.
         ledger: A ledger whose vectors need not be made again; may not exist yet.
         mode: ``"queue"`` or ``"direct"``.
+        pooling: As for :func:`ingest`.
+        instruction: The same.
+        truncate_inputs: The same.
+        normalize: The same.
+        empty_text: The same.
         texts_per_job: Texts of one submission; 1,000 by default.
         max_concurrency: Submissions in flight.
+
+    Raises:
+        ConfigurationError: The ledger was made with another model or other options.
     """
-    held = Ledger(ledger) if ledger is not None and Path(ledger).exists() else None
+    shape = Fingerprint(model, pooling, instruction, truncate_inputs, normalize)
+    held = Ledger(ledger, shape) if ledger is not None and Path(ledger).exists() else None
     seen: set[bytes] = set()
     documents = texts = tokens = 0
     for _, text in source:
         documents += 1
+        text = as_sent(text, instruction, empty_text)
         digest = text_hash(text)
         if not text or digest in seen or (held is not None and held.find([text])[0] is not None):
             continue

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from workers_ai.ingest.records import Row
 
-__all__ = ["write_parquet"]
+__all__ = ["arrow", "write_parquet"]
 
 _ROWS_AT_ONCE: Final = 2000
 
@@ -54,14 +54,23 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
     return count
 
 
-@contextmanager
-def _writer(path: Path) -> Iterator[Any]:
+def arrow() -> tuple[Any, Any]:
+    """The modules ``pyarrow`` and ``pyarrow.parquet``.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as exc:
         raise ConfigurationError("Parquet needs pyarrow: pip install 'workers-ai[parquet]'") from exc
+    return pa, pq
 
+
+@contextmanager
+def _writer(path: Path) -> Iterator[Any]:
+    pa, pq = arrow()
     writer: Any = None
 
     def write(chunk: list[tuple[Row, str | None]]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["Claim", "Failure", "Fed", "Fingerprint", "InFlight", "Row", "estimated_tokens", "text_hash"]
+__all__ = ["Claim", "Failure", "Fed", "Fingerprint", "InFlight", "Row", "as_sent", "estimated_tokens", "text_hash"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,13 @@ class Fed(NamedTuple):
     open: set[int]
     held: set[int]
     failed: int
+
+
+def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
+    """A document's text as it is embedded; "" where it is empty and may not be."""
+    if not text and empty_text == "space":
+        text = " "
+    return f"{instruction or ''}{text}" if text else text
 
 
 def text_hash(text: str) -> bytes:

@@ -175,15 +175,20 @@ class IngestReport:
         rate = f" ({self.embedded / self.seconds:,.0f} texts/s)" if self.embedded and self.seconds else ""
         return [*facts, ("seconds", f"{self.seconds:,.1f}{rate}")]
 
-    def __str__(self) -> str:
+    def summary(self, failures: int = 10) -> str:
+        """The report as lines of text, with the first so many of the failures."""
         lines = [f"Ingestion with {self.model}"]
         lines += [f"  {name:<9} {value}" for name, value in self._facts()]
-        for failure in self.failures[:10]:
+        listed = self.failures[:failures]
+        for failure in listed:
             code = f" (code {failure.code})" if failure.code is not None else ""
             lines.append(f"  failed    {failure.id}: {failure.message}{code}")
-        if self.failed > 10:
-            lines.append(f"  failed    ... and {self.failed - 10:,} more")
+        if self.failed > len(listed):
+            lines.append(f"  failed    ... and {self.failed - len(listed):,} more")
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())

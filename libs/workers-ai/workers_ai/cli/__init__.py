@@ -1,0 +1,5 @@
+"""The command ``workers-ai``: ``ingest``, ``jobs`` and ``demo``."""
+
+from workers_ai.cli.app import app, main
+
+__all__ = ["app", "main"]
