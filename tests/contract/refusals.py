@@ -206,7 +206,8 @@ REFUSED = [
         413,
         ai(
             5021,
-            "The estimated number of input and maximum output tokens (155740) exceeded this model context window limit (128000).",
+            "The estimated number of input and maximum output tokens (155740) "
+            "exceeded this model context window limit (128000).",
         ),
         "ContextWindowExceededError",
         1,
@@ -218,7 +219,8 @@ REFUSED = [
         400,
         ai(
             8007,
-            '{"object":"error","message":"This model\'s maximum context length is 24000 tokens.","type":"BadRequestError","param":null,"code":400}',
+            '{"object":"error","message":"This model\'s maximum context length is 24000 tokens.",'
+            '"type":"BadRequestError","param":null,"code":400}',
             "AiError: AiError: ",
         ),
         "ContextWindowExceededError",
@@ -311,7 +313,8 @@ REFUSED = [
             "errors": [
                 {
                     "code": 7003,
-                    "message": "Could not route to /client/v4/accounts/token-of-the-tests-0123456789, perhaps your object identifier is invalid?",
+                    "message": "Could not route to /client/v4/accounts/token-of-the-tests-0123456789, "
+                    "perhaps your object identifier is invalid?",
                 },
                 {"code": 7000, "message": "No route for that URI"},
             ],

@@ -412,8 +412,8 @@ CHOICES = [
         has={"tools.0.function.parameters.properties.c": {"type": "object", "properties": {}, "description": "Where"}},
         lacks=["tools.0.function.parameters.$defs"],
     ),
-    # Not wanted here: dropping tools where JSON output is asked for (rule 9). Whoever sets both has a reason, and agents
-    # with a response format do.
+    # Not wanted here: dropping tools where JSON output is asked for (rule 9). Whoever sets both has a reason, and
+    # agents with a response format do.
     Sent(
         "tools and a response format go out together",
         "rule 9",
