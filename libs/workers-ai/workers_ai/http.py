@@ -12,6 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from workers_ai.errors import BadRequestError
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator, Callable
@@ -79,39 +81,49 @@ class HttpTransport:
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
         client = self._own_sync or self._sync or self._make_sync()
+        ready = self._build(client, request)
         if self._gate is None:
-            return _send(client, self._build(client, request), stream)
+            return _send(client, ready, stream)
         self._gate.acquire()
-        response = None
+        response: httpx.Response | None = None
         try:
-            response = _send(client, self._build(client, request), stream)
+            response = _send(client, ready, stream)
+            return response
         finally:
             let_go(response, self._gate.release)
-        return response
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
         held = await self._loop_client()
         client = self._own_async or held.client
+        ready = self._build(client, request)
         if held.gate is None:
-            return await _asend(client, self._build(client, request), stream)
+            return await _asend(client, ready, stream)
         await held.gate.acquire()
-        response = None
+        response: httpx.Response | None = None
         try:
-            response = await _asend(client, self._build(client, request), stream)
+            response = await _asend(client, ready, stream)
+            return response
         finally:
             let_go(response, held.gate.release)
-        return response
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
-        headers: Any = self._headers
+        import httpx
+
+        is_own = client is self._own_sync or client is self._own_async
+        headers = self._headers if is_own else client.headers
         if request.headers:
             headers = headers.copy()
             headers.update(request.headers)
             if self._settings.gateway:  # the one chosen outranks the one that a route falls back to
                 headers["cf-aig-gateway-id"] = self._settings.gateway.id
-        url = self._url(request.path, request.query)
-        return client.build_request(request.method, url, json=request.body, headers=headers, timeout=self._timeout)
+        args: Any = (request.method, self._url(request.path, request.query))
+        try:
+            if is_own:  # its headers, cookies and parameters are the user's
+                return client.build_request(*args, json=request.body, headers=headers, timeout=self._timeout)
+            return httpx.Request(*args, json=request.body, headers=headers, extensions=self._extensions)
+        except (TypeError, ValueError) as exc:
+            raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
     def _url(self, path: str, query: str) -> httpx.URL:
         """The URL of a path; parsing one takes longer than the rest of building a request, and there are few."""
@@ -142,12 +154,16 @@ class HttpTransport:
             return timeout
         return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
 
+    @functools.cached_property
+    def _extensions(self) -> dict[str, Any]:
+        return {"timeout": self._timeout.as_dict()}
+
     def _make_sync(self) -> httpx.Client:
         import httpx
 
         with self._lock:
             if self._sync is None:
-                self._sync = httpx.Client(verify=_tls_context())
+                self._sync = httpx.Client(verify=_tls_context(), headers=self._headers)
                 weakref.finalize(self, self._sync.close)
             return self._sync
 
@@ -155,11 +171,18 @@ class HttpTransport:
         loop = running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = _LoopClient(self._settings.max_concurrency)
+            held = _LoopClient(self._headers, self._settings.max_concurrency)
             with self._lock:
+                for other in list(self._loops):
+                    if getattr(other, "is_closed", bool)():  # closed without the shutdown of its generators
+                        del self._loops[other]
                 self._loops[loop] = held
-            await held.open()
+            await held.open(weakref.WeakMethod(self._forget), loop)
         return held
+
+    def _forget(self, loop: Any) -> None:
+        with self._lock:
+            self._loops.pop(loop, None)
 
     def close(self) -> None:
         """Close the sync client that was made here; the next request makes a new one."""
@@ -170,7 +193,7 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close the async client of the running event loop that was made here."""
-        held = self._loops.pop(running_loop(), None)
+        held = self._loops.get(running_loop())
         if held is not None:
             await held.close()
 
@@ -181,25 +204,29 @@ class _LoopClient:
     A loop that shuts down closes the async generators that were begun on it, and so the client, which lives in one.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, headers: httpx.Headers, limit: int | None) -> None:
         import anyio
         import httpx
 
         self.gate = anyio.Semaphore(limit) if limit else None
-        self.client = httpx.AsyncClient(verify=_tls_context())
-        self._life = _life(self.client)
+        self.client = httpx.AsyncClient(verify=_tls_context(), headers=headers)
 
-    async def open(self) -> None:
+    async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
+        self._life = _life(self.client, forget, loop)
         await anext(self._life)
 
     async def close(self) -> None:
         await self._life.aclose()
 
 
-async def _life(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+async def _life(
+    client: httpx.AsyncClient, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any
+) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
+        if (forget_now := forget()) is not None:  # else its owner is gone, and the list with it
+            forget_now(loop)
         await client.aclose()
 
 
@@ -219,7 +246,7 @@ def is_event_stream(response: httpx.Response) -> bool:
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
-    response = client.send(request, stream=stream)
+    response = client.send(request, stream=stream, auth=None)  # the user's own would outrank our credentials
     if stream and not is_event_stream(response):
         try:
             response.read()
@@ -229,7 +256,7 @@ def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.R
 
 
 async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool) -> httpx.Response:
-    response = await client.send(request, stream=stream)
+    response = await client.send(request, stream=stream, auth=None)
     if stream and not is_event_stream(response):
         try:
             await response.aread()
