@@ -98,8 +98,8 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     else:
         raise _no_answer(data, context)
     reply.usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
-    reply.model = result["model"] if isinstance(result.get("model"), str) else None
-    reply.id = result["id"] if isinstance(result.get("id"), str) else None
+    reply.model = model if isinstance(model := result.get("model"), str) else None
+    reply.id = reply_id if isinstance(reply_id := result.get("id"), str) else None
     reply.headers = headers
     reply.raw = result
     _recover(reply, context, ids)

@@ -41,8 +41,9 @@ def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
     items: list[dict[str, JSON]] = []
     if message["content"] or not message.get("tool_calls"):
         items.append({"role": message["role"], "content": message["content"]})
-    for call in message.get("tool_calls") or ():
-        items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
+    items += [
+        {"type": "function_call", "call_id": call["id"], **call["function"]} for call in message.get("tool_calls") or ()
+    ]
     return items
 
 

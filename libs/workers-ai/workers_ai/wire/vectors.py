@@ -94,7 +94,7 @@ def read_vectors(
         APIResponseValidationError: Not one finite, non-zero vector per text, all of the same length.
     """
     result = unwrap(data)
-    rows = (result.get("data") or result.get("response")) if isinstance(result, dict) else None
+    rows: JSON = (result.get("data") or result.get("response")) if isinstance(result, dict) else None
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
         rows = _in_order(rows, model)
     if isinstance(rows, list) and rows and isinstance(rows[0], str):
