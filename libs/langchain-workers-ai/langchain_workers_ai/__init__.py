@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         WorkersAIError,
         is_retryable,
     )
+    from langchain_workers_ai.ingest import IndexReport, WorkersAIBatchIngestor
     from langchain_workers_ai.rerank import WorkersAIRerank
     from workers_ai.config import GatewayOptions
 
@@ -55,6 +56,7 @@ __all__ = [
     "ConfigurationError",
     "ContextWindowExceededError",
     "GatewayOptions",
+    "IndexReport",
     "InternalServerError",
     "ModelRetiredError",
     "NotFoundError",
@@ -66,6 +68,7 @@ __all__ = [
     "RequestTooLargeError",
     "StreamInterruptedError",
     "StructuredOutputError",
+    "WorkersAIBatchIngestor",
     "WorkersAIDecisions",
     "WorkersAIEmbeddings",
     "WorkersAIError",
@@ -77,6 +80,8 @@ __all__ = [
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
     "GatewayOptions": "workers_ai.config",
+    "IndexReport": "langchain_workers_ai.ingest",
+    "WorkersAIBatchIngestor": "langchain_workers_ai.ingest",
     "WorkersAIDecisions": "langchain_workers_ai.decisions",
     "WorkersAIEmbeddings": "langchain_workers_ai.embeddings",
     "WorkersAIRerank": "langchain_workers_ai.rerank",

@@ -8,6 +8,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
+from langchain_workers_ai._handover import Texts
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.fanout import agather, gather
@@ -123,11 +124,13 @@ class WorkersAIEmbeddings(Connection, Embeddings):
             BadRequestError: A text is empty, no string, or too long; its index is named.
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        return self._embed(texts, "document")
+        given = Texts(self, texts)
+        return given.joined(self._embed(given.missing, "document"))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """See :meth:`embed_documents`."""
-        return await self._aembed(texts, "document")
+        given = Texts(self, texts)
+        return given.joined(await self._aembed(given.missing, "document"))
 
     def embed_query(self, text: str) -> list[float]:
         """Embed a query, with ``query_instruction`` where there is one.

@@ -1,0 +1,307 @@
+"""Filling a vector store through the asynchronous queue."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from langchain_core.indexing import InMemoryRecordManager, aindex, index
+
+from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
+from langchain_workers_ai._handover import Kind, handing_over
+from langchain_workers_ai.embeddings import WorkersAIEmbeddings
+from langchain_workers_ai.errors import framework_errors
+from workers_ai.batch import require_queue
+from workers_ai.client import AsyncClient, Client
+from workers_ai.errors import ConfigurationError
+from workers_ai.ingest import IngestReport
+from workers_ai.ingest import aingest as aembed
+from workers_ai.ingest import ingest as embed
+from workers_ai.ingest.ledger_file import LedgerFile
+from workers_ai.ingest.records import text_hash
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Unpack
+
+    from langchain_core.documents import Document
+    from langchain_core.indexing import IndexingResult, RecordManager
+    from langchain_core.vectorstores import VectorStore
+
+    from workers_ai.service import Service
+
+__all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
+
+
+class Indexing(TypedDict, total=False):
+    """Options of :func:`langchain_core.indexing.index`, and their meaning there; they need a record manager.
+
+    ``key_encoder`` is a UUID of text and metadata where it is not given.
+    """
+
+    cleanup: Literal["incremental", "full", "scoped_full"] | None
+    source_id_key: str | Callable[[Document], str] | None
+    cleanup_batch_size: int
+    force_update: bool
+    key_encoder: Literal["sha1", "sha256", "sha512", "blake2b"] | Callable[[Document], str]
+    upsert_kwargs: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class IndexReport(IngestReport):
+    """What came of one ingestion into a vector store.
+
+    The documents counted as ``embedded``, ``reused`` and ``failed`` are those the record manager did not know.
+
+    Attributes:
+        indexing: What LangChain's ``index`` reports: ``num_added``, ``num_updated``, ``num_skipped`` and
+            ``num_deleted``; None without a record manager.
+    """
+
+    indexing: IndexingResult | None = None
+
+    def _facts(self) -> list[tuple[str, str]]:
+        return [*super()._facts(), *((name[4:], f"{count:,}") for name, count in (self.indexing or {}).items())]
+
+
+@dataclass
+class WorkersAIBatchIngestor:
+    """Fills a vector store with documents that are embedded through the asynchronous queue.
+
+    ::
+
+        embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3")
+        store = InMemoryVectorStore(embeddings)
+        ingestor = WorkersAIBatchIngestor(embeddings, store, ledger="corpus.ledger")
+        report = ingestor.ingest(documents)
+
+    First all documents are embedded, each distinct text once, and their vectors recorded in the ledger; then the store
+    is given the documents by its own ``add_documents``, and finds the vectors there. Killed at any moment, the same
+    call goes on where it was. Any store will do that embeds with ``embeddings``, or with another object of the same
+    model and options, or with a wrapper of one, such as a cache.
+
+    Without a record manager, a document replaces the one in the store with its id; one that has no id gets one made of
+    its text and metadata. With a record manager it is indexed as by LangChain's ``index``: what the record manager
+    knows is neither embedded nor written again, and ``cleanup`` deletes what is outdated.
+
+    Args:
+        embeddings: The embedding model; its settings are those of the requests.
+        vector_store: The store.
+        ledger: Path of the ledger; made where it is missing.
+        record_manager: Knows what is in the store.
+        mode: ``"queue"``, or ``"direct"`` for synchronous requests.
+        batch_size: Documents given to the store at a time.
+        texts_per_job: Texts of one submission; None for 1,000.
+        deadline_s: Seconds the embedding may take; None for no bound.
+        limit_cost_usd: Stop before more than this is spent, by list price; None for no limit.
+        raise_on_failure: Raise when a document could not be embedded, before anything is written to the store.
+        progress: Show a tqdm bar.
+
+    Raises:
+        ConfigurationError: The model has no queue, or the store embeds with another model or other options.
+    """
+
+    embeddings: WorkersAIEmbeddings
+    vector_store: VectorStore
+    _: KW_ONLY
+    ledger: str | os.PathLike[str]
+    record_manager: RecordManager | None = None
+    mode: Literal["queue", "direct"] = "queue"
+    batch_size: int = 500
+    texts_per_job: int | None = None
+    deadline_s: float | None = None
+    limit_cost_usd: float | None = None
+    raise_on_failure: bool = False
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        with framework_errors:
+            if not isinstance(self.embeddings, WorkersAIEmbeddings):
+                raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
+            if self.batch_size < 1:
+                raise ConfigurationError(f"batch_size must be 1 or more, not {self.batch_size}")
+            if self.mode == "queue":
+                require_queue(self.embeddings.model)
+            theirs = self.vector_store.embeddings
+            if isinstance(theirs, WorkersAIEmbeddings) and Kind.of(theirs) != Kind.of(self.embeddings):
+                raise _foreign(f"its own are {Kind.of(theirs)}, these {Kind.of(self.embeddings)}")
+
+    def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
+        """Embed documents, and put them into the store.
+
+        Args:
+            documents: Documents, or a loader. Other than those of a list, they wait in a temporary file until all are
+                embedded, so that memory stays bounded.
+            **indexing: Options of LangChain's ``index``, with a record manager: ``cleanup`` (``"incremental"``,
+                ``"full"`` or ``"scoped_full"``), ``source_id_key``, ``cleanup_batch_size``, ``force_update``,
+                ``key_encoder``; and ``upsert_kwargs``, keywords of the store's ``add_documents``.
+
+        Returns:
+            What came of it. Documents that could not be embedded are listed there, and not in the store; when there
+            are any, nothing is cleaned up.
+
+        Raises:
+            ConfigurationError: An option does not fit, or the ledger is that of another model.
+            LedgerError: The ledger cannot be used.
+            BatchTimeoutError: ``deadline_s`` has passed; the same call goes on.
+            BatchItemError: A document failed, with ``raise_on_failure``.
+            WorkersAIError: What stops the whole run, such as a used-up quota; the same call goes on later.
+        """
+        options = self._checked(indexing)
+        with framework_errors, Documents() as read:
+            read.read(documents)
+            exists = None if self.record_manager is None else self.record_manager.exists
+            texts = self._texts(read, options, exists)
+            report = embed(texts, client=Client(service=self._service()), **self._embedding(read))
+            with self._filling(read, report) as ready:
+                if self.record_manager is None:
+                    _drive(self._upsert(ready, options), self.vector_store)
+                    return _report(report)
+                options = _careful(options, report)
+                result = index(ready, self.record_manager, self.vector_store, batch_size=self.batch_size, **options)
+                return _report(report, result)
+
+    async def aingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
+        """:meth:`ingest` without blocking the event loop; asynchronous iterators of documents are taken, too."""
+        import anyio
+
+        options = self._checked(indexing)
+        with framework_errors, Documents() as read:
+            await read.aread(documents)
+            manager = self.record_manager
+            exists = None if manager is None else lambda keys: anyio.from_thread.run(manager.aexists, keys)
+            texts = self._texts(read, options, exists)
+            report = await aembed(texts, client=AsyncClient(service=self._service()), **self._embedding(read))
+            with self._filling(read, report) as ready:
+                if self.record_manager is None:
+                    await _adrive(self._upsert(ready, options), self.vector_store)
+                    return _report(report)
+                options = _careful(options, report)
+                result = await aindex(
+                    ready, self.record_manager, self.vector_store, batch_size=self.batch_size, **options
+                )
+                return _report(report, result)
+
+    # What both faces share
+
+    def _checked(self, indexing: Indexing) -> dict[str, Any]:
+        """The options, once ``index`` has taken them for no documents at all.
+
+        Raises:
+            ConfigurationError: An option needs a record manager.
+        """
+        options: dict[str, Any] = {"key_encoder": document_key, **indexing}
+        if self.record_manager is not None:
+            index([], InMemoryRecordManager(""), self.vector_store, **options)
+        elif lost := sorted(indexing.keys() - {"upsert_kwargs"}):
+            with framework_errors:
+                raise ConfigurationError(
+                    f"without a record manager there is no {', '.join(lost)}: pass record_manager="
+                )
+        return options
+
+    def _service(self) -> Service:
+        """The connection of the embedding model, behind its rate limiter."""
+        service = copy.copy(self.embeddings._connection())
+        service.transport = self.embeddings._sender()
+        return service
+
+    def _embedding(self, documents: Documents) -> dict[str, Any]:
+        """Arguments of the core's ingestion."""
+        embeddings = self.embeddings
+        return {
+            "ledger": self.ledger,
+            "model": embeddings.model,
+            "mode": self.mode,
+            "pooling": embeddings.pooling,
+            "truncate_inputs": embeddings.truncate_inputs,
+            "normalize": embeddings.normalize,
+            "empty_text": embeddings.empty_text,
+            "texts_per_job": self.texts_per_job,
+            "deadline_s": self.deadline_s,
+            "limit_cost_usd": self.limit_cost_usd,
+            "raise_on_failure": self.raise_on_failure,
+            "progress": self.progress,
+            "total": len(documents) if self.record_manager is None else None,
+        }
+
+    def _texts(
+        self, documents: Documents, options: dict[str, Any], exists: Callable[[list[str]], Sequence[bool]] | None
+    ) -> Iterator[tuple[str, str]]:
+        """Ids and texts of the documents that the record manager does not know."""
+        if options.get("force_update"):
+            exists = None
+        encoder = options["key_encoder"]
+        for batch in batched(documents, self.batch_size):
+            known = exists([key_of(document, encoder) for document in batch]) if exists else [False] * len(batch)
+            for document, is_known in zip(batch, known, strict=True):
+                if not is_known:
+                    yield document.id or key_of(document, encoder), document.page_content
+
+    @contextmanager
+    def _filling(self, documents: Documents, report: IngestReport) -> Iterator[Iterable[Document]]:
+        """Give the documents that can be written, while the store finds their vectors in the ledger."""
+        failed = {row.hash for row in report.rows() if row.vector is None} if report.failed else set()
+        empty = " " if self.embeddings.empty_text == "space" else ""
+        ready = (doc for doc in documents if not failed or text_hash(doc.page_content or empty) not in failed)
+        with LedgerFile(self.ledger) as ledger, handing_over(Kind.of(self.embeddings), ledger):
+            yield ready
+
+    def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
+        """Write documents so that each replaces the one with its id, also in a store that refuses an id it has."""
+        for batch in batched(documents, self.batch_size):
+            by_id = {document.id or document_key(document): document for document in batch}
+            try:
+                there = yield "get_by_ids", (list(by_id),), {}
+            except NotImplementedError:
+                there = []
+            if there:
+                yield "delete", ([document.id for document in there],), {}
+            yield "add_documents", (list(by_id.values()),), {"ids": list(by_id), **(options.get("upsert_kwargs") or {})}
+
+
+_Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, None]
+"""Calls of a store's methods, by name; each is sent its result, or has its exception thrown in."""
+
+
+def _drive(calls: _Calls, store: VectorStore) -> None:
+    reply: Any = None
+    try:
+        while True:
+            name, args, kwargs = calls.throw(reply) if isinstance(reply, NotImplementedError) else calls.send(reply)
+            try:
+                reply = getattr(store, name)(*args, **kwargs)
+            except NotImplementedError as exc:
+                reply = exc
+    except StopIteration:
+        return
+
+
+async def _adrive(calls: _Calls, store: VectorStore) -> None:
+    reply: Any = None
+    try:
+        while True:
+            name, args, kwargs = calls.throw(reply) if isinstance(reply, NotImplementedError) else calls.send(reply)
+            try:
+                reply = await getattr(store, f"a{name}")(*args, **kwargs)
+            except NotImplementedError as exc:
+                reply = exc
+    except StopIteration:
+        return
+
+
+def _careful(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
+    """Clean nothing up on sight of a part of the documents."""
+    return {**options, "cleanup": None} if report.failed else options
+
+
+def _report(report: IngestReport, indexing: IndexingResult | None = None) -> IndexReport:
+    return IndexReport(**vars(report), indexing=indexing)
+
+
+def _foreign(why: str) -> ConfigurationError:
+    return ConfigurationError(f"the vector store does not take its vectors from these embeddings: {why}")
