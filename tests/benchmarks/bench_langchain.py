@@ -151,16 +151,12 @@ def bench_astream(url: str) -> None:
             pass
 
     async def measure() -> dict[str, float]:
-        http = httpx.AsyncClient()
-        works: dict[str, Callable[[], Any]] = {"httpx": lambda: raw(http), "words": lambda: drain(words)}
-        for name, model in {"ChatWorkersAI": ours(url), **rivals(url)}.items():
-            works[name] = lambda model=model: drain(model)
-        samples: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(ROUNDS + 1):
-            for name, work in works.items():
-                samples[name].append(await acpu_ms(work, 3))
-        await http.aclose()
-        return {name: statistics.median(values[1:]) for name, values in samples.items()}
+        models = {"words": words, "ChatWorkersAI": ours(url), **rivals(url)}
+        async with httpx.AsyncClient() as http:
+            works: dict[str, Callable[[], Any]] = {"httpx": lambda: raw(http)}
+            works |= {name: lambda model=model: drain(model) for name, model in models.items()}
+            samples = [{name: await acpu_ms(work, 3) for name, work in works.items()} for _ in range(ROUNDS + 1)]
+        return {name: statistics.median(sample[name] for sample in samples[1:]) for name in works}
 
     found = asyncio.run(measure())
     floor = found.pop("httpx") + found.pop("words")

@@ -35,7 +35,10 @@ class ChatStreamReader:
         scrub: Removes secrets from the text of an error.
     """
 
-    __slots__ = ("_assembler", "_buffer", "_context", "_done", "_finish", "_headers", "_id", "_ids", "_meter", "_model", "_scrub", "_text")  # fmt: skip
+    __slots__ = (
+        "_assembler", "_buffer", "_context", "_done", "_finish", "_headers",
+        "_id", "_ids", "_meter", "_model", "_scrub", "_text",
+    )  # fmt: skip
 
     def __init__(
         self,
