@@ -40,32 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "APIConnectionError",
-    "APIResponseValidationError",
-    "APIStatusError",
-    "APITimeoutError",
-    "AuthenticationError",
-    "BadRequestError",
-    "BatchError",
-    "BatchItemError",
-    "BatchTimeoutError",
-    "CapacityError",
-    "ConfigurationError",
-    "ContextWindowExceededError",
-    "ErrorResponse",
-    "InternalServerError",
-    "ModelRetiredError",
-    "NotFoundError",
-    "PaidPlanRequiredError",
-    "PermissionDeniedError",
-    "QuotaExhaustedError",
-    "RateLimitError",
-    "RequestTimeoutError",
-    "RequestTooLargeError",
-    "StreamInterruptedError",
-    "StructuredOutputError",
-    "WorkersAIError",
-]
+    "APIConnectionError", "APIResponseValidationError", "APIStatusError", "APITimeoutError",
+    "AuthenticationError", "BadRequestError", "BatchError", "BatchItemError", "BatchTimeoutError",
+    "CapacityError", "ConfigurationError", "ContextWindowExceededError", "ErrorResponse", "InternalServerError",
+    "ModelRetiredError", "NotFoundError", "PaidPlanRequiredError", "PermissionDeniedError", "QuotaExhaustedError",
+    "RateLimitError", "RequestTimeoutError", "RequestTooLargeError", "StreamInterruptedError",
+    "StructuredOutputError", "WorkersAIError",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,16 +193,8 @@ class APIStatusError(WorkersAIError):
         self.response = response
 
     def _facts(self) -> list[str]:
-        facts = []
-        if self.status_code is not None:
-            facts.append(f"HTTP {self.status_code}")
-        if self.code is not None:
-            facts.append(f"code {self.code}")
-        if self.ray_id:
-            facts.append(f"ray {self.ray_id}")
-        if self.gateway_log_id:
-            facts.append(f"gateway log {self.gateway_log_id}")
-        return facts
+        named = {"HTTP": self.status_code, "code": self.code, "ray": self.ray_id, "gateway log": self.gateway_log_id}
+        return [f"{name} {value}" for name, value in named.items() if value is not None]
 
 
 class BadRequestError(APIStatusError, ValueError):
