@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
-from workers_ai_emulator import Clock, Emulator
+from workers_ai.limiter import Limiter
+from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,10 @@ def emulator() -> Emulator:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits take no time, our own and those of LangChain's and LangGraph's retries; the list has their seconds."""
+    """Waits take no time, our own and those of LangChain's and LangGraph's retries; the list has their seconds.
+
+    The clock of the shared limiter goes on by as much.
+    """
     waited: list[float] = []
     pause = asyncio.sleep
 
@@ -53,6 +58,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
+    monkeypatch.setattr("workers_ai.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
     return waited
 
 
@@ -102,19 +108,88 @@ def sse(*events: Any, done: bool = True) -> list[bytes]:
 
 
 def delta(content: Any = None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    """One event of a chat completion."""
+    """One event of a streamed chat completion."""
     piece = {"content": content, **fields} if content is not None else fields
     return {"choices": [{"index": 0, "delta": piece, "finish_reason": finish}]}
 
 
-def completion(content: Any, finish: str = "stop", usage: Any = None, **message: Any) -> dict[str, Any]:
+def completion(content: Any, finish: str | None = "stop", usage: Any = None, **message: Any) -> dict[str, Any]:
     """A whole chat completion."""
     body = {"role": "assistant", "content": content, **message}
     whole: dict[str, Any] = {"choices": [{"index": 0, "message": body, "finish_reason": finish}]}
     return whole if usage is None else {**whole, "usage": usage}
 
 
+def tool_call(name: str, arguments: Any, call_id: str | None = "c1", **more: Any) -> dict[str, Any]:
+    """One tool call on the wire."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+class Model:
+    """What the model says next, whole or streamed as it is asked, in the shape of the route.
+
+    Calls to ``says`` are answers to consecutive requests.
+    """
+
+    def __init__(self, emulator: Emulator, route: str) -> None:
+        self._emulator = emulator
+        self.route = route
+
+    def says(
+        self, content: Any = "", finish: str | None = "stop", usage: Any = None, times: int | None = 1, **message: Any
+    ) -> Model:
+        """Answer the next request with this message."""
+        native = self.route == "run"
+        whole = _native(content, usage, message) if native else completion(content, finish, usage, **message)
+        events = _native_events(content, usage, message) if native else _events(content, finish, usage, message)
+        self._emulator.faults.add(
+            Fault.reply(whole, stream=False, times=times), Fault.sse(sse(*events), stream=True, times=times)
+        )
+        return self
+
+    @property
+    def heard(self) -> list[Any]:
+        """Bodies of the requests so far."""
+        return [entry.json for entry in self._emulator.log.entries]
+
+
+def _native(content: Any, usage: Any, message: dict[str, Any]) -> dict[str, Any]:
+    result = {"response": content, **message, **({} if usage is None else {"usage": usage})}
+    return {"result": result, "success": True, "errors": [], "messages": []}
+
+
+def _native_events(content: Any, usage: Any, message: dict[str, Any]) -> list[dict[str, Any]]:
+    last = {"response": "", **({} if usage is None else {"usage": usage})}
+    return [{"response": content, **message}, last]
+
+
+def _events(content: Any, finish: str | None, usage: Any, message: dict[str, Any]) -> list[dict[str, Any]]:
+    calls = [{"index": index, **call} for index, call in enumerate(message.get("tool_calls") or ())]
+    first = delta(content, role="assistant", **{**message, **({"tool_calls": calls} if calls else {})})
+    return [first, delta(finish=finish), *([] if usage is None else [{"choices": [], "usage": usage}])]
+
+
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Caller:
     """The caller, once sync and once async."""
     return Caller(request.param)
+
+
+@pytest.fixture(params=["whole", "streamed"])
+def ask(request: pytest.FixtureRequest, call: Caller) -> Callable[..., Any]:
+    """Asks a model and gives its message: whole or added up from a stream, sync or async."""
+    if request.param == "whole":
+        return lambda model, *args, **kwargs: call(model, "invoke", *args, **kwargs)
+    return call.collect
+
+
+@pytest.fixture(params=["chat_completions", "run"])
+def route(request: pytest.FixtureRequest) -> str:
+    """The route to take."""
+    return str(request.param)
+
+
+@pytest.fixture
+def model(emulator: Emulator, route: str) -> Model:
+    """Scripts the answers, in the shape of the route."""
+    return Model(emulator, route)

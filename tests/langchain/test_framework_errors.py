@@ -62,7 +62,7 @@ ROWS = {
     "failure": Row(Fault.error, (500, 3043, "oops"), ours.InternalServerError, lc.ModelAPIError, True),
     "edge page": Row(Fault.html, (522,), ours.InternalServerError, lc.ModelAPIError, True),
     "dropped": Row(Fault.drop, (), ours.APIConnectionError, lc.ModelConnectionError, True),
-    "no result": Row(Fault.reply, ({"result": None, "success": True},), ours.APIResponseValidationError, lc.ModelError, False),
+    "no result": Row(Fault.reply, ({"result": None},), ours.APIResponseValidationError, lc.ModelError, False),
 }  # fmt: skip
 
 
