@@ -49,6 +49,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     async def asleep(seconds: float) -> None:
         waited.append(seconds)
+        await asyncio.sleep(0)
 
     monkeypatch.setattr("workers_ai.flow.time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)

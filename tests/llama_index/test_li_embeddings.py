@@ -1,0 +1,576 @@
+"""The embedding model: requests, their bounds and order, what is refused, caches, pickles and pipelines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.embeddings import resolve_embed_model
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.kvstore import SimpleKVStore
+from llama_index.core.vector_stores import SimpleVectorStore
+from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIEmbedding
+from tests.llama_index.conftest import ACCOUNT, TOKEN, wired
+from tests.llama_index.standard import CountingLimiter
+
+from workers_ai.errors import (
+    APIResponseValidationError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    ContextWindowExceededError,
+    InternalServerError,
+)
+from workers_ai_emulator import Clock, Emulator, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.llama_index.conftest import Caller, Script
+
+    Make = Callable[..., WorkersAIEmbedding]
+
+# LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
+
+BASE = "@cf/baai/bge-base-en-v1.5"
+QWEN = "@cf/qwen/qwen3-embedding-0.6b"
+BATCH = "get_text_embedding_batch"
+
+
+def texts(count: int) -> list[str]:
+    return [f"text number {number}" for number in range(count)]
+
+
+def sizes(emulator: Emulator) -> list[int]:
+    """Texts in each request."""
+    return sorted(len(entry.json["text"]) for entry in emulator.log.entries)
+
+
+class TestRequests:
+    def test_only_what_was_set_is_sent(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        call(embedding(), BATCH, ["a"])
+        assert emulator.log.last.json == {"text": ["a"]}
+        assert emulator.log.last.path.endswith(f"/accounts/{ACCOUNT}/ai/run/@cf/baai/bge-m3")
+
+    def test_texts_are_sent_as_they_are(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        given = ["def f():\n    return 1\n", "a\tb", "  padded  ", "Ünïcode 日本 🎉", " "]
+        call(embedding(), BATCH, given)
+        assert emulator.log.last.json["text"] == given
+
+    @pytest.mark.parametrize(("model", "cap"), [(BASE, 100), (QWEN, 32)])
+    def test_no_request_is_above_the_models_cap(
+        self, embedding: Make, emulator: Emulator, call: Caller, model: str, cap: int
+    ) -> None:
+        vectors = call(embedding(model=model, embed_batch_size=500), BATCH, texts(2 * cap + 1))
+        sent = sorted(len(next(iter(entry.json.values()))) for entry in emulator.log.entries)
+        assert sent == [1, cap, cap]
+        assert len(vectors) == 2 * cap + 1
+
+    def test_batches_take_the_cap_unless_told_otherwise(self, embedding: Make) -> None:
+        assert embedding().embed_batch_size == 100
+        assert embedding(model=QWEN).embed_batch_size == 32
+        assert embedding(embed_batch_size=7).embed_batch_size == embedding(batch_size=7).embed_batch_size == 7
+
+    def test_repeated_texts_are_sent_once(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        vectors = call(embedding(batch_size=2), BATCH, ["a", "b", "a", "a", "c", "b"])
+        assert sizes(emulator) == [1, 2]
+        assert emulator.log.texts_repeated == 0
+        assert vectors[0] == vectors[2] == vectors[3] != vectors[1] == vectors[5]
+
+    @pytest.mark.parametrize(
+        ("options", "query", "document"),
+        [
+            ({"model": BASE}, {"text": ["x"]}, {"text": ["x"]}),
+            ({"model": BASE, "query_instruction": "Find: "}, {"text": ["Find: x"]}, {"text": ["x"]}),
+            ({"model": QWEN}, {"queries": ["x"]}, {"documents": ["x"]}),
+            (
+                {"model": QWEN, "query_instruction": "Find"},
+                {"queries": ["x"], "instruction": "Find"},
+                {"documents": ["x"]},
+            ),
+            (
+                {"model": BASE, "pooling": "cls"},
+                {"text": ["x"], "pooling": "cls"},
+                {"text": ["x"], "pooling": "cls"},
+            ),
+            (
+                {"truncate_inputs": True},
+                {"text": ["x"], "truncate_inputs": True},
+                {"text": ["x"], "truncate_inputs": True},
+            ),
+        ],
+    )
+    def test_queries_and_documents(
+        self, embedding: Make, emulator: Emulator, call: Caller, options: Any, query: Any, document: Any
+    ) -> None:
+        model = embedding(**options)
+        for method, given, expected in (
+            ("get_query_embedding", "x", query),
+            ("get_text_embedding", "x", document),
+            (BATCH, ["x"], document),
+        ):
+            call(model, method, given)
+            assert emulator.log.last.json == expected
+
+    def test_queries_of_an_aggregate_carry_the_instruction(self, embedding: Make, emulator: Emulator) -> None:
+        model = embedding(model=BASE, query_instruction="Find: ")
+        found = asyncio.run(model.aget_agg_embedding_from_queries(["a", "b"]))
+        assert sorted(entry.json["text"] for entry in emulator.log.entries) == [["Find: a"], ["Find: b"]]
+        one, two = (model.get_query_embedding(text) for text in "ab")
+        assert found == pytest.approx([(left + right) / 2 for left, right in zip(one, two, strict=True)])
+
+    def test_normalize(self, embedding: Make, script: Script, call: Caller) -> None:
+        script.native({"data": [[3.0, 4.0]], "shape": [1, 2]})
+        assert call(embedding(normalize=True), "get_text_embedding", "x") == [0.6, 0.8]
+
+    def test_gateway_and_session_reach_the_wire(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        model = embedding(gateway=GatewayOptions("gw", skip_cache=True, request_timeout_ms=500), session_id="s")
+        call(model, "get_query_embedding", "x")
+        headers = emulator.log.last.headers
+        expected = {
+            "cf-aig-gateway-id": "gw",
+            "cf-aig-skip-cache": "true",
+            "cf-aig-request-timeout": "500",
+            "x-session-affinity": "s",
+        }
+        assert headers.items() >= expected.items()
+
+    @pytest.mark.parametrize(
+        ("on_busy", "sent"), [("wait", None), ("retry", {"rejectIfBusy": True}), ("raise", {"rejectIfBusy": True})]
+    )
+    def test_a_busy_service(self, embedding: Make, emulator: Emulator, call: Caller, on_busy: str, sent: Any) -> None:
+        call(embedding(on_busy=on_busy), "get_query_embedding", "x")
+        assert emulator.log.last.json.get("options") == sent
+        assert not emulator.log.last.query
+
+
+def embedding_of(emulator: Emulator, **settings: Any) -> WorkersAIEmbedding:
+    """An embedding model on an emulator other than the fixture's."""
+    return WorkersAIEmbedding(**wired(emulator, **settings))
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("options", "bound"), [({}, 8), ({"num_workers": 1}, 1), ({"num_workers": 3}, 3), ({"max_concurrency": 2}, 2)]
+    )
+    def test_requests_in_flight_are_bounded(self, call: Caller, options: dict[str, Any], bound: int) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        model = embedding_of(emulator, embed_batch_size=1, **options)
+        assert len(call(model, BATCH, texts(20))) == 20
+        assert emulator.log.peak_concurrency == bound
+
+    def test_the_bound_holds_for_calls_side_by_side(self) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        model = embedding_of(emulator, embed_batch_size=1, max_concurrency=3)
+
+        async def both() -> None:
+            await asyncio.gather(*(model.aget_text_embedding_batch([f"{n} {m}" for m in range(4)]) for n in range(3)))
+
+        asyncio.run(both())
+        assert emulator.log.peak_concurrency == 3
+
+    def test_one_bound_under_two_names(self, embedding: Make) -> None:
+        model = embedding(num_workers=4)
+        assert (model.num_workers, model.max_concurrency) == (4, 4)
+        model.max_concurrency = 2
+        assert model.num_workers == 2
+        with pytest.raises(ConfigurationError, match="twice"):
+            embedding(num_workers=4, max_concurrency=5)
+
+    @pytest.mark.parametrize("mode", ["sync", "async"])
+    def test_connections_are_kept_over_batches_and_event_loops(self, mode: str) -> None:
+        emulator = Emulator()
+        connections: set[int] = set()
+        serve = emulator.flow
+
+        def watched(request: Any) -> Any:
+            connections.add(threading.get_ident())  # the server has a thread for each connection
+            return serve(request)
+
+        emulator.flow = watched  # type: ignore[method-assign]
+        with emulator.serve() as url:
+            model = WorkersAIEmbedding(account_id=ACCOUNT, api_token=TOKEN, base_url=url, batch_size=1, num_workers=2)
+            if mode == "sync":
+                model.get_text_embedding_batch(texts(20))
+                model.get_text_embedding_batch(texts(20))
+                assert len(connections) <= 2
+                model.client.close()
+            else:
+                for _ in range(2):
+                    assert len(asyncio.run(model.aget_text_embedding_batch(texts(20)))) == 20
+                assert len(connections) <= 4
+            assert emulator.log.requests == 40
+            assert set(emulator.log.statuses) == {200}
+
+    def test_the_event_loop_stays_free(self) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.05)
+        model = embedding_of(emulator, batch_size=1)
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.005)
+                ticks += 1
+
+        async def both() -> None:
+            ticking = asyncio.ensure_future(tick())
+            await model.aget_text_embedding_batch(texts(8))
+            ticking.cancel()
+
+        asyncio.run(both())
+        assert ticks >= 3
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("status", "body", "error", "said"),
+        [
+            (
+                401,
+                {"result": None, "success": False, "errors": [{"code": 10000, "message": "Authentication error"}]},
+                AuthenticationError,
+                "Authentication error.*HTTP 401.*code 10000",
+            ),
+            (
+                400,
+                {"result": {}, "success": False, "errors": [{"code": 5006, "message": "Bad input"}]},
+                BadRequestError,
+                "Bad input.*HTTP 400.*code 5006",
+            ),
+            (502, "<html>Bad gateway</html>", InternalServerError, "HTTP 502"),
+            (200, {"success": True}, APIResponseValidationError, "has no vectors"),
+            (200, {"result": {}, "success": True}, APIResponseValidationError, "has no vectors"),
+            (200, "", APIResponseValidationError, "empty body"),
+        ],
+    )
+    def test_a_refusal_is_typed_and_tells_what_the_service_said(
+        self,
+        embedding: Make,
+        emulator: Emulator,
+        call: Caller,
+        capsys: pytest.CaptureFixture[str],
+        status: int,
+        body: Any,
+        error: type[Exception],
+        said: str,
+    ) -> None:
+        emulator.faults.add(Fault.reply(body, status=status, times=None))
+        with pytest.raises(error, match=said) as caught:
+            call(embedding(), "get_text_embedding", "x")
+        assert "@cf/baai/bge-m3" in str(caught.value)
+        assert TOKEN not in str(caught.value)
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize(
+        ("rows", "said"),
+        [
+            ([[1.0, 2.0]], "1 vectors for 3 texts"),
+            ([[1.0, 2.0]] * 4, "4 vectors for 3 texts"),
+            ([[1.0, 2.0], [1.0], [1.0, 2.0]], "vector 1 has another length"),
+            ([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]], "vector 1 is all zeros"),
+            ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 holds NaN"),
+        ],
+    )
+    def test_wrong_vectors_reach_no_node(
+        self, embedding: Make, script: Script, call: Caller, rows: Any, said: str
+    ) -> None:
+        body = json.dumps({"result": {"data": rows}, "success": True})
+        nodes = [TextNode(text=text) for text in texts(3)]
+        model = embedding()
+        script.body(body)
+        with pytest.raises(APIResponseValidationError, match=said):
+            model(nodes)
+        script.body(body)
+        with pytest.raises(APIResponseValidationError, match=said):
+            asyncio.run(model.acall(nodes))
+        assert [node.embedding for node in nodes] == [None] * 3
+
+    def test_vectors_in_either_place_and_in_any_order(self, embedding: Make, script: Script, call: Caller) -> None:
+        script.native({"response": [[1.0], [2.0]], "shape": [2, 1]})
+        assert call(embedding(), BATCH, ["a", "b"]) == [[1.0], [2.0]]
+        script.body({"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1.0]}]})
+        assert call(embedding(), BATCH, ["a", "b"]) == [[1.0], [2.0]]
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (["ok", ""], "text 1 is empty: drop it, or pass empty_text='space'"),
+            (["ok", None], "text 1 is a NoneType"),
+            ([[1, 2]], "text 0 is a list"),
+        ],
+    )
+    def test_what_cannot_be_embedded_is_named_before_anything_is_sent(
+        self, embedding: Make, emulator: Emulator, call: Caller, given: Any, said: str
+    ) -> None:
+        with pytest.raises(BadRequestError, match=said):
+            call(embedding(batch_size=1), BATCH, given)
+        assert emulator.log.requests == 0
+
+    def test_an_empty_text_can_be_a_space(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        vectors = call(embedding(empty_text="space"), BATCH, ["", "ok", " "])
+        assert emulator.log.last.json["text"] == [" ", "ok"]
+        assert vectors[0] == vectors[2] != vectors[1]
+
+    def test_nothing_sends_nothing(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        assert call(embedding(), BATCH, []) == []
+        assert emulator.log.requests == 0
+
+    def test_a_text_that_is_too_long_is_named_and_costs_no_neighbour(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        cache = SimpleKVStore()
+        given = ["short", "short", "word " * 60_000, "other"]
+        with pytest.raises(ContextWindowExceededError, match="text 2 is too long") as caught:
+            call(embedding(embeddings_cache=cache), BATCH, given)
+        assert caught.value.index == 2
+
+    def test_a_request_that_is_too_large_is_halved(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        given = ["a " * 25_000, "b " * 25_000]
+        vectors = call(embedding(), BATCH, given)
+        assert sizes(emulator) == [1, 1, 2]
+        assert vectors == [embedding().get_text_embedding(text) for text in given]
+
+    def test_the_first_failure_stops_the_rest(self, call: Caller) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        emulator.faults.add(Fault.error(400, 5006, "Bad input"))
+        model = embedding_of(emulator, batch_size=1, num_workers=2)
+        with pytest.raises(BadRequestError):
+            call(model, BATCH, texts(40))
+        begun = emulator.log.requests
+        assert begun <= 4
+        threading.Event().wait(0.1)
+        assert emulator.log.requests <= begun + 1
+
+
+class TestConstruction:
+    def test_model_by_either_name(self, embedding: Make) -> None:
+        for options in ({"model": BASE}, {"model_name": BASE}):
+            model = embedding(**options)
+            assert (model.model, model.model_name, model.to_payload()["model_name"]) == (BASE, BASE, BASE)
+        assert embedding().to_payload()["model_name"] == "@cf/baai/bge-m3"
+
+    def test_any_model_is_accepted(self, embedding: Make, emulator: Emulator) -> None:
+        assert embedding(model="acme/embedder-9").embed_batch_size == 100
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"embed_batchsize": 5}, "embed_batchsize.*did you mean 'embed_batch_size'"),
+            ({"account_id": "../../../evil"}, "account"),
+            ({"account_id": "${CLOUDFLARE_ACCOUNT_ID}"}, "CLOUDFLARE_ACCOUNT_ID"),
+            ({"account_id": ""}, "CLOUDFLARE_ACCOUNT_ID"),
+            ({"api_token": ""}, "CLOUDFLARE_API_TOKEN"),
+            ({"embed_batch_size": 0}, "embed_batch_size"),
+            ({"pooling": "max"}, "pooling"),
+            ({"model": QWEN, "queue": "always"}, "queue"),
+            ({"base_url": "http://example.org/client/v4"}, "http"),
+        ],
+    )
+    def test_what_does_not_fit_is_found_at_once(self, embedding: Make, options: Any, said: str) -> None:
+        with pytest.raises(ConfigurationError, match=said):
+            embedding(**options)
+
+    @pytest.mark.parametrize("model", ["@cf/baai/../../evil", "@cf/a?b", "@cf/a b"])
+    def test_a_model_that_bends_the_url_is_refused(self, embedding: Make, emulator: Emulator, model: str) -> None:
+        with pytest.raises(ConfigurationError, match="model"):
+            embedding(model=model).get_text_embedding("x")
+        assert emulator.log.requests == 0
+
+    @pytest.mark.parametrize(
+        ("account", "token"),
+        [("CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"), ("CF_ACCOUNT_ID", "CLOUDFLARE_AUTH_TOKEN")],
+    )
+    def test_account_and_token_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch, account: str, token: str
+    ) -> None:
+        monkeypatch.setenv(account, f" {ACCOUNT}\n")
+        monkeypatch.setenv(token, TOKEN)
+        model = WorkersAIEmbedding()
+        assert model.account_id == ACCOUNT
+        assert model.api_token.get_secret_value() == TOKEN
+
+    def test_settings_of_llama_index_can_be_put_in_later(self, embedding: Make) -> None:
+        model = embedding()
+        assert resolve_embed_model(model) is model
+        model.embed_batch_size = 3
+        model.rate_limiter = limiter = CountingLimiter()
+        model.get_text_embedding_batch(texts(7))
+        assert limiter.acquired == 3
+
+
+class TestLimiterAndCache:
+    def test_the_limiter_is_asked_once_for_each_request(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.busy())
+        limiter = CountingLimiter()
+        call(embedding(batch_size=10, rate_limiter=limiter), BATCH, texts(25))
+        assert limiter.acquired == emulator.log.requests == 4  # the busy one was sent again
+
+    def test_the_limiter_is_asked_for_what_no_cache_knows(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        limiter = CountingLimiter()
+        model = embedding(batch_size=1, rate_limiter=limiter, embeddings_cache=SimpleKVStore())
+        first = call(model, BATCH, texts(3))
+        assert limiter.acquired == 3
+        assert call(model, BATCH, texts(3)) == first
+        assert call(model, BATCH, texts(4))[:3] == first
+        assert limiter.acquired == emulator.log.requests == 4
+
+    def test_query_document_model_and_options_are_apart_in_a_cache(self, embedding: Make, call: Caller) -> None:
+        cache = SimpleKVStore()
+        options = [
+            {"model": QWEN, "query_instruction": "Find the passage"},
+            {"model": BASE},
+            {"model": BASE, "pooling": "cls"},
+            {"model": BASE, "normalize": True},
+        ]
+        for given in options:
+            for method in ("get_query_embedding", "get_text_embedding"):
+                fresh = call(embedding(**given), method, "hi")
+                assert call(embedding(**given, embeddings_cache=cache), method, "hi") == fresh
+                assert call(embedding(**given, embeddings_cache=cache), method, "hi") == fresh
+        assert len(cache.get_all(collection="embeddings")) == 8
+
+    def test_a_rerun_after_a_failure_sends_what_is_missing(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.error(400, 5006, "Bad input", skip=2))
+        model = embedding(batch_size=10, num_workers=1, embeddings_cache=SimpleKVStore())
+        with pytest.raises(BadRequestError):
+            call(model, BATCH, texts(30))
+        assert emulator.log.requests == 3
+        assert len(call(model, BATCH, texts(30))) == 30
+        assert emulator.log.requests == 4
+
+
+class TestNodes:
+    def test_a_node_with_a_vector_keeps_it(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        nodes = [TextNode(text="a", embedding=[1.0]), TextNode(text="b")]
+        model = embedding()
+        found = model(nodes) if call.mode == "sync" else asyncio.run(model.acall(nodes))
+        assert found[0].embedding == [1.0]
+        assert found[1].embedding == model.get_text_embedding("b")
+        assert [entry.json["text"] for entry in emulator.log.entries] == [["b"], ["b"]]
+
+    def test_metadata_is_embedded_as_the_node_says(self, embedding: Make, emulator: Emulator) -> None:
+        node = TextNode(text="b", metadata={"title": "T", "id": 7}, excluded_embed_metadata_keys=["id"])
+        embedding()([node])
+        assert emulator.log.last.json["text"] == [node.get_content(MetadataMode.EMBED)] == ["title: T\n\nb"]
+
+    @pytest.mark.parametrize("use_async", [False, True])
+    def test_index_of_many_nodes_stays_within_the_bound(self, use_async: bool) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.01)
+        model = embedding_of(emulator, batch_size=5)
+        nodes = [TextNode(text=text) for text in texts(100)]
+        index = VectorStoreIndex(nodes, embed_model=model, use_async=use_async)
+        assert len(index.vector_store.data.embedding_dict) == 100
+        assert emulator.log.peak_concurrency <= 8
+        assert emulator.log.requests == 20
+
+
+class TestPipelines:
+    def documents(self, count: int = 30) -> list[Document]:
+        return [Document(text=text, id_=text) for text in texts(count)]
+
+    def test_cache_key_knows_what_shapes_vectors_and_nothing_else(self, embedding: Make) -> None:
+        key = embedding().to_dict()
+        same = [
+            {"api_token": "another-token"},
+            {"embed_batch_size": 3},
+            {"num_workers": 2},
+            {"timeout": 5},
+            {"max_retries": 9},
+            {"on_busy": "raise"},
+            {"queue": "overflow"},
+            {"deadline_s": 5},
+            {"default_headers": {"x": "y"}},
+            {"embeddings_cache": SimpleKVStore()},
+        ]
+        assert all(embedding(**options).to_dict() == key for options in same)
+        other = [{"model": BASE}, {"pooling": "cls"}, {"query_instruction": "Find"}, {"normalize": True}]
+        assert all(embedding(**options).to_dict() != key for options in other)
+
+    def test_pipeline_cache_is_hit_after_the_token_changed(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        pipeline = IngestionPipeline(transformations=[embedding()])
+        first = call(pipeline, "run", documents=self.documents())
+        pipeline.transformations = [embedding(api_token="another-token", embed_batch_size=7)]
+        second = call(pipeline, "run", documents=self.documents())
+        assert emulator.log.requests == 1
+        assert [node.embedding for node in first] == [node.embedding for node in second]
+
+    def test_a_rerun_of_a_pipeline_sends_what_is_missing(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.error(400, 5006, "Bad input", skip=2))
+        store = SimpleVectorStore()
+        pipeline = IngestionPipeline(
+            transformations=[embedding(batch_size=10, num_workers=1, embeddings_cache=SimpleKVStore())],
+            vector_store=store,
+            docstore=SimpleDocumentStore(),
+        )
+        with pytest.raises(BadRequestError):
+            call(pipeline, "run", documents=self.documents())
+        call(pipeline, "run", documents=self.documents())
+        assert len(store.data.embedding_dict) == 30
+        assert emulator.log.requests == 4
+        call(pipeline, "run", documents=self.documents(31))
+        assert emulator.log.requests == 5
+        assert emulator.log.last.json["text"] == ["text number 30"]
+
+    def test_worker_processes_give_the_same_vectors(self) -> None:
+        emulator = Emulator()
+        with emulator.serve() as url:
+            model = WorkersAIEmbedding(account_id=ACCOUNT, api_token=TOKEN, base_url=url)
+            model.rate_limiter = limiter = CountingLimiter()
+            nodes = SentenceSplitter(chunk_size=64, chunk_overlap=0)(self.documents(6))
+            pipeline = IngestionPipeline(transformations=[model], disable_cache=True)
+            spread = pipeline.run(nodes=[node.model_copy() for node in nodes], num_workers=2)
+            alone = pipeline.run(nodes=nodes)
+            model.client.close()
+        assert [node.embedding for node in spread] == [node.embedding for node in alone]
+        assert emulator.log.requests == 3
+        assert (model.rate_limiter, limiter.acquired) == (limiter, 1)
+
+    def test_a_pickle_leaves_the_living_object_whole(self, embedding: Make, emulator: Emulator) -> None:
+        model = embedding(batch_size=5, pooling="cls")
+        model.rate_limiter = limiter = CountingLimiter()
+        twin = pickle.loads(pickle.dumps(model))
+        model.get_text_embedding_batch(texts(6))
+        assert limiter.acquired == emulator.log.requests == 2
+        assert (twin.rate_limiter, twin.embed_batch_size, twin.pooling) == (None, 5, "cls")
+
+
+class TestQueue:
+    """The settings; the queue itself has tests of its own."""
+
+    def test_documents_wait_in_the_queue_and_queries_never(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        model = embedding(model=BASE, queue="always")
+        plain = embedding(model=BASE)
+        assert call(model, BATCH, texts(3)) == plain.get_text_embedding_batch(texts(3))
+        assert call(model, "get_query_embedding", "x") == plain.get_query_embedding("x")
+        assert [entry.route for entry in emulator.log.entries].count("submit") == 1
+
+    def test_a_busy_service_hands_documents_to_the_queue(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.busy(route="run"))
+        vectors = call(embedding(model=BASE, queue="overflow", batch_size=2, num_workers=1), BATCH, texts(4))
+        assert emulator.log.routes["submit"] == 1
+        assert vectors == [embedding(model=BASE).get_text_embedding(text) for text in texts(4)]
