@@ -25,7 +25,7 @@ _PROMPT = "Answer the question from this context, in one sentence.\n\nContext:\n
 class Answer(BaseModel):
     """An answer about the Python standard library."""
 
-    function: str = Field(description="dotted name of the function")
+    function: str = Field(description="name of the function")
     module: str = Field(description="module it is in")
 
 
@@ -46,7 +46,7 @@ def show(stage: Stage) -> None:
     _call_tool(stage, model)
     stage.title("LangChain: a structured answer")
     structured = model.with_structured_output(Answer)
-    found = structured.invoke("Which function serializes to JSON? function json.dumps in module json")
+    found = structured.invoke("Put this into the form: function = dumps, module = json.")
     stage.say(f"  {found!r}")
     if stage.make_busy:
         stage.title("LangChain: a busy service (HTTP 429, code 3040), and its retry")
@@ -63,7 +63,7 @@ def _retriever(stage: Stage) -> VectorStoreRetriever:
         Document(id=doc.id, page_content=doc.text, metadata={"name": doc.id, "source": doc.source})
         for doc in stage.corpus
     ]
-    report = WorkersAIBatchIngestor(embeddings, store, ledger=stage.ledger).ingest(documents)
+    report = WorkersAIBatchIngestor(embeddings, store, ledger=stage.ledger, progress=False).ingest(documents)
     stage.say(f"  {report.reused:,} vectors from the ledger, {report.embedded:,} embedded anew")
     return store.as_retriever(search_kwargs={"k": 3})
 

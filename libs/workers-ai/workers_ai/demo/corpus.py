@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sysconfig
 import warnings
 from pathlib import Path
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Docstring", "standard_library"]
 
-_SKIPPED = {"test", "tests", "idlelib", "lib2to3", "site-packages", "__pycache__", "turtledemo", "ensurepip", "pydoc_data"}
+_SKIPPED = re.compile(r"tests?|idlelib|lib2to3|site-packages|__pycache__|turtledemo|ensurepip|pydoc_data")
+_DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SHORTEST = 60
 _LONGEST = 1200
 
@@ -38,7 +40,7 @@ def standard_library(limit: int) -> list[Docstring]:
     found: dict[str, Docstring] = {}
     for path in sorted(home.rglob("*.py")):
         parts = path.relative_to(home).with_suffix("").parts
-        if _SKIPPED & set(parts) or any(part.startswith("_") and part != "__init__" for part in parts):
+        if any(map(_SKIPPED.fullmatch, parts)) or any(part.startswith("_") and part != "__init__" for part in parts):
             continue
         for doc in _docstrings(path, ".".join(part for part in parts if part != "__init__"), home):
             found.setdefault(doc.id, doc)
@@ -59,7 +61,7 @@ def _docstrings(path: Path, module: str, home: Path) -> Iterator[Docstring]:
     while pending:
         prefix, node = pending.pop()
         for child in node.body:
-            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or child.name.startswith("_"):
+            if not isinstance(child, _DOCUMENTED) or child.name.startswith("_"):
                 continue
             name = f"{prefix}.{child.name}"
             if isinstance(child, ast.ClassDef):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sized
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from workers_ai.batch import require_queue
@@ -16,8 +17,10 @@ from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
 from workers_ai.ingest.engine import Engine, Limits, Mode
 from workers_ai.ingest.ledger import Ledger
+from workers_ai.ingest.ledger_file import LEASE_S
 from workers_ai.ingest.records import Fingerprint
 from workers_ai.ingest.report import Bar, IngestReport, NoBar, Tally, TqdmBar
+from workers_ai.ingest.schema import LedgerError
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +32,7 @@ __all__ = ["aingest", "ingest"]
 
 _FAILURES_LISTED = 10_000
 _WORKERS_END_S = 30.0
+_BEATS_PER_LEASE = 10
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class _Ingestion:
     began: float
     finished: bool = False
     report: IngestReport | None = None
+    ended: Event = field(default_factory=Event)
 
     @classmethod
     def begin(cls, source: Iterable[tuple[Any, str]], options: _Options, service: Service) -> _Ingestion:
@@ -109,7 +114,15 @@ class _Ingestion:
             empty_text=options.empty_text,
             clock=service.calls.clock,
         )
-        return cls(engine, options, began)
+        ingestion = cls(engine, options, began)
+        Thread(target=ingestion._keep_lease, name="workers-ai-lease", daemon=True).start()
+        return ingestion
+
+    def _keep_lease(self) -> None:
+        """Renew the lease, however long the source, the queue or a request takes."""
+        while not self.ended.wait(LEASE_S / _BEATS_PER_LEASE):
+            with suppress(LedgerError):  # the workers meet the same trouble, and tell
+                self.engine.ledger.renew(self.engine.run)
 
     def complete(self) -> None:
         """All workers have ended well: make the report."""
@@ -137,6 +150,7 @@ class _Ingestion:
         """Give back what was not sent, and close the ledger, once no worker uses it any more."""
         engine = self.engine
         engine.bar.close()
+        self.ended.set()
         if engine.wait_for_workers(_WORKERS_END_S):
             try:
                 engine.ledger.end_run(engine.run, finished=self.finished)

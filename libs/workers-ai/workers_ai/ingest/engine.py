@@ -15,6 +15,7 @@ from workers_ai.batch import Watch, surely_refused
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.errors import (
     APIResponseValidationError,
+    APIStatusError,
     BadRequestError,
     BatchError,
     BatchItemError,
@@ -24,10 +25,10 @@ from workers_ai.errors import (
 )
 from workers_ai.flow import Do, Sleep
 from workers_ai.ingest.judge import Health, judge, judge_lost
-from workers_ai.ingest.records import as_sent
+from workers_ai.ingest.records import as_sent, checked
 from workers_ai.ingest.report import neurons_of
 from workers_ai.queued import TEXTS_PER_JOB
-from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus
+from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
 
@@ -131,8 +132,8 @@ class Engine:
         self._stray: set[int] = set()
         self._health = Health()
         self._turns = _Turns(_RESULTS_AT_ONCE)
-        self._lock = threading.Lock()
-        self._tally_lock = threading.Lock()
+        self._taking = threading.Lock()  # held by the worker that reads the source, which may be slow
+        self._lock = threading.RLock()  # around what all of them count
         self.stopped: BatchError | None = None
         self._reserved = 0.0
         self._looked = -_LOOK_AROUND_S
@@ -218,27 +219,22 @@ class Engine:
         calls = self.batch.calls
         reject = calls.settings.on_busy != "wait"
         request = embed_request(self._model, claim.texts[0], self._options, kind="document", reject_if_busy=reject)
-        error: BatchItemError | None = None
-        result, neurons = None, None
         try:
             reply = yield from calls.exchange(request)
-            result, neurons = reply.data, reply.headers.get("cf-ai-neurons")
-        except (BadRequestError, RequestTooLargeError) as exc:
-            error = BatchItemError(exc.message, index=0, code=exc.code, model=self._model)
         except WorkersAIError as exc:
             pause = yield Do(partial(self._refused, claim, exc))
             yield Sleep(pause, str(exc))
             return
-        self._health.well()
-        payload = result.get("result", result) if isinstance(result, dict) else {}
-        usage = read_usage(payload.get("usage") if isinstance(payload, dict) else None, neurons)
-        status = BatchStatus("done", [BatchItem(0, None, error is None, result, error)], usage)
+        payload = reply.data.get("result", reply.data) if isinstance(reply.data, dict) else {}
+        usage = payload.get("usage") if isinstance(payload, dict) else None
+        items = [BatchItem(0, None, True, reply.data, None)]
+        status = BatchStatus("done", items, read_usage(usage, reply.headers.get("cf-ai-neurons")))
         yield Do(partial(self._record, claim, status))
 
     # Taking work
 
     def _next(self) -> Claim | Sleep | None:
-        with self._lock:
+        with self._taking:
             self._check_deadline()
             if self.stopped:
                 return None
@@ -249,53 +245,55 @@ class Engine:
             claim = self._claim()
             if claim is not None or self.stopped:
                 return claim
-            self._open = self.ledger.still_open(self._open)
-            if not self._open:
-                return None
+            with self._lock:
+                self._open = self.ledger.still_open(self._open)
+                if not self._open:
+                    return None
             return Sleep(_IDLE_S if self.tally.jobs else _FOREIGN_S, "other workers")
 
     def _look_around(self) -> Claim | None:
-        """Renew the lease, and take over a job of a run that has ended; every two seconds."""
+        """Take over a job of a run that has ended; every two seconds."""
         if self.clock() - self._looked < _LOOK_AROUND_S:
             return None
-        self.ledger.renew(self.run)
         adopted = self.ledger.adopt(self.run)
         if adopted is None:
             self._looked = self.clock()
         return adopted
 
     def _feed(self) -> None:
-        chunk = [(doc_id, self._sent(doc_id, text)) for doc_id, text in itertools.islice(self._documents, 1000)]
+        documents = map(checked, itertools.islice(self._documents, 1000))
+        chunk = [(doc_id, self._sent(text)) for doc_id, text in documents]
         if not chunk:
             self._exhausted = True
             return
-        fed = self.ledger.feed(self.run, chunk, part=self._part, max_bytes=MAX_SUBMISSION_BYTES)
-        if len(self._open) > _OPEN_KEPT:
-            self._open = self.ledger.still_open(self._open)
-        fresh = len(fed.open - self._open)
-        self._open |= fed.open
-        mine = self._stray & fed.held
-        self._stray -= mine
-        reused = len(chunk) - fresh - len(mine) - fed.failed
-        self._count(documents=len(chunk), embedded=len(mine), failed=fed.failed, reused=reused)
+        with self._lock:
+            fed = self.ledger.feed(self.run, chunk, part=self._part, max_bytes=MAX_SUBMISSION_BYTES)
+            if len(self._open) > _OPEN_KEPT:
+                self._open = self.ledger.still_open(self._open)
+            fresh = len(fed.open - self._open)
+            self._open |= fed.open
+            mine = self._stray & fed.held
+            self._stray -= mine
+            reused = len(chunk) - fresh - len(mine) - fed.failed
+            self._count(documents=len(chunk), embedded=len(mine), failed=fed.failed, reused=reused)
 
-    def _sent(self, doc_id: Any, text: str) -> str:
-        if not isinstance(text, str):
-            raise BadRequestError(f"the text of {doc_id!r} is a {type(text).__name__}, not a string", model=self._model)
+    def _sent(self, text: str) -> str:
         return as_sent(text, self.ledger.fingerprint.instruction, self.empty_text)
 
     def _claim(self) -> Claim | None:
         claim = self.ledger.claim(
             self.run,
             texts=self._texts_per_claim,
+            part=self._part,
             max_bytes=self.limits.max_bytes,
             max_tokens=self._max_tokens,
             requests=None if self.mode == "queue" else 1,
         )
         if claim is None:
             return None
-        self._reserved += neurons_of(self._model, claim.tokens) or 0.0
-        spent = ((self.tally.neurons or 0.0) + self._reserved) * USD_PER_NEURON
+        with self._lock:
+            self._reserved += neurons_of(self._model, claim.tokens) or 0.0
+            spent = ((self.tally.neurons or 0.0) + self._reserved) * USD_PER_NEURON
         if self.limits.cost_usd is not None and spent > self.limits.cost_usd:
             self._give_back(claim)
             limit = f"the cost limit of ${self.limits.cost_usd:g} is reached; the ledger is ready to go on"
@@ -308,7 +306,8 @@ class Engine:
         self._unreserve(claim)
 
     def _unreserve(self, claim: Claim) -> None:
-        self._reserved -= neurons_of(self._model, claim.tokens) or 0.0
+        with self._lock:
+            self._reserved -= neurons_of(self._model, claim.tokens) or 0.0
 
     def _check_deadline(self, since: float | None = None) -> None:
         now, deadline_s = self.clock(), self.limits.deadline_s
@@ -330,24 +329,24 @@ class Engine:
             else:
                 vectors += zip(group, found, strict=True)
         verdict = judge(failed, self.ledger.tries(claim.job) if failed else {})
+        usage = status.usage
+        tokens = usage.input_tokens if usage and usage.input_tokens else claim.tokens
         stored = {text_id for text_id, _ in vectors}
-        mine = stored & self._open  # before the ledger knows them as done, and _open may forget them
-        self.ledger.store(claim.job, vectors, verdict.again, verdict.failures, run=self.run)
-        self._health.well()
+        if vectors:
+            self._health.well()
         with self._lock:
-            self._unreserve(claim)
+            self.ledger.store(claim.job, vectors, verdict.again, verdict.failures, run=self.run)
+            mine = stored & self._open
             self._stray |= stored - mine
-            usage = status.usage
-            tokens = usage.input_tokens if usage and usage.input_tokens else claim.tokens
+            self._unreserve(claim)
             self.tally.charge(tokens, usage.neurons if usage else None)
-        self._count(embedded=len(mine), failed=len(verdict.failures), retries=1 if verdict.again else 0)
+            self._count(embedded=len(mine), failed=len(verdict.failures), retries=1 if verdict.again else 0)
 
     def _lost(self, claim: Claim, error: BatchError) -> None:
         """The queue has lost or failed a whole submission: its texts go through again, three times at most."""
         verdict = judge_lost(error, self.ledger.tries(claim.job))
         self.ledger.store(claim.job, (), verdict.again, verdict.failures, run=self.run)
-        with self._lock:
-            self._unreserve(claim)
+        self._unreserve(claim)
         self._count(failed=len(verdict.failures), retries=1)
         self._health.strike(error, self.clock())
 
@@ -356,11 +355,10 @@ class Engine:
 
         One that may have been taken all the same, since its reply was lost, is sent again once.
         """
-        with self._lock:
-            self._give_back(claim)
-        if isinstance(error, RequestTooLargeError) and self.limits.max_bytes > _SMALLEST_SUBMISSION:
-            self.limits.max_bytes //= 2
+        if isinstance(error, (BadRequestError, RequestTooLargeError)):
+            self._unfit(claim, error)
             return 0.0
+        self._give_back(claim)
         if not error.is_retryable:
             raise error
         if self.mode == "queue" and not surely_refused(error):
@@ -368,8 +366,23 @@ class Engine:
         self._count(retries=1)
         return self._health.strike(error, self.clock())
 
+    def _unfit(self, claim: Claim, error: APIStatusError) -> None:
+        """The service will not have these texts together: they go in smaller submissions, a single one has failed."""
+        half = sum(json_bytes(text) for texts in claim.texts for text in texts) // 2
+        if isinstance(error, RequestTooLargeError) and claim.size > 1 and half >= _SMALLEST_SUBMISSION:
+            self._give_back(claim)
+            self.limits.max_bytes = min(self.limits.max_bytes, half)
+            return
+        ids = [text_id for group in claim.groups for text_id in group]
+        item = BatchItemError(error.message, index=0, code=error.code, model=self._model)
+        verdict = judge([(ids, item)], self.ledger.tries(claim.job))
+        self.ledger.store(claim.job, (), verdict.again, verdict.failures, run=self.run)
+        self._unreserve(claim)
+        self._count(failed=len(verdict.failures), retries=1)
+        self._health.refused(error)
+
     def _count(self, **deltas: int) -> None:
-        with self._tally_lock:
+        with self._lock:
             for name, delta in deltas.items():
                 setattr(self.tally, name, getattr(self.tally, name) + delta)
             self.bar.show(self.tally)

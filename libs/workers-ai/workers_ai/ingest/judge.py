@@ -22,6 +22,9 @@ ALONE_TRIES: Final = 2
 LOST_TRIES: Final = 3
 """Submissions of a text that the queue may lose before it counts as failed."""
 
+REFUSALS: Final = 20
+"""Refusals of the input, with nothing taken before them, after which it is not the texts that are at fault."""
+
 STRIKES: Final = 8
 """Failures in a row, none of them of a text's making, after which the run ends: about three minutes of them."""
 
@@ -51,7 +54,8 @@ def judge(failed: Iterable[tuple[Sequence[int], BatchError]], tries: Mapping[int
     verdict = Verdict([], [])
     for group, error in failed:
         if len(group) > 1:
-            verdict.again.extend(Retry((len(group) + 1) // 2, tries[text_id][1], text_id) for text_id in group)
+            part = (min(len(group), *(tries[text_id][0] for text_id in group)) + 1) // 2
+            verdict.again.extend(Retry(part, tries[text_id][1], text_id) for text_id in group)
             continue
         text_id, count = group[0], tries[group[0]][1] + 1
         hopeless = error.code in CODES and not CODES[error.code][0].is_retryable
@@ -81,11 +85,24 @@ class Health:
         self._strikes = 0
         self._until = 0.0
         self._unanswered = False
+        self._refusals: int | None = 0
 
     def well(self) -> None:
         """Something succeeded."""
         with self._lock:
-            self._strikes, self._unanswered = 0, False
+            self._strikes, self._unanswered, self._refusals = 0, False, None
+
+    def refused(self, error: WorkersAIError) -> None:
+        """The input of a request was refused, which may be the fault of its texts, or of what all requests share.
+
+        Raises:
+            WorkersAIError: Nothing has succeeded yet, and this is one refusal too many.
+        """
+        with self._lock:
+            if self._refusals is not None:
+                self._refusals += 1
+                if self._refusals > REFUSALS:
+                    raise error
 
     def unanswered(self, error: WorkersAIError) -> None:
         """The reply to a submission was lost: it may have been taken. It is sent again once.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai.errors import APIResponseValidationError
 from workers_ai.ingest.ledger_file import LedgerFile, own_runs
-from workers_ai.ingest.records import Claim, Fed, estimated_tokens, text_hash
+from workers_ai.ingest.records import Claim, Fed, estimated_tokens, text_hash, unsendable
 from workers_ai.wire.batch import json_bytes
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ class Ledger(LedgerFile):
         refused: list[tuple[int, int | None, str]] = []
         for text_id, text in texts.items():
             size = json_bytes(text)
-            if not text or size > max_bytes:
-                why = "the text is empty" if not text else f"the text has {size:,} bytes; {max_bytes:,} can be sent"
+            if why := unsendable(text, size, max_bytes):
                 refused.append((text_id, None, why))
             else:
                 rows.append((text_id, text, size, estimated_tokens(size), part))
@@ -140,22 +139,25 @@ class Ledger(LedgerFile):
     # Claims
 
     def claim(
-        self, run: int, *, texts: int, max_bytes: int, max_tokens: int | None, requests: int | None = None
+        self, run: int, *, texts: int, part: int, max_bytes: int, max_tokens: int | None, requests: int | None = None
     ) -> Claim | None:
         """Take up to ``texts`` waiting texts as one submission; None where nothing waits.
+
+        Texts that are to go in smaller requests, since one of them has failed, go first, one request at a time.
 
         Args:
             run: The run.
             texts: Texts at most.
+            part: Texts of one request at most.
             max_bytes: Bytes of the submission at most.
             max_tokens: Estimated tokens of one request at most, where the model has such a bound.
             requests: Requests of the submission at most, or None.
         """
         with self._change() as db:
-            rows = db.execute(
-                "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL ORDER BY id LIMIT ?", (texts,)
-            ).fetchall()
-            if not rows:
+            query = "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL {} ORDER BY id LIMIT ?"
+            if rows := db.execute(query.format("AND part < ?"), (part, part)).fetchall():
+                requests = 1
+            elif not (rows := db.execute(query.format(""), (texts,)).fetchall()):
                 return None
             claim = _grouped(rows, max_bytes, max_tokens, requests)
             cursor = db.execute(
@@ -194,7 +196,7 @@ class Ledger(LedgerFile):
             vectors: Text ids with their vectors.
             again: Texts to try again.
             failures: Texts that have failed for good: text id, code, message.
-            run: The run in which they did.
+            run: The run that has the job.
 
         Raises:
             APIResponseValidationError: The vectors have another length than those of the ledger.
@@ -203,10 +205,11 @@ class Ledger(LedgerFile):
             if vectors:
                 self._check_length(db, len(vectors[0][1]) // 4)
             db.executemany("INSERT OR REPLACE INTO vectors (id, vector) VALUES (?, ?)", vectors)
+            if not db.execute("DELETE FROM jobs WHERE id = ? AND run = ?", (job, run)).rowcount:
+                return  # another run has taken it over, and records the rest
             db.executemany("UPDATE work SET job = NULL, part = ?, tries = ? WHERE id = ?", again)
             _insert_failures(db, run, failures)
             db.execute("DELETE FROM work WHERE job = ?", (job,))
-            db.execute("DELETE FROM jobs WHERE id = ?", (job,))
 
     def tries(self, job: int) -> dict[int, tuple[int, int]]:
         """Texts per request at most, and tries so far, of each text of a job."""

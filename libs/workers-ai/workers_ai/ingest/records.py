@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["Claim", "Failure", "Fed", "Fingerprint", "InFlight", "Row", "as_sent", "estimated_tokens", "text_hash"]
+__all__ = [
+    "Claim",
+    "checked",
+    "unsendable",
+    "Failure",
+    "Fed",
+    "Fingerprint",
+    "InFlight",
+    "Row",
+    "as_sent",
+    "estimated_tokens",
+    "text_hash",
+]
+
+
+_LARGEST_ID: Final = 2**63
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,44 @@ def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "sp
     if not text and empty_text == "space":
         text = " "
     return f"{instruction or ''}{text}" if text else text
+
+
+def checked(document: Any) -> tuple[str | int, str]:
+    """A document as the ledger can keep it.
+
+    Raises:
+        BadRequestError: It is no pair of an id (a string or an integer) and a text; says which one.
+    """
+    try:
+        doc_id, text = document
+    except (TypeError, ValueError):
+        raise BadRequestError(f"a document is a pair of id and text, not {document!r:.200}") from None
+    if not isinstance(text, str):
+        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
+    if isinstance(doc_id, str):
+        fits = not _surrogates(doc_id)
+    else:
+        fits = isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID
+    if not fits:
+        raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
+    return doc_id, text
+
+
+def unsendable(text: str, size: int, max_bytes: int) -> str | None:
+    """Why a text of ``size`` bytes cannot be sent; None where it can."""
+    if not text:
+        return "the text is empty"
+    if size > max_bytes:
+        return f"the text has {size:,} bytes; {max_bytes:,} can be sent"
+    return "the text holds half a surrogate pair, which is no character" if _surrogates(text) else None
+
+
+def _surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def text_hash(text: str) -> bytes:
