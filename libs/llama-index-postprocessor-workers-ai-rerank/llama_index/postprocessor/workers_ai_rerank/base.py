@@ -100,7 +100,7 @@ class _Ranking:
         self._nodes = nodes
         self._keep = keep_retrieval_score
         self.query = query
-        self.texts = [node.node.get_content(metadata_mode=MetadataMode.EMBED) or " " for node in nodes]
+        self.texts = [node.node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
         self.best: list[NodeWithScore] = []
 
     def take(self, scores: Sequence[RerankScore]) -> None:

@@ -1,0 +1,260 @@
+"""Both rerankers, LlamaIndex's and LangChain's: order, scores, requests, events, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core import exceptions as langchain_errors
+from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.postprocessor.workers_ai_rerank import GatewayOptions
+from tests.llama_index.conftest import TOKEN, wired
+
+import langchain_workers_ai as langchain_ours
+from langchain_workers_ai import WorkersAIEmbeddings
+from langchain_workers_ai import WorkersAIRerank as LangChainRerank
+from workers_ai.errors import APIResponseValidationError, BadRequestError, CapacityError, ConfigurationError
+from workers_ai_emulator import Clock, Emulator, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
+    from tests.llama_index.conftest import Caller, Script
+
+    Make = Callable[..., WorkersAIRerank]
+
+QUERY = "When does the ferry to Moss leave?"
+TEXTS = [
+    "The museum is closed on Mondays.",
+    "The ferry to Moss leaves at 14:02.",
+    "Moss is a town in Norway.",
+    "A cafe serves cakes.",
+]
+BEST = "The ferry to Moss leaves at 14:02."
+
+
+def nodes(texts: list[str] = TEXTS) -> list[NodeWithScore]:
+    return [NodeWithScore(node=TextNode(id_=str(place), text=text), score=0.5) for place, text in enumerate(texts)]
+
+
+def scored(script: Script, *scores: tuple[int, float]) -> None:
+    """Script the scores of places."""
+    script.native({"response": [{"id": place, "score": score} for place, score in scores]})
+
+
+class TestLlamaIndex:
+    def test_best_first_and_no_more_than_asked_for(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        found = call(reranker(top_n=2), "postprocess_nodes", nodes(), query_str=QUERY)
+        assert [one.node.text for one in found] == [BEST, TEXTS[2]]
+        assert found[0].score > found[1].score
+        assert emulator.log.last.json == {"query": QUERY, "contexts": [{"text": text} for text in TEXTS], "top_k": 2}
+
+    @pytest.mark.parametrize(("top_n", "kept"), [(1, 1), (4, 4), (9, 4), (None, 4)])
+    def test_top_n(self, reranker: Make, call: Caller, top_n: int | None, kept: int) -> None:
+        assert len(call(reranker(top_n=top_n), "postprocess_nodes", nodes(), query_str=QUERY)) == kept
+
+    def test_scores_are_matched_by_id(self, reranker: Make, script: Script, call: Caller) -> None:
+        scored(script, (2, 0.9), (0, 0.1), (3, 0.5), (1, 0.3))
+        found = call(reranker(top_n=None), "postprocess_nodes", nodes(), query_str=QUERY)
+        assert [(one.node.node_id, one.score) for one in found] == [("2", 0.9), ("3", 0.5), ("1", 0.3), ("0", 0.1)]
+
+    def test_what_was_handed_in_stays_as_it_was(self, reranker: Make, call: Caller) -> None:
+        given = nodes()
+        before = [one.model_dump_json() for one in given]
+        found = call(reranker(keep_retrieval_score=True), "postprocess_nodes", given, query_str=QUERY)
+        assert [one.model_dump_json() for one in given] == before
+        assert not {id(one) for one in found} & {id(one) for one in given}
+
+    def test_the_score_of_the_retrieval_can_be_kept_out_of_sight(
+        self, reranker: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        model = reranker(keep_retrieval_score=True, top_n=1)
+        (best,) = call(model, "postprocess_nodes", nodes(), query_str=QUERY)
+        assert best.node.metadata == {"retrieval_score": 0.5}
+        call(model, "postprocess_nodes", [best], query_str=QUERY)
+        assert emulator.log.last.json["contexts"] == [{"text": BEST}]
+        (plain,) = call(reranker(top_n=1), "postprocess_nodes", nodes(), query_str=QUERY)
+        assert plain.node.metadata == {}
+
+    def test_text_is_what_the_node_shows_to_embeddings(self, reranker: Make, emulator: Emulator) -> None:
+        node = TextNode(text="text", metadata={"title": "T", "id": 1}, excluded_embed_metadata_keys=["id"])
+        reranker().postprocess_nodes([NodeWithScore(node=node)], query_str="q")
+        assert emulator.log.last.json["contexts"] == [{"text": "title: T\n\ntext"}]
+
+    def test_a_long_list_is_split_and_merged(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        texts = [f"filler {place}" for place in range(250)]
+        texts[7], texts[120], texts[249] = QUERY, BEST, "Moss"
+        found = call(reranker(top_n=3), "postprocess_nodes", nodes(texts), query_str=QUERY)
+        assert [one.node.node_id for one in found] == ["7", "120", "249"]
+        assert sorted(len(entry.json["contexts"]) for entry in emulator.log.entries) == [50, 100, 100]
+
+    def test_requests_of_a_long_list_are_bounded_and_truly_async(self) -> None:
+        from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
+
+        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        model = WorkersAIRerank(**wired(emulator, max_concurrency=2))
+        given = nodes([f"text {place}" for place in range(600)])
+
+        async def both() -> None:
+            await asyncio.gather(*(model.apostprocess_nodes(given[:100], query_str="q") for _ in range(2)))
+
+        asyncio.run(both())
+        model.postprocess_nodes(given, query_str="q")
+        assert emulator.log.peak_concurrency == 2
+        assert emulator.log.requests == 8
+
+    def test_an_empty_node_keeps_its_place(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        found = call(reranker(top_n=None), "postprocess_nodes", nodes(["", BEST]), query_str=QUERY)
+        assert [one.node.node_id for one in found] == ["1", "0"]
+        assert emulator.log.last.json["contexts"][0] == {"text": " "}
+
+    def test_no_nodes_send_nothing_and_both_events(
+        self, reranker: Make, emulator: Emulator, call: Caller, events: list[Any]
+    ) -> None:
+        handler = LlamaDebugHandler(print_trace_on_end=False)
+        model = reranker(callback_manager=CallbackManager([handler]))
+        assert call(model, "postprocess_nodes", [], query_str=QUERY) == []
+        assert emulator.log.requests == 0
+        assert [type(event) for event in events if "ReRank" in type(event).__name__] == [
+            ReRankStartEvent,
+            ReRankEndEvent,
+        ]
+        assert len(handler.get_event_pairs(CBEventType.RERANKING)) == 1
+
+    def test_events_tell_query_nodes_and_model(self, reranker: Make, call: Caller, events: list[Any]) -> None:
+        found = call(reranker(top_n=2), "postprocess_nodes", nodes(), query_bundle=QueryBundle(QUERY))
+        (start,) = [event for event in events if isinstance(event, ReRankStartEvent)]
+        (end,) = [event for event in events if isinstance(event, ReRankEndEvent)]
+        assert (start.query.query_str, len(start.nodes), start.top_n) == (QUERY, 4, 2)
+        assert start.model_name == "@cf/baai/bge-reranker-base"
+        assert [one.node.node_id for one in end.nodes] == [one.node.node_id for one in found]
+
+    def test_no_query_raises_before_any_event(self, reranker: Make, call: Caller, events: list[Any]) -> None:
+        with pytest.raises(ValueError, match="Missing query bundle"):
+            call(reranker(), "postprocess_nodes", nodes())
+        with pytest.raises(ValueError, match="both"):
+            call(reranker(), "postprocess_nodes", nodes(), query_bundle=QueryBundle("q"), query_str="q")
+        assert not [event for event in events if isinstance(event, ReRankStartEvent)]
+
+    def test_an_empty_query_is_refused_with_a_reason(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        with pytest.raises(BadRequestError, match="the query is ''"):
+            call(reranker(), "postprocess_nodes", nodes(), query_str="")
+        assert emulator.log.requests == 0
+
+    @pytest.mark.parametrize(
+        ("scores", "said"),
+        [([(0, 0.5)], "scores 1 of the 3"), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores 1 of the 3"), ([], "scores 0")],
+    )
+    def test_missing_scores_raise(
+        self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], said: str
+    ) -> None:
+        scored(script, *scores)
+        with pytest.raises(APIResponseValidationError, match=said):
+            call(reranker(top_n=3), "postprocess_nodes", nodes(), query_str=QUERY)
+
+    def test_busy_is_tried_again_and_raised_where_asked(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.faults.add(Fault.busy(times=2))
+        assert len(call(reranker(), "postprocess_nodes", nodes(), query_str=QUERY)) == 3
+        emulator.faults.add(Fault.busy())
+        with pytest.raises(CapacityError):
+            call(reranker(on_busy="raise"), "postprocess_nodes", nodes(), query_str=QUERY)
+        assert emulator.log.requests == 4
+        assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
+
+    def test_gateway_reaches_the_wire(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+        call(reranker(gateway=GatewayOptions("gw")), "postprocess_nodes", nodes(), query_str=QUERY)
+        assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
+
+    def test_missing_token_names_the_variable(self) -> None:
+        from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
+
+        with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):
+            WorkersAIRerank(account_id="0" * 32)
+
+    @pytest.mark.parametrize("options", [{"top_n": 0}, {"topn": 3}, {"max_concurrency": 0}])
+    def test_options_that_do_not_fit(self, reranker: Make, options: dict[str, Any]) -> None:
+        with pytest.raises(ConfigurationError, match=r"top_n|max_concurrency"):
+            reranker(**options)
+
+
+class TestLangChain:
+    @pytest.fixture
+    def compressor(self, emulator: Emulator) -> Callable[..., LangChainRerank]:
+        return lambda **settings: LangChainRerank(**wired(emulator, **settings))
+
+    def documents(self) -> list[Document]:
+        return [Document(text, metadata={"place": place}) for place, text in enumerate(TEXTS)]
+
+    def test_in_a_contextual_compression_retriever(self, emulator: Emulator, compressor: Any, call: Caller) -> None:
+        store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, model="@cf/baai/bge-m3")))
+        store.add_documents(self.documents())
+        retriever = ContextualCompressionRetriever(
+            base_compressor=compressor(top_n=2), base_retriever=store.as_retriever(search_kwargs={"k": 4})
+        )
+        found = call(retriever, "invoke", QUERY)
+        assert [one.page_content for one in found] == [BEST, TEXTS[2]]
+        assert [set(one.metadata) for one in found] == [{"place", "relevance_score"}] * 2
+        assert emulator.log.last.json["top_k"] == 2
+
+    def test_scores_are_matched_by_id_and_documents_copied(self, compressor: Any, script: Script, call: Caller) -> None:
+        given = self.documents()
+        scored(script, (2, 0.9), (0, 0.1), (3, 0.5), (1, 0.3))
+        found = call(compressor(top_n=None), "compress_documents", given, QUERY)
+        assert [one.metadata for one in found] == [
+            {"place": 2, "relevance_score": 0.9},
+            {"place": 3, "relevance_score": 0.5},
+            {"place": 1, "relevance_score": 0.3},
+            {"place": 0, "relevance_score": 0.1},
+        ]
+        assert given == self.documents()
+
+    def test_rerank_takes_texts_and_documents(self, compressor: Any, script: Script, call: Caller) -> None:
+        scored(script, (1, 0.9), (0, 0.1))
+        best = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]
+        assert call(compressor(), "rerank", ["a", Document("b")], "q") == best
+        scored(script, (1, 0.9), (0, 0.1))
+        assert call(compressor(), "rerank", ["a", "b"], "q", top_n=1) == best[:1]
+
+    @pytest.mark.parametrize(("top_n", "kept"), [(0, 0), (1, 1), (9, 4), (None, 4)])
+    def test_top_n(self, compressor: Any, call: Caller, top_n: int | None, kept: int) -> None:
+        assert len(call(compressor(top_n=top_n), "compress_documents", self.documents(), QUERY)) == kept
+
+    def test_no_documents_send_nothing(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
+        assert call(compressor(), "compress_documents", [], QUERY) == []
+        assert call(compressor(), "rerank", [], QUERY) == []
+        assert emulator.log.requests == 0
+
+    def test_an_empty_document_keeps_its_place(self, compressor: Any, call: Caller) -> None:
+        found = call(compressor(), "compress_documents", [Document(""), Document(BEST)], QUERY)
+        assert [one.page_content for one in found] == [BEST, ""]
+
+    def test_a_long_list_is_split_and_merged(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
+        texts = [f"filler {place}" for place in range(150)]
+        texts[120] = BEST
+        assert call(compressor(), "rerank", texts, QUERY)[0]["index"] == 120
+        assert sorted(len(entry.json["contexts"]) for entry in emulator.log.entries) == [50, 100]
+
+    def test_errors_are_of_both_kinds(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
+        for method, arguments in (("compress_documents", (self.documents(), QUERY)), ("rerank", (TEXTS, QUERY))):
+            emulator.faults.add(Fault.busy())
+            with pytest.raises(langchain_errors.ModelRateLimitError) as caught:
+                call(compressor(on_busy="raise"), method, *arguments)
+            assert isinstance(caught.value, langchain_ours.CapacityError)
+
+    def test_an_empty_query_is_refused_with_a_reason(self, compressor: Any, call: Caller) -> None:
+        with pytest.raises(langchain_ours.BadRequestError, match="the query is ''"):
+            call(compressor(), "compress_documents", self.documents(), "")
+
+    def test_token_shows_nowhere_and_copies_work(self, compressor: Any) -> None:
+        model = compressor(top_n=1)
+        assert TOKEN not in repr(model) + str(model.model_dump()) + model.model_dump_json()
+        assert pickle.loads(pickle.dumps(model)).top_n == 1
+        assert len(model.model_copy().compress_documents(self.documents(), QUERY)) == 1
