@@ -162,8 +162,8 @@ def _image(block: Mapping[str, Any]) -> dict[str, Any]:
         block = {"base64": source.get("data"), "mime_type": source.get("media_type"), "url": source.get("url")}
     data = block.get("base64") or block.get("data")
     if data:
-        mime = block.get("mime_type") or "image/jpeg"
-        return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
+        # No media type is guessed: the core refuses what is not marked as an image.
+        return {"type": "image_url", "image_url": {"url": f"data:{block.get('mime_type') or ''};base64,{data}"}}
     if url := block.get("url"):
         return {"type": "image_url", "image_url": {"url": url}}
     return dict(block)

@@ -1,0 +1,116 @@
+"""Pictures in every form LangChain knows end as one ``image_url`` part; what the service does not take is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+import langchain_workers_ai as ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_workers_ai import ChatWorkersAI
+    from workers_ai_emulator import Emulator
+
+VISION = "@cf/meta/llama-4-scout-17b-16e-instruct"
+BASE64 = "iVBORw0KGgo="
+PDF = "data:application/pdf;base64,JVBERi0="
+DATA = f"data:image/png;base64,{BASE64}"
+ASKED = {"type": "text", "text": "What is this?"}
+PART = {"type": "image_url", "image_url": {"url": DATA}}
+CALL = {"name": "look", "args": {}, "id": "call_1", "type": "tool_call"}
+
+IMAGES = {
+    "standard block": {"type": "image", "base64": BASE64, "mime_type": "image/png"},
+    "standard block, data URL": {"type": "image", "url": DATA},
+    "older block": {"type": "image", "source_type": "base64", "data": BASE64, "mime_type": "image/png"},
+    "older block, data URL": {"type": "image", "source_type": "url", "url": DATA},
+    "OpenAI": {"type": "image_url", "image_url": {"url": DATA}},
+    "OpenAI, bare": {"type": "image_url", "image_url": DATA},
+    "Anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
+}
+
+
+@pytest.mark.parametrize("form", IMAGES)
+def test_every_form_arrives(
+    form: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    """https://github.com/cloudflare/ai/pull/435, https://github.com/anomalyco/opencode/pull/36850"""
+    answer = ask(chat(model=VISION, api=route), [SystemMessage([ASKED]), HumanMessage([ASKED, IMAGES[form]])])
+    system, user = emulator.log.last.json["messages"]
+    assert system["content"] == "What is this?"
+    assert user["content"] == [ASKED, PART]
+    assert "1 image" in answer.text  # the emulator's model says how many it was shown
+
+
+def test_several_images_and_texts_keep_their_order(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
+) -> None:
+    ask(chat(model=VISION), [HumanMessage([IMAGES["OpenAI"], ASKED, IMAGES["standard block"], "and this?"])])
+    (user,) = emulator.log.last.json["messages"]
+    assert user["content"] == [PART, ASKED, PART, {"type": "text", "text": "and this?"}]
+
+
+def test_detail_and_other_image_options_are_kept(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    image = {"type": "image_url", "image_url": {"url": DATA, "detail": "low"}}
+    call(chat(model=VISION), "invoke", [HumanMessage([ASKED, image])])
+    assert emulator.log.last.json["messages"][0]["content"][1] == image
+
+
+@pytest.mark.parametrize("mime", ["image/jpeg", "IMAGE/PNG", "image/webp"])
+def test_media_types_are_matched_without_regard_to_case(
+    mime: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    call(chat(model=VISION), "invoke", [HumanMessage([{"type": "image", "base64": BASE64, "mime_type": mime}])])
+    (part,) = emulator.log.last.json["messages"][0]["content"]
+    assert part["image_url"]["url"] == f"data:{mime};base64,{BASE64}"
+
+
+def test_an_image_that_a_tool_returns(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    result = ToolMessage([{"type": "text", "text": "the map"}, IMAGES["standard block"]], tool_call_id="call_1")
+    history = [HumanMessage("Look."), AIMessage("", tool_calls=[CALL]), result]
+    ask(chat(model="@cf/moonshotai/kimi-k2.6", api=route), history)
+    assert emulator.log.last.json["messages"][2]["content"] == [{"type": "text", "text": "the map"}, PART]
+
+
+REFUSED = {
+    "link, standard": ({"type": "image", "url": "https://example.org/cat.jpg"}, "fetches no links"),
+    "link, OpenAI": ({"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}, "fetches no links"),
+    "link, Anthropic": ({"type": "image", "source": {"type": "url", "url": "http://e.org/c.jpg"}}, "fetches no links"),
+    "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, "no links"),
+    "a PDF as an image": ({"type": "image", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "media type"),
+    "a PDF as an image, OpenAI": ({"type": "image_url", "image_url": PDF}, "media type"),
+    "no media type, Anthropic": ({"type": "image", "source": {"type": "base64", "data": BASE64}}, "media type"),
+    "a file id": ({"type": "image", "file_id": "file-1"}, "'image'"),
+    "PDF": ({"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "'file'"),
+    "PDF, link": ({"type": "file", "url": "https://example.org/a.pdf", "mime_type": "application/pdf"}, "'file'"),
+    "PDF, OpenAI": ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}, "'file'"),
+    "audio": ({"type": "audio", "base64": "UklGRg==", "mime_type": "audio/wav"}, "'audio'"),
+    "audio, OpenAI": ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "audio'"),
+    "video": ({"type": "video", "base64": "AAAA", "mime_type": "video/mp4"}, "'video'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", REFUSED)
+@pytest.mark.parametrize("place", ["user", "tool"])
+def test_what_the_service_does_not_take_is_refused_with_the_cure(
+    form: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    """https://github.com/cloudflare/ai/pull/563, https://github.com/zaidmukaddam/scira/issues/248"""
+    block, says = REFUSED[form]
+    history = [HumanMessage([ASKED, block])]
+    if place == "tool":
+        history = [HumanMessage("x"), AIMessage("", tool_calls=[CALL]), ToolMessage([block], tool_call_id="call_1")]
+    with pytest.raises(ours.BadRequestError, match=says) as caught:
+        ask(chat(model=VISION, api=route), history)
+    assert "data: URL" in str(caught.value)
+    assert "BORw0" not in str(caught.value)
+    assert f"message {len(history) - 1}" in str(caught.value)
+    assert emulator.log.entries == []
