@@ -82,7 +82,7 @@ MALFORMED = {
     "user in the URL": ({"base_url": "https://me:pw@host/client/v4"}, "no user"),
     "query in the URL": ({"base_url": "https://host/client/v4?a=b"}, "no user, query"),
     "account in the URL": ({"base_url": "https://host/client/v4/accounts/a/ai/v1"}, "must end with /client/v4"),
-    "dots in the URL": ({"base_url": "https://host/../client/v4"}, "must end with /client/v4"),
+    "dots in the URL": ({"base_url": "https://host/../client/v4"}, "may hold no '..'"),
     "not encrypted": ({"base_url": "http://host.example/client/v4"}, "allow_insecure_http=True"),
     "on_busy": ({"on_busy": "queue"}, "wait, retry, raise"),
     "max_retries": ({"max_retries": -1}, "max_retries must be a whole number 0 or more"),

@@ -8,13 +8,23 @@ from workers_ai._version import __version__
 
 if TYPE_CHECKING:
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.config import GatewayOptions, Settings
+    from workers_ai.config import BatchWorker, GatewayOptions, Settings
     from workers_ai.retry import RetryEvent, RetryPolicy
 
-__all__ = ["AsyncClient", "Client", "GatewayOptions", "RetryEvent", "RetryPolicy", "Settings", "__version__"]
+__all__ = [
+    "AsyncClient",
+    "BatchWorker",
+    "Client",
+    "GatewayOptions",
+    "RetryEvent",
+    "RetryPolicy",
+    "Settings",
+    "__version__",
+]
 
 _HOMES = {
     "AsyncClient": "workers_ai.client",
+    "BatchWorker": "workers_ai.config",
     "Client": "workers_ai.client",
     "GatewayOptions": "workers_ai.config",
     "RetryEvent": "workers_ai.retry",

@@ -252,7 +252,7 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     """The typed error of an exception of the transport."""
     import httpx
 
-    host = httpx.URL(settings.base_url).host
+    host = _host_of(exc) or httpx.URL(settings.base_url).host
     if isinstance(exc, httpx.TimeoutException):
         phase = {
             "ConnectTimeout": "connecting",
@@ -268,6 +268,14 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         raise exc
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error
+
+
+def _host_of(exc: Exception) -> str | None:
+    """The host that was asked, which need not be that of the service; None where the exception does not know."""
+    try:
+        return exc.request.url.host  # type: ignore[attr-defined, no-any-return]
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: str) -> list[str]:

@@ -7,13 +7,14 @@ read.
 from __future__ import annotations
 
 import difflib
+import inspect
 import ipaddress
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from pydantic import SecretStr
 
@@ -21,12 +22,13 @@ from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import httpx
 
 __all__ = [
     "ALIASES",
+    "BatchWorker",
     "ENVIRONMENT",
     "GatewayOptions",
     "OnBusy",
@@ -78,6 +80,34 @@ def from_environment(setting: str) -> str | None:
 
 
 @dataclass(frozen=True)
+class BatchWorker:
+    """A deployed Worker that is the queue, in place of the REST route; see :mod:`workers_ai.batch_worker`.
+
+    Args:
+        url: URL that ``/batch`` follows, such as ``https://batch.example.workers.dev``.
+        headers: Headers the Worker asks for, such as ``{"Authorization": "Bearer ..."}``; masked like the token. The
+            API token is never sent to a Worker.
+
+    Raises:
+        ConfigurationError: A header cannot be sent.
+    """
+
+    url: str
+    headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        for name, value in self.headers.items():
+            check_header(name, _reveal(value))
+        masked = {name: SecretStr(_reveal(value)) for name, value in self.headers.items()}
+        object.__setattr__(self, "headers", masked)
+
+    def plain_headers(self) -> dict[str, str]:
+        """The headers as they are sent."""
+        return {name: _reveal(value) for name, value in self.headers.items()}
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything one client needs to know, checked. Make it with :meth:`resolve`.
 
@@ -94,6 +124,7 @@ class Settings:
         session_id: Sent as ``x-session-affinity``.
         default_headers: Extra headers of every request; never shown.
         requests_per_minute: Own limit per task, or None.
+        batch_worker: The Worker that is the queue, or None for the REST route.
     """
 
     account_id: str
@@ -108,6 +139,7 @@ class Settings:
     session_id: str | None = None
     default_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     requests_per_minute: int | None = None
+    batch_worker: BatchWorker | None = None
 
     @classmethod
     def resolve(
@@ -125,6 +157,7 @@ class Settings:
         session_id: str | None = None,
         default_headers: Mapping[str, str | SecretStr] | None = None,
         requests_per_minute: int | None = None,
+        batch_worker: BatchWorker | Mapping[str, Any] | str | None = None,
         allow_insecure_http: bool = False,
         binding: bool = False,
     ) -> Settings:
@@ -143,7 +176,9 @@ class Settings:
             token, from_env = _token(api_token)
             _check_account(account, token)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
-            _check_url(url, allow_insecure_http)
+            _check_base_url(url, allow_insecure_http)
+        worker = _batch_worker(batch_worker, allow_insecure_http)
+        require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
         require_int("max_retries", max_retries, 0, None)
@@ -169,6 +204,7 @@ class Settings:
             session_id=session_id,
             default_headers=headers,
             requests_per_minute=requests_per_minute,
+            batch_worker=worker,
         )
 
     @property
@@ -184,13 +220,17 @@ class Settings:
     @property
     def root(self) -> str:
         """URL that the paths of the service (``run/...``, ``v1/...``) follow, without a final slash."""
+        if not self.account_id:  # a host of the user's own
+            return self.base_url
         if self.on_gateway_host:
             return self.base_url if self.base_url.endswith("/workers-ai") else f"{self.base_url}/workers-ai"
         return f"{self.base_url}/accounts/{self.account_id}/ai"
 
     def headers(self) -> dict[str, str]:
         """Headers of every request, the token among them."""
-        headers = {"authorization": f"Bearer {self.api_token.get_secret_value()}", "accept": "*/*"}
+        headers = {"accept": "*/*"}
+        if token := self.api_token.get_secret_value():
+            headers["authorization"] = f"Bearer {token}"
         if self.gateway:
             headers |= self.gateway.headers()
         headers |= session_headers(self.session_id)
@@ -201,7 +241,8 @@ class Settings:
         secrets = [self.api_token.get_secret_value()]
         if self.gateway and isinstance(self.gateway.token, SecretStr):
             secrets.append(self.gateway.token.get_secret_value())
-        for value in self.default_headers.values():
+        of_the_worker = self.batch_worker.plain_headers() if self.batch_worker else {}
+        for value in (*self.default_headers.values(), *of_the_worker.values()):
             secrets += [part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH]
         for secret in filter(None, secrets):
             text = text.replace(secret, "[redacted]")
@@ -263,24 +304,45 @@ def _check_account(account: str, token: str) -> None:
         )
 
 
-def _check_url(url: str, allow_insecure_http: bool) -> None:
+def _batch_worker(given: BatchWorker | Mapping[str, Any] | str | None, allow_insecure_http: bool) -> BatchWorker | None:
+    """The Worker out of its URL, or out of plain data, the form it has in dumps and configuration files."""
+    if isinstance(given, str):
+        given = BatchWorker(given)
+    elif isinstance(given, Mapping):
+        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker takes url and headers")
+        given = BatchWorker(**given)
+    if given is not None:
+        _check_url(given.url, allow_insecure_http, "batch_worker", "")
+    return given
+
+
+def _check_base_url(url: str, allow_insecure_http: bool) -> None:
+    parts = _check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
+    if "/accounts/" in f"{parts.path}/":
+        raise ConfigurationError(
+            f"base_url {parts.scheme}://{parts.hostname}{parts.path} must end with /client/v4; the account and the "
+            "route are added to it"
+        )
+
+
+def _check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> SplitResult:
+    """The parts of the URL that setting ``name`` holds; ``hint`` says where else it may come from."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
         _ = parts.port
     except ValueError as exc:
-        raise ConfigurationError(f"base_url is malformed: {exc}; check CLOUDFLARE_BASE_URL") from None
+        raise ConfigurationError(f"{name} is malformed ({exc}){hint}") from None
     shown = f"{parts.scheme}://{host}{parts.path}"
     if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f\x7f]", url):
-        raise ConfigurationError("base_url is not an http(s) URL: check CLOUDFLARE_BASE_URL")
+        raise ConfigurationError(f"{name} is not an http(s) URL{hint}")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigurationError(f"base_url {shown} may hold no user, query or fragment: check CLOUDFLARE_BASE_URL")
-    if "/accounts/" in f"{parts.path}/" or ".." in parts.path.split("/"):
-        raise ConfigurationError(
-            f"base_url {shown} must end with /client/v4; the account and the route are added to it"
-        )
+        raise ConfigurationError(f"{name} {shown} may hold no user, query or fragment{hint}")
+    if ".." in parts.path.split("/"):
+        raise ConfigurationError(f"{name} {shown} may hold no '..'{hint}")
     if parts.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
-        raise ConfigurationError(f"base_url {shown} is not encrypted: use https, or pass allow_insecure_http=True")
+        raise ConfigurationError(f"{name} {shown} is not encrypted: use https, or pass allow_insecure_http=True")
+    return parts
 
 
 def _is_loopback(host: str) -> bool:
@@ -311,18 +373,20 @@ def check_model(model: str) -> str:
     return model
 
 
+_KEYWORDS: Final = frozenset(inspect.signature(Settings.resolve).parameters)
+
+
 def known_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of :meth:`Settings.resolve` under their own names.
 
     Raises:
         ConfigurationError: A keyword is not known, or one setting is given twice.
     """
-    known = Settings.resolve.__kwdefaults__
     named: dict[str, Any] = {}
     for keyword, value in given.items():
         name = ALIASES.get(keyword, keyword)
-        if name not in known:
-            raise unknown_keyword(owner, keyword, {*known, *ALIASES}, "extra_body of a call")
+        if name not in _KEYWORDS:
+            raise unknown_keyword(owner, keyword, {*_KEYWORDS, *ALIASES}, "extra_body of a call")
         require(name not in named, f"{owner} was given {name} twice, once as {keyword}")
         named[name] = value
     return named

@@ -219,6 +219,8 @@ class AuthenticationError(APIStatusError, ValueError):
     def _remedy(self) -> str:
         if self.code == 2009:
             return "The AI Gateway refused: set gateway=GatewayOptions(id, token=...)."
+        if "batch_worker=" in self.message:  # a Worker refused what it was sent, which is not the token
+            return ""
         return (
             "The account API refused the token: check CLOUDFLARE_API_TOKEN (permission Workers AI Read) "
             "and CLOUDFLARE_ACCOUNT_ID."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from workers_ai.config import DEFAULT_MAX_RETRIES, GatewayOptions, OnBusy, Settings, unknown_keyword
+from workers_ai.config import DEFAULT_MAX_RETRIES, BatchWorker, GatewayOptions, OnBusy, Settings, unknown_keyword
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _SETTINGS = (
     "session_id",
     "default_headers",
     "requests_per_minute",
+    "batch_worker",
     "allow_insecure_http",
 )
 _HANDLES = ("http_client", "http_async_client", "binding", "on_retry")
@@ -67,11 +68,11 @@ class ConnectionFields(BaseModel):
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
     timeout: Any = None
-    """Seconds for a whole reply, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, of which 10 to connect."""
+    """Seconds for a whole reply, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, 10 to connect."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"
-    """What a busy service means: ``"wait"`` in its capacity queue, ``"retry"`` here with shared backoff, or ``"raise"``."""
+    """What a busy service means: ``"wait"`` in its capacity queue, ``"retry"`` here with backoff, or ``"raise"``."""
     reject_if_busy: bool | None = None
     """True is another way to say ``on_busy="raise"``."""
     max_concurrency: int | None = None
@@ -82,6 +83,8 @@ class ConnectionFields(BaseModel):
     """Extra headers of every request; masked like the token."""
     requests_per_minute: int | None = None
     """Own limit per task, shared by all objects of the account; None for none."""
+    batch_worker: BatchWorker | str | None = None
+    """A deployed Worker that is the queue, in place of the REST route: its URL, or URL and headers."""
     allow_insecure_http: bool = False
     """Allow plain http to a host that is not this machine."""
     http_client: Any = Field(default=None, exclude=True, repr=False)
@@ -100,8 +103,9 @@ class ConnectionFields(BaseModel):
         data = self._known(data)
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
-        if settings.gateway is not None:
-            data["gateway"] = settings.gateway
+        for name in ("gateway", "batch_worker"):
+            if (options := getattr(settings, name)) is not None:
+                data[name] = options
         try:
             super().__init__(**data)
         except ValidationError as exc:
@@ -161,12 +165,12 @@ class ConnectionFields(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name in _SETTINGS or name in _HANDLES:
-            self.__dict__.pop("_faces", None)
+            vars(self).pop("_faces", None)
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
         """Copy, as pydantic does; the copy makes its own clients."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("_faces", None)
+        vars(copied).pop("_faces", None)
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:

@@ -53,9 +53,10 @@ def embed_queued(
     waiting = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
     vectors: dict[int, list[float]] = {}
     whole = EmbedReply([], model)
+    together = max(1, TEXTS_PER_JOB // size)
     while waiting:
         requests = [embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in waiting]
-        statuses = yield from batch.run_jobs(model, requests, deadline_s, max_requests=max(1, TEXTS_PER_JOB // size))
+        statuses = yield from batch.run_jobs(model, requests, deadline_s, max_requests=together)
         for status in statuses:
             whole.usage = add_usage(whole.usage, status.usage)
         failed: list[range] = []
@@ -71,6 +72,7 @@ def embed_queued(
                 middle = span.start + len(span) // 2
                 failed += [range(span.start, middle), range(middle, span.stop)]
         waiting = failed
+        together = 1  # what stands behind may make requests of its own out of a submission, as a batch Worker does
     whole.vectors = [vectors[index] for index in range(len(texts))]
     return whole
 

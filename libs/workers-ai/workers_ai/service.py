@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai.batch import BatchFlows
+    from workers_ai.batch_worker import BatchWorkerTransport
     from workers_ai.binding import BindingTransport
     from workers_ai.config import OnBusy, Settings
     from workers_ai.flow import Flow
@@ -192,12 +193,16 @@ class Service:
 
 def _transport(
     settings: Settings, http_client: httpx.Client | None, http_async_client: httpx.AsyncClient | None, binding: Any
-) -> HttpTransport | BindingTransport:
-    if binding is None:
-        return HttpTransport(settings, http_client, http_async_client)
-    from workers_ai.binding import BindingTransport
+) -> HttpTransport | BatchWorkerTransport | BindingTransport:
+    if binding is not None:
+        from workers_ai.binding import BindingTransport
 
-    return BindingTransport(settings, binding)
+        return BindingTransport(settings, binding)
+    if settings.batch_worker:
+        from workers_ai.batch_worker import BatchWorkerTransport
+
+        return BatchWorkerTransport(settings, http_client, http_async_client)
+    return HttpTransport(settings, http_client, http_async_client)
 
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:

@@ -1,0 +1,143 @@
+"""A deployed batch Worker as the queue, in place of the REST route: another transport behind the same client.
+
+The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai.wire.batch_worker`), and errors
+of the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
+``BATCH_ERROR`` with 502, whose message is what the binding threw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pydantic import SecretStr
+from pydantic_core import from_json, to_json
+
+from workers_ai.errors import BadRequestError
+from workers_ai.http import HttpTransport
+from workers_ai.refusals import CODES, read_refusal
+from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
+from workers_ai.wire.reply import unwrap
+
+if TYPE_CHECKING:
+    import httpx
+
+    from workers_ai.config import Settings
+    from workers_ai.wire.types import JSON, Request
+
+__all__ = ["BatchWorkerTransport"]
+
+_OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
+_NOT_LET_IN: Final = (401, 403, 404, 405)
+
+
+class BatchWorkerTransport:
+    """Sends what is for the queue to the Worker, and everything else to the service.
+
+    The Worker gets the headers meant for it, and never the API token.
+
+    Args:
+        settings: Settings with a ``batch_worker``.
+        http_client: The user's own sync client, used for both.
+        http_async_client: The user's own async client, used for both.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        http_client: httpx.Client | None = None,
+        http_async_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._of_worker = _worker_settings(settings)
+        self._worker = HttpTransport(self._of_worker, http_client, http_async_client)
+        self._service = HttpTransport(settings, http_client, http_async_client)
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request.
+
+        Raises:
+            ConfigurationError: The queue is asked for more than to embed texts (nothing was sent), or the Worker uses
+                another model.
+        """
+        if request.task != "queue":
+            return self._service.send(request, stream)
+        return self._read(request, self._worker.send(to_worker(request), False))
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request; see :meth:`send`."""
+        if request.task != "queue":
+            return await self._service.asend(request, stream)
+        return self._read(request, await self._worker.asend(to_worker(request), False))
+
+    def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
+        """The reply as the service would have given it."""
+        try:
+            data = from_json(reply.content)
+        except ValueError:
+            data = None
+        result = unwrap(data)
+        if not reply.is_success or not isinstance(result, dict):
+            return self._refused(reply, data)
+        sizes = sizes_asked(request)
+        if "requests" in request.body:
+            check_model(request.model, result)
+            if request_id := result.get("request_id"):
+                return _with_body(reply, {**result, "request_id": name_job(str(request_id), sizes)})
+        responses = result.get("responses")
+        if not isinstance(responses, list) or not sizes:
+            return reply
+        try:
+            grouped = group_answer(responses, sizes, request.model)
+        except BadRequestError as exc:
+            return self._refused(reply, {"error": exc.message})
+        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped})
+
+    def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
+        """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
+        refusal = read_refusal(data)
+        code = refusal.code if refusal else None
+        text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
+        if isinstance(name := _error_name(data), str):
+            text = f"{name}: {text}"
+        hint = "; check the URL and headers of batch_worker=" if reply.status_code in _NOT_LET_IN else ""
+        message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
+        status = CODES[code][1] if code in CODES else reply.status_code
+        return _with_body(reply, {"success": False, "errors": [{"code": code, "message": message}]}, status)
+
+    def close(self) -> None:
+        """Close the sync clients that were made here."""
+        self._worker.close()
+        self._service.close()
+
+    async def aclose(self) -> None:
+        """Close the async clients of the running event loop that were made here."""
+        await self._worker.aclose()
+        await self._service.aclose()
+
+
+def _worker_settings(settings: Settings) -> Settings:
+    """The settings of the requests to the Worker: its URL and headers, and nothing of the account."""
+    assert settings.batch_worker is not None
+    return replace(
+        settings,
+        account_id="",
+        api_token=SecretStr(""),
+        token_from_env=False,
+        base_url=settings.batch_worker.url,
+        gateway=None,
+        session_id=None,
+        default_headers=settings.batch_worker.plain_headers(),
+        batch_worker=None,
+    )
+
+
+def _error_name(data: JSON) -> JSON:
+    error = data.get("error") if isinstance(data, dict) else None
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def _with_body(reply: httpx.Response, body: JSON, status: int | None = None) -> httpx.Response:
+    import httpx
+
+    headers = [(name, value) for name, value in reply.headers.multi_items() if name not in _OF_THE_BODY]
+    return httpx.Response(status or reply.status_code, headers=headers, content=to_json(body))
