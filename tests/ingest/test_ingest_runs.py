@@ -1,0 +1,294 @@
+"""What a run sends, keeps and gives back when nothing goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import Client
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.ingest import Fingerprint, Ledger, ingest
+
+MODEL = "@cf/baai/bge-small-en-v1.5"
+
+
+@pytest.fixture(params=["queue", "direct"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def embedded(emulator: Any, account: Any) -> Any:
+    """The vector of a text, as a plain call gives it."""
+    client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
+    return lambda text, **options: client.embed(MODEL, [text], **options).vectors[0]
+
+
+def test_every_document_gets_the_vector_of_its_own_text(run: Any, texts: Any, embedded: Any, mode: str) -> None:
+    documents = texts(250)
+    report = run(documents, mode=mode)
+    assert (report.embedded, report.reused, report.failed, report.retries) == (250, 0, 0, 0)
+    found = list(report.vectors())
+    assert [doc_id for doc_id, _ in found] == [doc_id for doc_id, _ in documents]
+    for number in (0, 99, 100, 249):
+        assert list(found[number][1]) == pytest.approx(embedded(documents[number][1]), abs=1e-6)
+
+
+def test_the_queue_is_asked_in_submissions_of_requests_of_100(
+    run: Any, texts: Any, emulator: Any, submitted: Any
+) -> None:
+    run(texts(2150))
+    assert sorted([len(texts) for texts in requests] for requests in submitted()) == sorted(
+        [[100] * 10, [100] * 10, [100, 50]]
+    )
+    assert emulator.log.routes["run"] == 0
+
+
+def test_direct_requests_hold_100_texts(run: Any, texts: Any, emulator: Any) -> None:
+    run(texts(250), mode="direct")
+    assert emulator.log.routes["submit"] == 0
+    assert sorted(len(entry.json["text"]) for entry in emulator.log.entries) == [50, 100, 100]
+
+
+def test_identical_texts_are_sent_once(run: Any, emulator: Any, mode: str) -> None:
+    report = run([(number, f"text {number % 7}") for number in range(70)], mode=mode)
+    assert (report.embedded, report.reused) == (7, 63)
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (7, 0)
+    vectors = dict(report.vectors())
+    assert len(vectors) == 70
+    assert vectors[3] == vectors[66]
+    assert vectors[3] != vectors[4]
+
+
+def test_a_second_run_sends_nothing_and_one_more_document_sends_one(
+    run: Any, texts: Any, emulator: Any, mode: str
+) -> None:
+    first = run(texts(120), mode=mode)
+    before = emulator.log.requests
+    again = run(texts(120), mode=mode)
+    assert emulator.log.requests == before
+    assert (again.embedded, again.reused, again.cost_usd) == (0, 120, 0.0)
+    assert list(again.vectors()) == list(first.vectors())
+    more = run(texts(121), mode=mode)
+    assert (more.embedded, more.reused) == (1, 120)
+    assert emulator.log.texts_embedded == 121
+
+
+def test_both_modes_share_a_ledger(run: Any, texts: Any, emulator: Any) -> None:
+    run(texts(50))
+    report = run(texts(60), mode="direct")
+    assert (report.embedded, report.reused) == (10, 50)
+    assert emulator.log.texts_embedded == 60
+
+
+def test_ids_need_not_be_unique_and_keep_their_kind(run: Any) -> None:
+    report = run([("a", "one"), ("a", "two"), (1, "one"), ("1", "three"), (-(2**63), "\N{SNOWMAN} ünï\0")])
+    assert [row.id for row in report.rows()] == ["a", "a", 1, "1", -(2**63)]
+    rows = list(report.rows())
+    assert rows[0].vector == rows[2].vector != rows[1].vector
+    assert (report.embedded, report.reused) == (4, 1)
+
+
+def test_nothing_in_is_nothing_out(run: Any, emulator: Any, mode: str) -> None:
+    report = run([], mode=mode)
+    assert (report.embedded, report.reused, report.failed, list(report.rows())) == (0, 0, 0, [])
+    assert emulator.log.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "differs"),
+    [
+        ("model", "@cf/baai/bge-base-en-v1.5", "model '@cf/baai/bge-small-en-v1.5', not '@cf/baai/bge-base-en-v1.5'"),
+        ("pooling", "cls", "pooling None, not 'cls'"),
+        ("instruction", "passage: ", "instruction None, not 'passage: '"),
+        ("truncate_inputs", True, "truncate_inputs None, not True"),
+        ("normalize", True, "normalize False, not True"),
+    ],
+)
+def test_a_ledger_of_other_options_is_refused(
+    run: Any, texts: Any, emulator: Any, option: str, value: Any, differs: str
+) -> None:
+    first = run(texts(3))
+    before = emulator.log.requests
+    with pytest.raises(ConfigurationError, match="use another ledger") as caught:
+        run(texts(3), **{option: value})
+    assert differs in str(caught.value)
+    assert emulator.log.requests == before
+    assert len(list(first.vectors())) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
+        ({"texts_per_job": 0}, "texts_per_job must be 1 or more, not 0"),
+        ({"model": "no such model"}, "malformed"),
+        ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),
+        ({"model": "@cf/someone/model", "limit_cost_usd": 1.0}, "no price of @cf/someone/model is known"),
+    ],
+)
+def test_options_are_checked_before_anything_is_made(run: Any, ledger: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        run([("a", "text")], **options)
+    assert says in str(caught.value)
+    assert not ledger.exists()
+
+
+def test_options_travel_with_every_request(run: Any, emulator: Any, mode: str) -> None:
+    run(
+        [("a", "text")],
+        model="@cf/baai/bge-m3",
+        instruction="passage: ",
+        truncate_inputs=True,
+        pooling="cls",
+        mode=mode,
+    )
+    body = emulator.log.entries[0].json
+    sent = body["requests"][0] if mode == "queue" else body
+    assert sent == {"text": ["passage: text"], "pooling": "cls", "truncate_inputs": True}
+
+
+def test_normalize_scales_to_length_one(run: Any, mode: str) -> None:
+    reply = {"result": {"data": [[3.0, 4.0]], "shape": [1, 2]}, "success": True, "errors": [], "messages": []}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if mode == "direct":
+            return httpx.Response(200, json=reply)
+        entry = {"id": 0, "result": reply["result"], "success": True}
+        return httpx.Response(200, json={"result": {"responses": [entry]}, "success": True})
+
+    report = run([("a", "text")], normalize=True, mode=mode, transport=httpx.MockTransport(answer))
+    (vector,) = (vector for _, vector in report.vectors())
+    assert list(vector) == pytest.approx([0.6, 0.8])
+
+
+def test_an_empty_text_is_reported_or_embedded_as_a_space(run: Any, emulator: Any, tmp_path: Any) -> None:
+    report = run([("a", ""), ("b", "text")])
+    assert report.failures == [("a", None, "the text is empty")]
+    assert (report.embedded, report.failed) == (1, 1)
+    report = run([("a", ""), ("b", "text")], empty_text="space", ledger=tmp_path / "other")
+    assert (report.embedded, report.failed) == (2, 0)
+    assert emulator.log.times_embedded(" ") == 1
+
+
+def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator: Any) -> None:
+    report = run([("half", "a\ud800b"), ("whole", "text"), ("long", "x" * 9_900_001)])
+    assert [(failure.id, failure.message) for failure in report.failures] == [
+        ("half", "the text holds half a surrogate pair, which is no character"),
+        ("long", "the text has 9,900,003 bytes; 9,900,000 can be sent"),
+    ]
+    assert [doc_id for doc_id, _ in report.vectors()] == ["whole"]
+    assert emulator.log.texts_embedded == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (("a", None), "the text of 'a' is a NoneType, not a string"),
+        (("a", b"text"), "the text of 'a' is a bytes, not a string"),
+        ((None, "text"), "the id None is neither a string nor an integer of 64 bits"),
+        ((True, "text"), "the id True is neither a string nor an integer of 64 bits"),
+        ((2**63, "text"), "the id 9223372036854775808 is neither"),
+        (("\ud800", "text"), r"the id '\ud800' is neither"),
+        ("text", "a document is a pair of id and text, not 'text'"),
+        (("a", "text", {}), "a document is a pair of id and text, not ('a', 'text', {})"),
+        (7, "a document is a pair of id and text, not 7"),
+    ],
+)
+def test_what_is_no_document_ends_the_run_and_says_which(run: Any, document: Any, says: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        run([("fine", "text"), document])
+    assert says in str(caught.value)
+
+
+def test_an_endless_source_is_read_only_as_far_as_it_is_worked_on(run: Any, emulator: Any) -> None:
+    """Where the limit on cost stops the run, no more was read than what was sent, and one claim for each worker."""
+    read = itertools.count()
+    source = ((number, f"text number {number}") for number in read)
+    with pytest.raises(Exception, match=r"the cost limit of \$1e-06 is reached"):
+        run(source, limit_cost_usd=0.000_001, texts_per_job=10, max_concurrency=2)
+    assert 0 < emulator.log.texts_embedded <= 20
+    assert next(read) <= 1001
+
+
+def test_the_source_is_read_as_the_work_goes_on(run: Any, emulator: Any) -> None:
+    """Never further ahead than two chunks of 1,000 and what is in flight."""
+    ahead: list[int] = []
+
+    def source() -> Iterator[tuple[int, str]]:
+        for number in range(8000):
+            if number % 1000 == 0:
+                ahead.append(number - emulator.log.texts_embedded)
+            yield number, f"text number {number}"
+
+    report = run(source(), texts_per_job=500, max_concurrency=2)
+    assert report.embedded == 8000
+    assert max(ahead) <= 2000
+
+
+def test_several_submissions_are_in_flight(run: Any, texts: Any, emulator: Any) -> None:
+    """With room for four, four are with the queue before the first is done; else this never ends."""
+    emulator.queue.settings.progress = "never"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if emulator.queue.submitted == 4:
+            emulator.queue.settings.progress = "at_once"
+        return emulator.handle(request)
+
+    report = run(texts(60), texts_per_job=10, max_concurrency=4, transport=httpx.MockTransport(answer))
+    assert report.embedded == 60
+    assert emulator.queue.submitted == 6
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_no_more_requests_at_once_than_asked_for(run: Any, texts: Any, emulator: Any, bound: int) -> None:
+    emulator.settings.latency_s = 0.01
+    run(texts(100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)
+    run(texts(1000, 100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)
+    assert emulator.log.peak_concurrency == bound
+
+
+def test_a_client_is_made_from_the_environment(
+    emulator: Any, account: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with emulator.serve() as url:
+        monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", account["account_id"])
+        monkeypatch.setenv("CLOUDFLARE_API_TOKEN", account["api_token"])
+        report = ingest([("a", "text")], ledger=ledger, model=MODEL, progress=False, base_url=url)
+    assert report.embedded == 1
+    assert account["api_token"].encode() not in ledger.read_bytes()
+
+
+def test_an_unknown_setting_names_the_nearest(ledger: Any, account: Any) -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'max_concurrency'"):
+        ingest([("a", "text")], ledger=ledger, model=MODEL, max_concurency=2, **account)
+
+
+def test_the_progress_bar_ends_at_the_number_of_documents(
+    run: Any, texts: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run([*texts(30), ("again", "text number 3"), ("empty", "")], progress=True)
+    shown = capsys.readouterr().err.replace("\r", "\n").strip().splitlines()[-1]
+    assert "100%" in shown
+    assert "32/32" in shown
+    assert "jobs 0, retries 0, failed 1, neurons" in shown
+
+
+def test_the_bar_of_a_source_without_length_takes_a_total(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run(((n, str(n)) for n in range(3)), progress=True, total=3)
+    assert "3/3" in capsys.readouterr().err
+
+
+def test_the_ledger_gives_vectors_by_text(run: Any, texts: Any, ledger: Any) -> None:
+    report = run([*texts(3), ("bad", "")])
+    vectors = dict(report.vectors())
+    with Ledger(ledger, Fingerprint(MODEL)) as held:
+        assert held.find(["text number 2", "never seen"]) == [vectors["doc-2"], None]
+        assert held.message("") == "the text is empty"
+        assert held.message("text number 2") is None
+        assert math.isclose(math.hypot(*vectors["doc-2"]), 1.0, abs_tol=1e-5)
