@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,6 +17,7 @@ from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
+from workers_ai.limiter import Limiter
 from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
@@ -44,8 +47,9 @@ def emulator() -> Emulator:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits of retries take no time; the list has their seconds."""
+    """Waits of retries take no time, and the limiter's clock moves by them; the list has their seconds."""
     waited: list[float] = []
+    monkeypatch.setattr("workers_ai.limiter.Limiter", partial(Limiter, lambda: time.monotonic() + sum(waited)))
 
     async def asleep(seconds: float) -> None:
         waited.append(seconds)

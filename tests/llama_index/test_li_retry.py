@@ -1,0 +1,323 @@
+"""How often a failing call is sent: by the packages themselves, and by the retry policy of workflows."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.rate_limiter import TokenBucketRateLimiter
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.llms.workers_ai import WorkersAI, WorkersAIRetryPolicy
+from tests.llama_index.conftest import wired
+from workflows.retry_policy import RetryPolicy as WorkflowRetryPolicy
+
+from workers_ai import errors as e
+from workers_ai_emulator import Clock, Emulator, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.llama_index.conftest import Caller, Script
+
+    Make = Callable[..., Any]
+
+USER = [ChatMessage(role="user", content="Hello")]
+
+
+class Row(NamedTuple):
+    """A failure: how it is made, its class, and whether it may pass."""
+
+    fault: Callable[..., Fault]
+    arguments: tuple[Any, ...]
+    cls: type[e.WorkersAIError]
+    again: bool
+
+
+ROWS = {
+    "busy": Row(Fault.error, (429, 3040, "no capacity"), e.CapacityError, True),
+    "minute": Row(Fault.error, (429, 3021, "rate limit"), e.RateLimitError, True),
+    "plain 429": Row(Fault.reply, ("slow down", 429), e.RateLimitError, True),
+    "quota": Row(Fault.error, (429, 4006, "used up"), e.QuotaExhaustedError, False),
+    "quota as documented": Row(Fault.error, (429, 3036, "used up"), e.QuotaExhaustedError, False),
+    "token": Row(Fault.error, (401, 10000, "no"), e.AuthenticationError, False),
+    "forbidden": Row(Fault.error, (403, 5018, "no"), e.PermissionDeniedError, False),
+    "paid": Row(Fault.error, (403, 5035, "no"), e.PaidPlanRequiredError, False),
+    "unknown model": Row(Fault.error, (400, 5007, "no"), e.NotFoundError, False),
+    "unknown path": Row(Fault.error, (404, 3042, "no"), e.NotFoundError, False),
+    "retired": Row(Fault.error, (410, 5028, "no"), e.ModelRetiredError, False),
+    "bad input": Row(Fault.error, (400, 5006, "bad"), e.BadRequestError, False),
+    "budget": Row(Fault.error, (400, 8006, "more tokens"), e.StructuredOutputError, False),
+    "too large": Row(Fault.error, (413, 3006, "big"), e.RequestTooLargeError, False),
+    "their timeout": Row(Fault.error, (408, 3007, "late"), e.RequestTimeoutError, True),
+    "aborted": Row(Fault.error, (408, 3008, "aborted"), e.RequestTimeoutError, True),
+    "our timeout": Row(Fault.latency, (3600,), e.APITimeoutError, True),
+    "failure": Row(Fault.error, (500, 3043, "oops"), e.InternalServerError, True),
+    "edge page": Row(Fault.html, (522,), e.InternalServerError, True),
+    "dropped": Row(Fault.drop, (), e.APIConnectionError, True),
+    "no result": Row(Fault.reply, ({"result": None, "success": True},), e.APIResponseValidationError, False),
+}
+PASSING = sorted(name for name, row in ROWS.items() if row.again)
+
+
+@pytest.fixture
+def failing(emulator: Emulator) -> Callable[..., Row]:
+    """Makes the service fail in one way, always or ``times`` times."""
+
+    def add(name: str, times: int | None = None) -> Row:
+        row = ROWS[name]
+        emulator.faults.add(row.fault(*row.arguments, times=times))
+        return row
+
+    return add
+
+
+@pytest.fixture(params=["chat", "complete", "stream_chat", "embedding", "rerank"])
+def ask(request: pytest.FixtureRequest, call: Caller, llm: Make, embedding: Make, reranker: Make) -> Callable[..., Any]:
+    """Makes one call of each kind, sync and async; keywords are settings."""
+    node = NodeWithScore(node=TextNode(text="a"))
+    return {
+        "chat": lambda **settings: call(llm(**settings), "chat", USER),
+        "complete": lambda **settings: call(llm(**settings), "complete", "Hello"),
+        "stream_chat": lambda **settings: call(llm(**settings), "stream_chat", USER)[-1],
+        "embedding": lambda **settings: call(embedding(**settings), "get_text_embedding", "a"),
+        "rerank": lambda **settings: call(reranker(**settings), "postprocess_nodes", [node], query_str="q"),
+    }[request.param]
+
+
+class TestRequests:
+    @pytest.mark.parametrize("max_retries", [0, 2])
+    @pytest.mark.parametrize("name", ROWS)
+    def test_a_failing_call_is_sent_as_often_as_was_said(
+        self, ask: Any, failing: Any, emulator: Emulator, name: str, max_retries: int
+    ) -> None:
+        row = failing(name)
+        with pytest.raises(row.cls) as caught:
+            ask(max_retries=max_retries)
+        assert type(caught.value) is row.cls
+        assert emulator.log.requests == (max_retries + 1 if row.again else 1)
+        assert caught.value.attempts == emulator.log.requests
+        assert caught.value.is_retryable == row.again
+
+    @pytest.mark.parametrize("name", PASSING)
+    def test_what_passes_ends_in_the_answer(self, ask: Any, failing: Any, emulator: Emulator, name: str) -> None:
+        whole = ask()
+        failing(name, times=2)
+        again = ask()
+        assert emulator.log.requests == 4
+        shown = [str(getattr(one, "message", one)) for one in (whole, again)]
+        assert shown[0] == shown[1]
+
+    def test_defaults_try_three_times(self, ask: Any, failing: Any, emulator: Emulator) -> None:
+        failing("busy")
+        with pytest.raises(e.CapacityError):
+            ask()
+        assert emulator.log.requests == 3
+
+    def test_on_busy_raise_hands_capacity_over_at_once(self, ask: Any, failing: Any, emulator: Emulator) -> None:
+        failing("busy")
+        with pytest.raises(e.CapacityError):
+            ask(on_busy="raise")
+        assert emulator.log.requests == 1
+        assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
+
+    def test_a_used_up_allocation_says_until_when(self, ask: Any, failing: Any, no_waiting: list[float]) -> None:
+        failing("quota")
+        with pytest.raises(e.QuotaExhaustedError) as caught:
+            ask()
+        assert caught.value.resets_at.time() == dt.time(0, 0)
+        assert no_waiting == []
+
+
+class TestWaits:
+    @pytest.mark.parametrize(("told", "waited"), [("7", 7), ("600", 60)])
+    def test_the_services_word_counts(
+        self, ask: Any, emulator: Emulator, no_waiting: list[float], told: str, waited: float
+    ) -> None:
+        emulator.faults.add(Fault.error(429, 3040, "busy", retry_after=told))
+        ask()
+        assert sum(no_waiting) == pytest.approx(waited, abs=0.1)
+
+    def test_a_limit_per_minute_waits_the_minute(self, ask: Any, failing: Any, no_waiting: list[float]) -> None:
+        failing("minute", times=1)
+        ask()
+        assert sum(no_waiting) == pytest.approx(60, abs=0.1)
+
+    def test_every_wait_is_told(self, ask: Any, failing: Any) -> None:
+        told: list[Any] = []
+        failing("failure", times=2)
+        ask(on_retry=told.append)
+        assert [(event.attempt, type(event.error)) for event in told] == [
+            (1, e.InternalServerError),
+            (2, e.InternalServerError),
+        ]
+        assert [event.wait_s <= bound for event, bound in zip(told, (0.5, 1.0), strict=True)] == [True, True]
+
+
+class TestStreams:
+    @pytest.mark.parametrize("abrupt", [False, True])
+    def test_a_cut_is_told_and_never_sent_again(
+        self, llm: Make, emulator: Emulator, call: Caller, abrupt: bool
+    ) -> None:
+        whole = call(llm(), "stream_chat", USER)[-1].message.content
+        emulator.faults.add(Fault.cut(after_events=2, abrupt=abrupt))
+        with pytest.raises(e.StreamInterruptedError) as caught:
+            call(llm(), "stream_chat", USER)
+        assert emulator.log.requests == 2
+        assert caught.value.partial
+        assert whole.startswith(caught.value.partial)
+
+    def test_an_error_inside_a_stream_is_the_typed_one(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.faults.add(Fault.error_frame(3040, "no capacity", after_events=2))
+        with pytest.raises(e.CapacityError) as caught:
+            call(llm(), "stream_chat", USER)
+        assert emulator.log.requests == 1
+        assert caught.value.partial
+
+    def test_a_finish_reason_without_the_end_mark_is_an_end(self, llm: Make, script: Script, call: Caller) -> None:
+        script.deltas({"content": "all of it"}, done=False)
+        assert call(llm(), "stream_chat", USER)[-1].message.content == "all of it"
+
+    def test_what_fails_before_the_first_piece_yields_nothing(self, llm: Make, failing: Any) -> None:
+        failing("busy")
+        pieces = llm(max_retries=0).stream_chat(USER)
+        with pytest.raises(e.CapacityError):
+            next(pieces)
+
+
+class TestWorkflows:
+    def error(self, **facts: Any) -> e.CapacityError:
+        error = e.CapacityError("busy")
+        for name, value in facts.items():
+            setattr(error, name, value)
+        return error
+
+    def test_it_is_a_policy_of_workflows(self) -> None:
+        assert isinstance(WorkersAIRetryPolicy(), WorkflowRetryPolicy)
+
+    @pytest.mark.parametrize(
+        ("error", "delay"),
+        [
+            ({"retry_after": 7.0}, 7.0),
+            ({"retry_after": 600.0}, 60.0),
+        ],
+    )
+    def test_the_services_delay_is_the_policys(self, error: dict[str, Any], delay: float) -> None:
+        assert WorkersAIRetryPolicy().next(0.0, 1, self.error(**error)) == delay
+
+    def test_jitter_is_bounded_grows_and_repeats_with_a_seed(self) -> None:
+        policy = WorkersAIRetryPolicy(max_attempts=9, base_s=1.0, cap_s=4.0)
+        waits = [[policy.next(0.0, attempt, self.error(), seed=seed) for seed in range(50)] for attempt in range(1, 6)]
+        assert [max(some) <= bound for some, bound in zip(waits, (1, 2, 4, 4, 4), strict=True)] == [True] * 5
+        assert max(waits[2]) > 2
+        assert policy.next(0.0, 1, self.error(), seed=3) == waits[0][3]
+
+    @pytest.mark.parametrize("name", ROWS)
+    def test_each_error(self, llm: Make, failing: Any, name: str) -> None:
+        row = failing(name)
+        with pytest.raises(row.cls) as caught:
+            llm(max_retries=0).chat(USER)
+        assert (WorkersAIRetryPolicy().next(0.0, 1, caught.value) is not None) == row.again
+
+    def test_where_it_ends(self) -> None:
+        policy = WorkersAIRetryPolicy(max_attempts=3, total_s=100.0)
+        assert policy.next(0.0, 2, self.error(retry_after=1.0)) == 1.0
+        assert policy.next(0.0, 3, self.error(retry_after=1.0)) is None
+        assert policy.next(99.5, 1, self.error(retry_after=1.0)) is None
+        assert policy.next(0.0, 1, KeyError("not ours")) is None
+
+    def test_an_error_raised_from_ours_counts_as_ours(self) -> None:
+        outer = RuntimeError("the step failed")
+        outer.__cause__ = self.error(retry_after=3.0)
+        assert WorkersAIRetryPolicy().next(0.0, 1, outer) == 3.0
+
+    @pytest.mark.parametrize(("name", "requests"), [("busy", 3 * 2), ("quota", 1)])
+    def test_its_tries_multiply_with_ours(
+        self, llm: Make, failing: Any, emulator: Emulator, name: str, requests: int
+    ) -> None:
+        row = failing(name)
+        model = llm(max_retries=1)
+
+        class Asking(Workflow):
+            @step(retry_policy=WorkersAIRetryPolicy(base_s=0.0))
+            async def ask(self, event: StartEvent) -> StopEvent:
+                return StopEvent(result=str(await model.acomplete("Hello")))
+
+        async def run() -> Any:
+            return await Asking().run()
+
+        with pytest.raises(row.cls):
+            asyncio.run(run())
+        assert emulator.log.requests == requests
+
+    def test_a_step_ends_well_once_the_service_is_free(self, llm: Make, failing: Any, emulator: Emulator) -> None:
+        failing("busy", times=2)
+        model = llm(on_busy="raise")
+
+        class Asking(Workflow):
+            @step(retry_policy=WorkersAIRetryPolicy(base_s=0.0))
+            async def ask(self, event: StartEvent) -> StopEvent:
+                return StopEvent(result=str(await model.acomplete("Hello")))
+
+        async def run() -> Any:
+            return await Asking().run()
+
+        assert asyncio.run(run()) == str(llm().complete("Hello"))
+        assert emulator.log.requests == 4
+
+
+class TestRateLimiter:
+    """LlamaIndex's own limiter, whose clock is moved by its waits."""
+
+    @pytest.fixture
+    def slept(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        slept: list[float] = []
+
+        async def asleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        class Time:
+            monotonic = staticmethod(lambda: 1000.0 + sum(slept))
+            sleep = staticmethod(slept.append)
+
+        monkeypatch.setattr("llama_index.core.rate_limiter.time", Time)
+        monkeypatch.setattr("llama_index.core.rate_limiter.asyncio", type("Asyncio", (), {"sleep": asleep}))
+        return slept
+
+    def test_one_limiter_for_llm_and_embedding(
+        self, llm: Make, embedding: Make, call: Caller, slept: list[float]
+    ) -> None:
+        shared = TokenBucketRateLimiter(requests_per_minute=2)
+        model, embed_model = llm(rate_limiter=shared), embedding(rate_limiter=shared, batch_size=1, num_workers=1)
+        call(model, "chat", USER)
+        call(embed_model, "get_query_embedding", "a")
+        assert slept == []
+        call(embed_model, "get_text_embedding_batch", ["b", "c"])
+        call(model, "complete", "Hello")
+        assert sum(slept) == pytest.approx(3 * 30)
+
+    def test_own_requests_per_minute_hold_for_all_objects_of_the_account(
+        self, embedding: Make, emulator: Emulator, call: Caller, no_waiting: list[float]
+    ) -> None:
+        one, two = (embedding(requests_per_minute=2, batch_size=1, num_workers=1) for _ in range(2))
+        call(one, "get_text_embedding_batch", ["a", "b"])
+        assert no_waiting == []
+        call(two, "get_text_embedding_batch", ["c"])
+        assert sum(no_waiting) == pytest.approx(60, abs=1)
+        assert emulator.log.requests == 3
+
+
+class TestBusyService:
+    def test_many_calls_at_few_slots_all_end_well(self) -> None:
+        emulator = Emulator(clock=Clock("real"), slots=4, latency_s=0.01)
+        model = WorkersAI(**wired(emulator, on_busy="retry", max_retries=10))
+
+        async def many() -> Any:
+            return await asyncio.gather(*(model.acomplete(f"Hello {number}") for number in range(20)))
+
+        assert all(str(answer) for answer in asyncio.run(many()))
+        assert emulator.log.statuses[200] == 20
+        assert emulator.capacity.peak == 4
