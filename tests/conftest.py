@@ -39,19 +39,22 @@ class Face:
 
     Args:
         mode: ``"sync"`` or ``"async"``.
-        transport: What answers: an httpx transport, or a function of the request.
+        transport: What answers: an httpx transport, a function of the request, or None for connections of its own.
         settings: Those of the client. Retries do not wait unless ``retry`` says so.
     """
 
     def __init__(self, mode: str, transport: Any, settings: Mapping[str, Any]) -> None:
-        if not isinstance(transport, httpx.BaseTransport):
-            transport = httpx.MockTransport(transport)
         keywords: dict[str, Any] = {"account_id": ACCOUNT, "api_token": TOKEN, "retry": AT_ONCE, **settings}
+        if transport is not None:
+            if not isinstance(transport, httpx.BaseTransport):
+                transport = httpx.MockTransport(transport)
+            name, made = ("http_client", httpx.Client) if mode == "sync" else ("http_async_client", httpx.AsyncClient)
+            keywords[name] = made(transport=transport)
         self.mode = mode
         if mode == "sync":
-            self.client = Client(http_client=httpx.Client(transport=transport), **keywords)
+            self.client = Client(**keywords)
         else:
-            self.aclient = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **keywords)
+            self.aclient = AsyncClient(**keywords)
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         if self.mode == "sync":

@@ -1,0 +1,156 @@
+"""What must hold of any service that speaks this wire: one list, for the emulator, a socket, and the real one.
+
+A case is a call and what its answer must be, whatever the words of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from exchanges import LLAMA_70B, PERSON, Ask, chat, queue, stream
+
+from workers_ai.errors import NotFoundError
+from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore, Usage
+
+__all__ = ["CASES", "Case"]
+
+GEMMA: Final = "@cf/google/gemma-4-26b-a4b-it"
+GPT_OSS: Final = "@cf/openai/gpt-oss-20b"
+BGE: Final = "@cf/baai/bge-base-en-v1.5"
+QWEN: Final = "@cf/qwen/qwen3-embedding-0.6b"
+RERANKER: Final = "@cf/baai/bge-reranker-base"
+
+TOLD: Final = "Context:\nThe ferry to Moss leaves at 14:02.\n\nQuestion: When does the ferry to Moss leave?"
+INTRODUCED: Final = "My name is Ann and I am 41 years old."
+PERSON_TOOL: Final = {"name": "Person", "description": "Stores what a text says of a person.", "parameters": PERSON}
+PLACES: Final = ("Oslo is the capital of Norway.", "Bread is baked from flour, water, salt and yeast.")
+
+
+class Case(NamedTuple):
+    """A call, and what must hold of what it returns."""
+
+    ask: Ask
+    holds: Callable[[Any], None]
+
+
+def _counted(usage: Usage | None) -> None:
+    assert usage is not None
+    assert usage.input_tokens > 0
+    assert usage.output_tokens > 0
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+
+
+def answered(reply: ChatReply) -> None:
+    """A sentence that knows the time, to its end, and counted."""
+    assert "14:02" in reply.text
+    assert (reply.finish_reason, reply.tool_calls) == ("stop", ())
+    _counted(reply.usage)
+
+
+def answered_in_pieces(pieces: Sequence[ChatDelta]) -> None:
+    """The same in several pieces; only the last has the reason and the count."""
+    assert "14:02" in "".join(piece.text for piece in pieces)
+    assert len([piece for piece in pieces if piece.text]) > 1
+    assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    assert [piece.finish_reason for piece in pieces if piece.finish_reason] == ["stop"]
+    _counted(pieces[-1].usage)
+
+
+def called(reply: ChatReply) -> None:
+    """The one forced call, with what was said."""
+    (call,) = reply.tool_calls
+    assert (call.name, reply.finish_reason) == ("Person", "tool_calls")
+    assert call.id
+    assert {"name", "age"} <= set(json.loads(call.arguments))
+
+
+def called_in_pieces(pieces: Sequence[ChatDelta]) -> None:
+    """The same call, streamed."""
+    parts = [part for piece in pieces for part in piece.tool_calls]
+    assert [part.name for part in parts if part.name] == ["Person"]
+    assert {"name", "age"} <= set(json.loads("".join(part.arguments for part in parts)))
+    assert pieces[-1].finish_reason == "tool_calls"
+
+
+def structured(reply: ChatReply) -> None:
+    """JSON that fits the schema."""
+    person = json.loads(reply.text)
+    assert isinstance(person["name"], str)
+    assert isinstance(person["age"], int)
+
+
+def cut(reply: ChatReply) -> None:
+    """An answer that ended at the bound, and says so."""
+    assert reply.finish_reason == "length"
+
+
+def embedded(dimensions: int) -> Callable[[EmbedReply], None]:
+    """Two different vectors of finite numbers."""
+
+    def holds(reply: EmbedReply) -> None:
+        assert [len(vector) for vector in reply.vectors] == [dimensions] * 2
+        assert all(math.isfinite(number) for vector in reply.vectors for number in vector)
+        assert reply.vectors[0] != reply.vectors[1]
+
+    return holds
+
+
+def ranked(scores: Sequence[RerankScore]) -> None:
+    """The sentence that answers comes first."""
+    assert [one.index for one in scores] == [0, 1]
+    assert scores[0].score > scores[1].score
+
+
+def collected(items: Sequence[tuple[int, bool, Any]]) -> None:
+    """Both requests, in their order, with the vectors of their texts."""
+    assert [(index, success) for index, success, _ in items] == [(0, True), (1, True)]
+    assert [len(result["data"]) for _, _, result in items] == [2, 1]
+
+
+def not_found(error: NotFoundError) -> None:
+    """A typed refusal that names the model."""
+    assert isinstance(error, NotFoundError)
+    assert "@cf/nobody/no-such-model" in str(error)
+
+
+def _refused(ask: Ask) -> Ask:
+    def run(face: Any) -> Exception | None:
+        try:
+            ask(face)
+        except NotFoundError as exc:
+            return exc
+        return None
+
+    return run
+
+
+FORCED: Final = {"tools": [PERSON_TOOL], "tool_choice": "Person"}
+SCHEMA: Final = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+
+CASES: dict[str, Case] = {
+    **{
+        f"{kind}-{api}-{model.rpartition('/')[2]}": Case(ask(model, TOLD, api=api, max_tokens=400), holds)
+        for model in (LLAMA_70B, GEMMA)
+        for api in ("run", "chat_completions")
+        for kind, ask, holds in (("chat", chat, answered), ("stream", stream, answered_in_pieces))
+    },
+    **{
+        f"forced-call-{api}": Case(chat(GEMMA, INTRODUCED, api=api, max_tokens=800, **FORCED), called)
+        for api in ("run", "chat_completions")
+    },
+    "forced-call-stream": Case(stream(GEMMA, INTRODUCED, max_tokens=800, **FORCED), called_in_pieces),
+    **{
+        f"schema-{api}": Case(chat(LLAMA_70B, INTRODUCED, api=api, max_tokens=200, response_format=SCHEMA), structured)
+        for api in ("run", "chat_completions")
+    },
+    "cut-by-length": Case(chat(GEMMA, "Count from one to one hundred in words.", max_tokens=8), cut),
+    "responses": Case(chat(GPT_OSS, TOLD, api="responses"), answered),
+    "embeddings": Case(lambda face: face.embed(BGE, PLACES), embedded(768)),
+    "embeddings-query": Case(lambda face: face.embed(QWEN, PLACES, kind="query"), embedded(1024)),
+    "rerank": Case(lambda face: face.rerank(RERANKER, "What is the capital of Norway?", PLACES), ranked),
+    "queue": Case(queue(BGE, [{"text": list(PLACES)}, {"text": ["one more"]}]), collected),
+    "unknown-model": Case(_refused(chat("@cf/nobody/no-such-model")), not_found),
+}

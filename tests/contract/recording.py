@@ -1,0 +1,189 @@
+"""Cassettes: how an exchange with the service is kept on disk, and what never gets there.
+
+A cassette is YAML with bodies that a reviewer can read: ``json`` for JSON, ``text`` for everything else. Secrets, the
+account and ids are replaced before anything is written, and before a request is matched, so a cassette replays with
+any account. Headers are kept by name. A reply of the emulator is refused: it proves nothing about the service.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import vcr
+import yaml
+
+__all__ = [
+    "ACCOUNT",
+    "CASSETTES",
+    "EmulatedReplyError",
+    "Scrub",
+    "describe",
+    "misgivings",
+    "not_in_the_cassette",
+    "use_cassette",
+]
+
+CASSETTES: Final = Path(__file__).parents[2] / "cassettes"
+ACCOUNT: Final = "ACCOUNT"
+"""Stands for the account id, in paths and in texts."""
+TOKEN: Final = "TOKEN"
+EMULATOR_HEADER: Final = "x-workers-ai-emulator"
+
+KEPT_OF_REQUEST: Final = frozenset({"content-type", "x-session-affinity", "cf-aig-gateway-id"})
+KEPT_OF_REPLY: Final = frozenset({"cf-ai-neurons", "cf-aig-cache-status", "cf-ray", "content-type", "retry-after"})
+
+_ACCOUNT_IN_PATH = re.compile(r"(?<=/accounts/)[^/\s\",?]+")
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_HEX_ID = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
+_STAND_IN = re.compile(r"00000000-0000-4000-8000-[0-9]{12}")
+
+
+class EmulatedReplyError(Exception):
+    """A recording met a reply of the emulator."""
+
+
+class Scrub:
+    """Replaces what must not be kept. Equal ids become equal stand-ins, so a job can still be polled on replay.
+
+    Args:
+        secrets: Texts to replace wherever they occur, each by its stand-in.
+    """
+
+    def __init__(self, secrets: dict[str, str] | None = None) -> None:
+        self._secrets = {secret: name for secret, name in (secrets or {}).items() if secret}
+        self._ids: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """The text without secrets, account and ids."""
+        for secret, name in self._secrets.items():
+            text = text.replace(secret, name)
+        text = _ACCOUNT_IN_PATH.sub(ACCOUNT, text)
+        return _UUID.sub(self._stand_in, _HEX_ID.sub("0" * 32, text))
+
+    def _stand_in(self, found: re.Match[str]) -> str:
+        one = found.group().lower()
+        if _STAND_IN.fullmatch(one):
+            return one
+        return self._ids.setdefault(one, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
+
+    def request(self, request: Any) -> Any:
+        """What is kept of a request, and what it is matched by."""
+        body = request.body.decode() if request.body else None
+        headers = {name: request.headers[name] for name in request.headers if name.lower() in KEPT_OF_REQUEST}
+        return type(request)(request.method, self.text(request.uri), body and self.text(body), headers)
+
+    def response(self, response: dict[str, Any]) -> dict[str, Any]:
+        """What is kept of a reply.
+
+        Raises:
+            EmulatedReplyError: It is the emulator's.
+        """
+        headers = {name.lower(): values for name, values in response["headers"].items()}
+        if EMULATOR_HEADER in headers:
+            raise EmulatedReplyError("this is a reply of the emulator; only the real service is recorded")
+        kept = {name: values for name, values in headers.items() if name in KEPT_OF_REPLY}
+        if "cf-ray" in kept:
+            kept["cf-ray"] = ["0000000000000000-AMS"]
+        body = self.text(response["body"]["string"].decode()).encode()
+        return {"status": response["status"], "headers": kept, "body": {"string": body}}
+
+
+class Readable:
+    """VCR's serializer of cassettes."""
+
+    @staticmethod
+    def deserialize(text: str) -> Any:
+        """A cassette as VCR wants it."""
+        data = yaml.safe_load(text)
+        for interaction in data["interactions"]:
+            interaction["request"]["body"] = _packed(interaction["request"]["body"])
+            interaction["response"]["body"] = {"string": _packed(interaction["response"]["body"]) or ""}
+        return data
+
+    @staticmethod
+    def serialize(data: dict[str, Any]) -> str:
+        """A cassette as it is written."""
+        for interaction in data["interactions"]:
+            interaction["request"]["body"] = _unpacked(interaction["request"]["body"])
+            interaction["response"]["body"] = _unpacked(interaction["response"]["body"]["string"])
+        return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def _packed(body: dict[str, Any] | None) -> str | None:
+    if body is None:
+        return None
+    return body["text"] if "text" in body else json.dumps(body["json"])
+
+
+def _unpacked(body: Any) -> dict[str, Any] | None:
+    if not body:
+        return None
+    text = body if isinstance(body, str) else body.decode()
+    try:
+        return {"json": json.loads(text)}
+    except ValueError:
+        return {"text": text}
+
+
+def _same_body(left: Any, right: Any) -> None:
+    bodies = [json.loads(one.body) if one.body else None for one in (left, right)]
+    assert bodies[0] == bodies[1], f"sent {bodies[0]}, and the cassette has {bodies[1]}"
+
+
+def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | None = None) -> Any:
+    """A context in which httpx talks to the cassette.
+
+    Args:
+        path: The file.
+        record: Talk to the service, and write the file anew.
+        secrets: What to replace by what, beside what is always replaced.
+
+    Raises:
+        EmulatedReplyError: While recording: the emulator answered.
+        CannotOverwriteExistingCassetteException: On replay: this request is not in the cassette.
+    """
+    scrub = Scrub(secrets)
+    player = vcr.VCR(
+        record_mode=vcr.mode.ALL if record else vcr.mode.NONE,
+        before_record_request=scrub.request,
+        before_record_response=scrub.response,
+        match_on=["method", "uri", "same_body"],
+    )
+    player.register_serializer("readable", Readable)
+    player.register_matcher("same_body", _same_body)
+    return player.use_cassette(str(path), serializer="readable")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """The whole content of a cassette."""
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
+
+
+def misgivings(path: Path) -> list[str]:
+    """Why this cannot be a recording of the real service: Cloudflare's edge marks each reply, other headers are cut."""
+    found = []
+    for interaction in describe(path)["interactions"]:
+        headers = set(interaction["response"]["headers"])
+        found += [f"{path.stem}: no cf-ray"] if "cf-ray" not in headers else []
+        found += [f"{path.stem}: {name} is not kept" for name in sorted(headers - KEPT_OF_REPLY)]
+    return found
+
+
+def not_in_the_cassette(request: httpx.Request) -> httpx.Response:
+    """Behind the cassette; nothing may come through to it."""
+    raise AssertionError(f"{request.method} {request.url} went past the cassette")
