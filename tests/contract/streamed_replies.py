@@ -235,6 +235,22 @@ STREAMS = [
         events=[calls(nested("clock", '{"city":"Oslo"}', "c1", index=0)), chunk("tool_calls")],
     ),
     Shape(
+        "a call cut by max_tokens",
+        "rule 21, gap",
+        Want(calls=(Call("clock", '{"city":"Os', "c1"),), finish="length"),
+        events=[
+            calls(nested("clock", "", "c1", index=0)),
+            calls(nested(None, '{"city":"Os', index=0)),
+            chunk("length"),
+        ],
+    ),
+    Shape(
+        "blank arguments",
+        "rule 26",
+        Want(calls=(Call("now", {}, "c1"),), finish="tool_calls"),
+        events=[calls(nested("now", " ", "c1", index=0)), chunk("tool_calls")],
+    ),
+    Shape(
         "call without index",
         "rule 26",
         Want(calls=CLOCK, finish="tool_calls"),

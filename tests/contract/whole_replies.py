@@ -246,6 +246,18 @@ WHOLE = [
         openai("", "stop", tool_calls=[nested("clock", OSLO, "c1")]),
     ),
     Shape(
+        "a call cut by max_tokens",
+        "rule 21, gap",
+        Want(calls=(Call("clock", '{"city": "Os', "c1"),), finish="length"),
+        openai("", "length", tool_calls=[nested("clock", '{"city": "Os', "c1")]),
+    ),
+    Shape(
+        "a whole call at max_tokens",
+        "rule 21, gap",
+        Want(calls=(Call("clock", OSLO, "c1"),), finish="tool_calls"),
+        openai("", "length", tool_calls=[nested("clock", OSLO, "c1")]),
+    ),
+    Shape(
         "choice outranks the top",
         "rule 21",
         Want("Hi", finish="length"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.utils.json import parse_partial_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,9 @@ PROVIDER: Final = "workers-ai"
 AFTER_BLOCKS: Final = 1000
 """Index of the first streamed call with ``output_version="v1"``. LangChain numbers text and reasoning from 0 and merges
 content blocks of the same index, whatever their type, so calls have to stand clear of them."""
+
+_ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
+"""Outside a string and inside one, the last for one that was cut at a backslash."""
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
@@ -78,7 +82,7 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGeneratio
             {
                 "type": "tool_call_chunk",
                 "name": call.name,
-                "args": call.arguments,
+                "args": call.arguments + _unmendable(call.broken) if call.broken else call.arguments,
                 "id": call.id,
                 "index": first_call + call.index,
             }
@@ -90,6 +94,15 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGeneratio
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
+
+
+def _unmendable(arguments: str) -> str:
+    """A bracket too many, where arguments are not JSON.
+
+    LangChain mends the arguments of a streamed call as it can, and an agent would call the tool with half a text; with
+    this they end in ``invalid_tool_calls``, as those of a whole answer do.
+    """
+    return next((end for end in _ENDS if parse_partial_json(arguments + end) is None), "")
 
 
 def _with_refusal(text: str, refusal: dict[str, Any]) -> list[dict[str, Any]]:

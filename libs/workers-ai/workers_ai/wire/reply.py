@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.wire.toolcalls import CallIds, json_text, read_tool_calls, recover_leaked_calls
+from workers_ai.wire.toolcalls import CallIds, is_json, json_text, read_tool_calls, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatReply, FinishReason, ReplyContext, ToolCall, Usage
 from workers_ai.wire.usage import read_usage
 
@@ -47,17 +47,19 @@ def unwrap(data: JSON) -> JSON:
     return data
 
 
-def finish_reason(raw: JSON, *, calls: bool, context: ReplyContext, usage: Usage | None) -> FinishReason:
+def finish_reason(raw: JSON, *, calls: bool, broken: bool, context: ReplyContext, usage: Usage | None) -> FinishReason:
     """The finish reason the frameworks should see, whatever the service said.
 
-    Calls always mean ``"tool_calls"``. Where the native family says nothing, an answer as long as the bound that was in
-    force counts as cut by it.
+    Calls mean ``"tool_calls"``, unless one of them is broken and the service says that the answer was cut. Where the
+    native family says nothing, an answer as long as the bound that was in force counts as cut by it.
     """
-    if calls:
+    if calls and not broken:
         return "tool_calls"
     if raw is None and usage and context.max_tokens and usage.output_tokens >= context.max_tokens:
         return "length"
     reason = _FINISH.get(raw, "stop") if isinstance(raw, str) else "stop"
+    if calls:
+        return "length" if reason == "length" else "tool_calls"
     return "stop" if reason == "tool_calls" else reason
 
 
@@ -104,7 +106,11 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     reply.raw = result
     _recover(reply, context, ids)
     reply.finish_reason = finish_reason(
-        _raw_finish(result), calls=bool(reply.tool_calls), context=context, usage=reply.usage
+        _raw_finish(result),
+        calls=bool(reply.tool_calls),
+        broken=not all(is_json(call.arguments) for call in reply.tool_calls),
+        context=context,
+        usage=reply.usage,
     )
     return reply
 

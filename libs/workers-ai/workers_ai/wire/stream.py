@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
 from workers_ai.refusals import error_from_reply, read_refusal
 from workers_ai.wire.reply import content_text, finish_reason, reasoning_text, unwrap
-from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, json_text, recover_leaked_calls
+from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, is_json, json_text, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
 from workers_ai.wire.usage import UsageMeter
 
@@ -180,7 +180,13 @@ class ChatStreamReader:
             text=text,
             tool_calls=calls,
             last=True,
-            finish_reason=finish_reason(self._finish, calls=has_calls, context=self._context, usage=usage),
+            finish_reason=finish_reason(
+                self._finish,
+                calls=has_calls,
+                broken=any(call.broken for call in calls),
+                context=self._context,
+                usage=usage,
+            ),
             usage=usage,
             id=self._id,
             model=self._model,
@@ -190,7 +196,10 @@ class ChatStreamReader:
 
 def deltas_of(reply: ChatReply) -> list[ChatDelta]:
     """A whole reply as a stream: the service answered a request to stream with ordinary JSON, or cannot stream this."""
-    calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(reply.tool_calls)]
+    calls = [
+        ToolCallDelta(i, call.id, call.name, call.arguments, "" if is_json(call.arguments) else call.arguments)
+        for i, call in enumerate(reply.tool_calls)
+    ]
     return [
         ChatDelta(reply.text, reply.reasoning, calls, reply.logprobs, reply.refusal or ""),
         ChatDelta(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.wire.types import JSON, ToolCall, ToolCallDelta
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallIds",
     "ToolCallAssembler",
+    "is_json",
     "json_text",
     "original_id",
     "read_tool_calls",
@@ -30,6 +32,15 @@ def json_text(value: JSON) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON; control characters inside its strings do no harm."""
+    try:
+        json.loads(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 class CallIds:
@@ -97,14 +108,14 @@ def read_tool_calls(raw: JSON, ids: CallIds) -> tuple[ToolCall, ...]:
 
 
 class _Slot:
-    __slots__ = ("empty", "held", "index", "named", "started", "wire_id")
+    __slots__ = ("held", "index", "named", "released", "started", "wire_id")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.wire_id: str | None = None
         self.named: str | None = None
         self.started = False
-        self.empty = True
+        self.released = ""
         self.held = ""
 
 
@@ -168,19 +179,22 @@ class ToolCallAssembler:
 
     def _release(self, slot: _Slot) -> ToolCallDelta | None:
         text, slot.held = slot.held, ""
-        slot.empty = slot.empty and not text
+        slot.released += text
         if slot.started:
             return ToolCallDelta(slot.index, None, None, text) if text else None
         slot.started = True
         return ToolCallDelta(slot.index, self._ids.take(slot.wire_id), slot.named or "", text)
 
     def finish(self) -> list[ToolCallDelta]:
-        """Release what is still held: calls that never got a name, and ``{}`` for those that never got arguments."""
+        """Release what is still held, ``{}`` for calls that never got arguments; and say whose are not JSON."""
         deltas = []
         for slot in self._slots:
-            if slot.empty and slot.held.strip() in ("", "null"):
+            if not slot.released.strip() and slot.held.strip() in ("", "null"):
                 slot.held = "{}" if slot.named else ""
-            if slot.held and (delta := self._release(slot)):
+            delta = self._release(slot) if slot.held else None
+            if slot.started and not is_json(slot.released):
+                delta = replace(delta or ToolCallDelta(slot.index, None, None, ""), broken=slot.released)
+            if delta:
                 deltas.append(delta)
         return deltas
 

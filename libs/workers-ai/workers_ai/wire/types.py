@@ -85,12 +85,15 @@ class ToolCallDelta:
     """One piece of a streamed tool call.
 
     ``id`` and ``name`` come once, with the first piece of each ``index``; pieces of ``arguments`` join to JSON text.
+    Where they do not, because the model wrote something else or was cut off, the last piece has all of that text in
+    ``broken``.
     """
 
     index: int
     id: str | None
     name: str | None
     arguments: str
+    broken: str = ""
 
 
 @dataclass(slots=True)
@@ -101,7 +104,7 @@ class ChatReply:
         text: The answer; JSON text where the service sent an object, a list or a number.
         reasoning: The thinking beside it, or "".
         tool_calls: The calls, ids unique in the conversation.
-        finish_reason: Why it ended; ``"tool_calls"`` whenever there are calls.
+        finish_reason: Why it ended; ``"tool_calls"`` whenever there are calls, save one that was cut off.
         usage: Tokens and neurons; None where the reply has none.
         model: The model the service names; may differ from the one asked for (alias, internal name).
         id: The service's id of the completion, or None.

@@ -1,0 +1,425 @@
+"""Tools: what is sent of them, which choice, and what comes back as calls; whole and streamed, on both routes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableBinding
+from langchain_core.tools import BaseTool, tool
+from pydantic import BaseModel, Field
+from pydantic.v1 import BaseModel as BaseModelV1
+
+import langchain_workers_ai as ours
+from langchain_workers_ai._from_wire import to_chunk
+from workers_ai.wire.types import ChatDelta, ToolCallDelta
+from workers_ai_emulator import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_workers_ai import ChatWorkersAI
+    from workers_ai_emulator import Emulator
+
+NATIVE = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+OPENAI = "@cf/zai-org/glm-5.2"
+MISTRAL = "@cf/mistralai/mistral-small-3.1-24b-instruct"
+NO_TOOLS = "@cf/meta/llama-3.2-1b-instruct"
+
+
+@tool
+def clock(city: str) -> str:
+    """Tell the time in a city."""
+    return f"14:02 in {city}"
+
+
+@tool
+def search(query: str) -> str:
+    """Search the web."""
+    return f"found {query}"
+
+
+def plain(city: str) -> str:
+    """Tell the time in a city.
+
+    Args:
+        city: Where.
+    """
+    return city
+
+
+class AsPydantic(BaseModel):
+    """Tell the time in a city."""
+
+    city: str = Field(description="Where.")
+
+
+class AsPydanticV1(BaseModelV1):
+    """Tell the time in a city."""
+
+    city: str
+
+
+class AsTypedDict(TypedDict):
+    """Tell the time in a city."""
+
+    city: Annotated[str, ..., "Where."]
+
+
+class AsSubclass(BaseTool):
+    name: str = "subclass"
+    description: str = "Tell the time in a city."
+
+    def _run(self, city: str) -> str:
+        return city
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+DEFINITIONS: dict[str, tuple[Any, str]] = {
+    "decorated": (clock, "clock"),
+    "function": (plain, "plain"),
+    "subclass": (AsSubclass(), "subclass"),
+    "Pydantic": (AsPydantic, "AsPydantic"),
+    "Pydantic v1": (AsPydanticV1, "AsPydanticV1"),
+    "TypedDict": (AsTypedDict, "AsTypedDict"),
+    "OpenAI dict": (
+        {"type": "function", "function": {"name": "d", "description": "Tell the time.", "parameters": SCHEMA}},
+        "d",
+    ),
+    "function dict": ({"name": "d", "description": "Tell the time.", "parameters": SCHEMA}, "d"),
+    "JSON schema": ({"title": "d", "description": "Tell the time.", **SCHEMA}, "d"),
+    "Anthropic dict": ({"name": "d", "description": "Tell the time.", "input_schema": SCHEMA}, "d"),
+}
+
+
+@pytest.mark.parametrize("form", DEFINITIONS)
+def test_every_definition(
+    form: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    definition, name = DEFINITIONS[form]
+    before = copy.deepcopy(definition) if isinstance(definition, dict) else None
+    bound = chat(model=NATIVE, api=route).bind_tools([definition], tool_choice=name)
+    assert isinstance(bound, RunnableBinding)
+    answer = ask(bound, "Time in Oslo?")
+    (sent,) = emulator.log.last.json["tools"]
+    assert sent["type"] == "function"
+    function = sent["function"]
+    assert function["name"] == name
+    assert function["description"].startswith("Tell the time")
+    assert function["parameters"]["type"] == "object"
+    assert function["parameters"]["required"] == ["city"]
+    assert function["parameters"]["properties"]["city"]["type"] == "string"
+    assert "strict" not in function
+    assert [(call["name"], call["args"]) for call in answer.tool_calls] == [(name, {"city": "Oslo"})]
+    if before is not None:
+        assert definition == before
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        {"type": "function", "function": {"name": "now"}},
+        {"type": "function", "function": {"name": "now", "description": None, "parameters": None}},
+        {"type": "function", "function": {"name": "now", "description": False, "parameters": False}},
+    ],
+    ids=["absent", "null", "false"],
+)
+def test_what_a_tool_lacks_is_left_out_or_completed(
+    bare: dict[str, Any], chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    """https://github.com/cloudflare/ai/pull/454; the older schema demands a description and parameters."""
+    call(chat(model=OPENAI).bind_tools([bare]), "invoke", "hi")
+    assert emulator.log.last.json["tools"] == [{"type": "function", "function": {"name": "now"}}]
+    call(chat(model=NATIVE).bind_tools([bare]), "invoke", "hi")
+    completed = {"name": "now", "description": "now", "parameters": {"type": "object", "properties": {}}}
+    assert emulator.log.last.json["tools"] == [{"type": "function", "function": completed}]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_strict_is_sent_when_set(
+    strict: bool, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    call(chat().bind_tools([clock], strict=strict), "invoke", "hi")
+    assert emulator.log.last.json["tools"][0]["function"]["strict"] is strict
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+CHOICES: list[tuple[Any, Any, Any]] = [
+    # given, sent with two tools, sent with one
+    ("auto", "auto", "auto"),
+    ("none", "none", "none"),
+    ("any", "required", named("clock")),
+    ("required", "required", named("clock")),
+    (True, "required", named("clock")),
+    ("clock", named("clock"), named("clock")),
+    (named("clock"), named("clock"), named("clock")),
+    ({"type": "function", "name": "clock"}, named("clock"), named("clock")),
+    ({"type": "auto"}, "auto", "auto"),
+    ({"type": "any"}, "required", named("clock")),
+    (False, None, None),
+]
+
+
+@pytest.mark.parametrize(("given", "of_two", "of_one"), CHOICES, ids=[str(row[0]) for row in CHOICES])
+@pytest.mark.parametrize("place", ["bind_tools", "bind", "call", "object"])
+def test_every_choice(
+    given: Any,
+    of_two: Any,
+    of_one: Any,
+    place: str,
+    chat: Callable[..., ChatWorkersAI],
+    emulator: Emulator,
+    route: str,
+    call: Any,
+) -> None:
+    """``any`` is refused by the service (https://github.com/cloudflare/ai/pull/454)."""
+    for tools, wanted in (([clock, search], of_two), ([clock], of_one)):
+        one: Any = chat(model=OPENAI, api=route, **({"tool_choice": given} if place == "object" else {}))
+        one = one.bind_tools(tools, **({"tool_choice": given} if place == "bind_tools" else {}))
+        if place == "bind":
+            one = one.bind(tool_choice=given)
+        call(one, "invoke", "hi", **({"tool_choice": given} if place == "call" else {}))
+        assert emulator.log.last.json.get("tool_choice") == wanted
+
+
+def test_no_choice_is_sent_where_none_was_made(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    """https://github.com/cloudflare/ai/issues/85, https://github.com/langchain-ai/langchain/issues/25357"""
+    ask(chat(api=route).bind_tools([clock]), "hi")
+    assert not {"tool_choice", "parallel_tool_calls", "strict"} & emulator.log.last.json.keys()
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("place", ["bind_tools", "call", "object"])
+def test_parallel_calls_are_a_matter_of_the_user(
+    value: bool, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
+) -> None:
+    given = {"parallel_tool_calls": value}
+    bound = chat(api=route, **(given if place == "object" else {})).bind_tools(
+        [clock], **(given if place == "bind_tools" else {})
+    )
+    call(bound, "invoke", "hi", **(given if place == "call" else {}))
+    assert emulator.log.last.json["parallel_tool_calls"] is value
+
+
+def test_a_model_that_refuses_a_choice_gets_none(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    """https://github.com/cloudflare/langchain-cloudflare, CHANGELOG of 0.1.10"""
+    answer = call(chat(model=MISTRAL).bind_tools([clock], tool_choice="any"), "invoke", "What time is it in Oslo?")
+    assert "tool_choice" not in emulator.log.last.json
+    assert answer.tool_calls[0]["args"] == {"city": "Oslo"}
+
+
+def test_no_tools_at_all(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
+) -> None:
+    """Agents bind an empty list where only the form of the answer matters."""
+    ask(chat(api=route).bind_tools([], parallel_tool_calls=False), "hi")
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & emulator.log.last.json.keys()
+
+
+@pytest.mark.parametrize("choice", ["weather", {"type": "function", "function": {"name": "weather"}}])
+def test_a_choice_that_is_none_of_the_tools(choice: Any, chat: Callable[..., ChatWorkersAI]) -> None:
+    with pytest.raises(ours.ConfigurationError, match=r"'weather' is none of the tools: clock, search"):
+        chat().bind_tools([clock, search], tool_choice=choice)
+
+
+def test_a_tool_that_is_no_function(chat: Callable[..., ChatWorkersAI]) -> None:
+    with pytest.raises(ours.ConfigurationError, match="web_search"):
+        chat().bind_tools([{"type": "web_search"}])
+
+
+def test_a_model_without_tools_says_so_itself(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
+) -> None:
+    """https://github.com/FlowiseAI/Flowise/pull/4846"""
+    emulator.faults.add(Fault.error(400, 5006, "model does not take tools"))
+    with pytest.raises(ours.BadRequestError, match="does not take tools") as caught:
+        ask(chat(model=NO_TOOLS).bind_tools([clock]), "hi")
+    assert NO_TOOLS in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "cls", "says"),
+    [
+        (8006, "The forced tool call did not fit", ours.StructuredOutputError, "max_tokens"),
+        (3030, '"auto" tool choice requires a parser', ours.BadRequestError, "tool choice requires a parser"),
+        (8001, "Invalid input", ours.BadRequestError, "Invalid input"),
+    ],
+)
+def test_refusals_of_tools_are_not_repeated(
+    code: int,
+    text: str,
+    cls: type[Exception],
+    says: str,
+    chat: Callable[..., ChatWorkersAI],
+    emulator: Emulator,
+    ask: Callable[..., Any],
+) -> None:
+    """https://github.com/cloudflare/ai/pull/575, https://github.com/cloudflare/ai/issues/85"""
+    emulator.faults.add(Fault.error(400, code, text, times=None))
+    with pytest.raises(cls, match=says):
+        ask(chat().bind_tools([clock], tool_choice="clock"), "hi", max_tokens=8)
+    assert len(emulator.log.entries) == 1
+
+
+# --- what comes back ---
+
+
+def wire(name: Any, arguments: Any, call_id: Any = "c1", **more: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+REPLIES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any]]]] = {
+    "arguments as text": ([wire("clock", '{"city": "Oslo"}')], [("clock", {"city": "Oslo"})]),
+    "arguments as an object": ([wire("clock", {"city": "Oslo"})], [("clock", {"city": "Oslo"})]),
+    "arguments empty": ([wire("now", "")], [("now", {})]),
+    "arguments null": ([wire("now", None)], [("now", {})]),
+    "arguments the text null": ([wire("now", "null")], [("now", {})]),
+    "flat": ([{"name": "clock", "arguments": {"city": "Oslo"}}], [("clock", {"city": "Oslo"})]),
+    "no id": ([wire("clock", "{}", None)], [("clock", {})]),
+    "two with one id": ([wire("a", "{}", "x1"), wire("b", "{}", "x1")], [("a", {}), ("b", {})]),
+    "a control token": (
+        [wire("refund", '{"orderRef": "<|\\"|", "cents": 950}')],
+        [("refund", {"orderRef": '<|"|', "cents": 950})],
+    ),
+    "control characters": ([wire("note", '{"text": "a\nb"}')], [("note", {"text": "a\nb"})]),
+    "unicode": ([wire("clock", '{"city": "Tromsø 北京"}')], [("clock", {"city": "Tromsø 北京"})]),
+}
+
+
+@pytest.mark.parametrize("shape", REPLIES)
+def test_calls_that_come_back(
+    shape: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    calls, wanted = REPLIES[shape]
+    model.says(None, tool_calls=calls)
+    answer = ask(chat(model=NATIVE, api=model.route).bind_tools([clock]), "hi")
+    assert [(one["name"], one["args"]) for one in answer.tool_calls] == wanted
+    assert answer.invalid_tool_calls == []
+    ids = [one["id"] for one in answer.tool_calls]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+    assert answer.text == ""
+    assert answer.content == ""
+    assert answer.response_metadata["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"city": Os', '{"city": "Os', '{"city": "Oslo", ', '["Oslo"]', '"Oslo"', "7", "{,}"]
+)
+def test_arguments_that_are_no_object_are_invalid_calls_and_go_back(
+    arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    """In a stream too, where LangChain would mend them and an agent call the tool with half a text."""
+    model.says("Let me see.", tool_calls=[wire("clock", arguments), wire("search", "{}", "c2")]).says("Noon.")
+    one = chat(model=NATIVE, api=model.route).bind_tools([clock, search])
+    answer = ask(one, "hi")
+    (invalid,) = answer.invalid_tool_calls
+    assert (invalid["name"], invalid["id"]) == ("clock", "c1")
+    assert invalid["args"].startswith(arguments)
+    assert [call["name"] for call in answer.tool_calls] == ["search"]
+    assert answer.text == "Let me see."
+    assert answer.response_metadata["finish_reason"] == "tool_calls"
+    results = [ToolMessage("again", tool_call_id="c1"), ToolMessage("found", tool_call_id="c2")]
+    assert ask(one, [HumanMessage("hi"), answer, *results]).text == "Noon."
+    calls = {call["id"]: call["function"]["arguments"] for call in model.heard[-1]["messages"][1]["tool_calls"]}
+    assert calls["c2"] == "{}"
+    assert isinstance(json.loads(calls["c1"]), dict)
+
+
+NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
+
+
+@pytest.mark.parametrize("length", range(1, len(NESTED)))
+def test_a_call_cut_anywhere_is_invalid(length: int) -> None:
+    cut = NESTED[:length]
+    first = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)]), "m").message
+    last = to_chunk(
+        ChatDelta(tool_calls=[ToolCallDelta(0, None, None, "", cut)], last=True, finish_reason="length"), "m"
+    ).message
+    total = first + last
+    assert isinstance(total, AIMessageChunk)
+    assert total.tool_calls == []
+    assert [call["name"] for call in total.invalid_tool_calls] == ["f"]
+
+
+@pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
+def test_an_answer_cut_inside_a_call_says_so(
+    chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    model.says("", "length", tool_calls=[wire("clock", '{"city": "Os')])
+    answer = ask(chat().bind_tools([clock]), "hi")
+    assert (answer.tool_calls, answer.response_metadata["finish_reason"]) == ([], "length")
+
+
+def test_text_reasoning_and_calls_in_one_reply(
+    chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    """CHANGELOG of langchain-cloudflare 0.3.0"""
+    model.says("Let me see.", reasoning_content="need the clock", tool_calls=[wire("clock", "{}")])
+    answer = ask(chat(model=OPENAI, api=model.route).bind_tools([clock]), "hi")
+    assert (answer.text, answer.additional_kwargs["reasoning_content"]) == ("Let me see.", "need the clock")
+    assert [block["type"] for block in answer.content_blocks] == ["reasoning", "text", "tool_call"]
+
+
+LEAKED = '{"name": "clock", "arguments": {"city": "Oslo"}}'
+
+
+def test_a_forced_call_that_leaked_as_text(
+    chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    """https://github.com/cloudflare/ai/issues/574"""
+    model.says(LEAKED)
+    answer = ask(chat(api=model.route).bind_tools([clock], tool_choice="clock"), "hi")
+    assert [(one["name"], one["args"]) for one in answer.tool_calls] == [("clock", {"city": "Oslo"})]
+    assert (answer.text, answer.response_metadata["finish_reason"]) == ("", "tool_calls")
+
+
+def test_text_that_looks_like_a_call_stays_text_where_nothing_was_forced(
+    chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    model.says(LEAKED, times=None)
+    for one in (chat(api=model.route), chat(api=model.route).bind_tools([clock])):
+        answer = ask(one, "hi")
+        assert (answer.text, answer.tool_calls) == (LEAKED, [])
+
+
+def test_ids_that_repeat_over_turns_are_told_apart_and_restored(
+    chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+) -> None:
+    """Kimi counts its calls from zero in every reply (https://github.com/cloudflare/ai/issues/526)."""
+    own = "functions.clock:0"
+    for _ in range(3):
+        model.says(None, tool_calls=[wire("clock", "{}", own)])
+    one = chat(model="@cf/moonshotai/kimi-k2.6", api=model.route).bind_tools([clock])
+    history: list[Any] = [HumanMessage("hi")]
+    for _ in range(3):
+        answer = ask(one, history)
+        history += [answer, ToolMessage("14:02", tool_call_id=answer.tool_calls[0]["id"])]
+    ids = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
+    assert ids[0] == own
+    assert len(set(ids)) == 3
+    sent = model.heard[-1]["messages"]
+    assert [one["tool_call_id"] for one in sent if one["role"] == "tool"] == [own, own]
+    assert [one["tool_calls"][0]["id"] for one in sent if "tool_calls" in one] == [own, own]
+
+
+def test_a_forced_choice_holds_only_for_the_call_it_was_bound_to(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    """https://github.com/oracle/langchain-oracle/issues/49"""
+    one = chat(model=NATIVE)
+    first = call(one.bind_tools([clock], tool_choice="clock"), "invoke", "Time in Oslo?")
+    history = [HumanMessage("Time in Oslo?"), first, clock.invoke(first.tool_calls[0])]
+    last = call(one.bind_tools([clock]), "invoke", history)
+    assert "tool_choice" not in emulator.log.last.json
+    assert (last.tool_calls, "14:02 in Oslo" in last.text) == ([], True)
