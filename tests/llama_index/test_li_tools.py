@@ -1,15 +1,12 @@
-"""Tools: what is sent, what is read in every spelling, and agents that run to the end."""
+"""Tools: what is sent, and what is read in every spelling."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.tools import FunctionTool
-from pydantic import BaseModel
 from tests.llama_index.conftest import tool_call
 
 from workers_ai.errors import APIResponseValidationError
@@ -204,71 +201,3 @@ class TestStreams:
         last = call(llm(), "stream_chat", [*USER, past, result, *USER])[-1]
         ids = [block.tool_call_id for block in last.message.blocks]
         assert len({"t:0", *ids}) == 3
-
-
-# LlamaIndex looks at every attribute of an agent, also at those that pydantic deprecates.
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-class TestAgents:
-    @pytest.mark.parametrize("streaming", [True, False])
-    @pytest.mark.parametrize("model", ["@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b"])
-    def test_function_agent_runs_to_the_end(self, llm: Make, emulator: Emulator, streaming: bool, model: str) -> None:
-        agent = FunctionAgent(llm=llm(model=model), tools=[WEATHER, CLOCK], streaming=streaming)
-
-        async def ask() -> Any:
-            return await agent.run("What is the weather in Paris?")
-
-        output = asyncio.run(ask())
-        assert "sunny in Paris" in str(output)
-        assert [result.tool_name for result in output.tool_calls] == ["weather"]
-        assert emulator.log.requests == 2
-        assert all(message["content"] is not None for message in emulator.log.last.json["messages"])
-
-    def test_initial_tool_choice_forces_the_first_step_alone(self, llm: Make, emulator: Emulator) -> None:
-        agent = FunctionAgent(llm=llm(), tools=[WEATHER, CLOCK], initial_tool_choice="weather")
-
-        async def ask() -> Any:
-            return await agent.run("Paris?")
-
-        asyncio.run(ask())
-        first, second = (entry.json for entry in emulator.log.entries)
-        assert first["tool_choice"] == FORCED
-        assert "tool_choice" not in second
-
-    def test_a_tools_error_goes_back_to_the_model(self, llm: Make, script: Script, emulator: Emulator) -> None:
-        script.deltas({"tool_calls": [tool_call("weather", '{"town": "Paris"}', "a", 0)]}, finish="tool_calls")
-        agent = FunctionAgent(llm=llm(), tools=[WEATHER])
-
-        async def ask() -> Any:
-            return await agent.run("weather?")
-
-        asyncio.run(ask())
-        assert "unexpected keyword argument 'town'" in emulator.log.last.json["messages"][-1]["content"]
-
-    def test_handoff_between_agents(self, llm: Make, script: Script) -> None:
-        handoff = tool_call("handoff", '{"to_agent": "sky", "reason": "it knows"}', "h1", 0)
-        script.deltas({"tool_calls": [handoff]}, finish="tool_calls")
-        script.deltas({"tool_calls": [tool_call("weather", '{"city": "Paris"}', "w1", 0)]}, finish="tool_calls")
-        desk = FunctionAgent(name="desk", description="Greets", llm=llm(), tools=[CLOCK], can_handoff_to=["sky"])
-        sky = FunctionAgent(name="sky", description="Knows the weather", llm=llm(), tools=[WEATHER])
-        workflow = AgentWorkflow(agents=[desk, sky], root_agent="desk")
-
-        async def ask() -> Any:
-            return await workflow.run("What is the weather in Paris?")
-
-        output = asyncio.run(ask())
-        assert output.current_agent_name == "sky"
-        assert "sunny in Paris" in str(output)
-
-    def test_structured_output_of_an_agent(self, llm: Make) -> None:
-        class Report(BaseModel):
-            """A report."""
-
-            city: str
-            sky: str
-
-        workflow = AgentWorkflow.from_tools_or_functions([weather], llm=llm(), output_cls=Report)
-
-        async def ask() -> Any:
-            return await workflow.run("What is the weather in Paris?")
-
-        assert isinstance(asyncio.run(ask()).get_pydantic_model(Report), Report)

@@ -33,12 +33,14 @@ from pydantic import Field
 
 from workers_ai.catalogue import lookup
 from workers_ai.config import unknown_keyword
+from workers_ai.errors import ConfigurationError
 from workers_ai.fields import ConnectionFields
 from workers_ai.wire.chat import CHAT_PARAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from llama_index.core.chat_engine.types import AgentChatResponse
     from llama_index.core.llms.llm import ToolSelection
     from llama_index.core.tools.types import BaseTool
 
@@ -282,6 +284,29 @@ class WorkersAI(ConnectionFields, StructuredPrediction):
         if names:
             prepared["tool_names"] = names
         return prepared
+
+    def predict_and_call(self, tools: Sequence[BaseTool], *args: Any, **kwargs: Any) -> AgentChatResponse:
+        """Let the model choose a tool, and call it.
+
+        Raises:
+            ConfigurationError: The model calls no tools.
+            ValueError: It called none, and ``error_on_no_tool_call`` is set.
+        """
+        self._require_tools()
+        return super().predict_and_call(tools, *args, **kwargs)
+
+    async def apredict_and_call(self, tools: Sequence[BaseTool], *args: Any, **kwargs: Any) -> AgentChatResponse:
+        """See :meth:`predict_and_call`."""
+        self._require_tools()
+        return await super().apredict_and_call(tools, *args, **kwargs)
+
+    def _require_tools(self) -> None:
+        # LlamaIndex's own way for models without tools fails: it makes a ReActAgent without its formatter.
+        if not self._calls_tools():
+            raise ConfigurationError(
+                f"{self.model} calls no tools: choose a model that does, run a ReActAgent over it, "
+                "or set is_function_calling_model=True if you know better"
+            )
 
     def _validate_chat_with_tools_response(
         self,
