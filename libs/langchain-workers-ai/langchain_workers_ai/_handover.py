@@ -11,8 +11,12 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from workers_ai.calls import check_texts
+from workers_ai.errors import WorkersAIError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     from langchain_workers_ai.embeddings import WorkersAIEmbeddings
     from workers_ai.ingest.ledger_file import LedgerFile
@@ -58,21 +62,26 @@ class Texts:
     Args:
         embeddings: What is asked for the vectors.
         texts: The documents.
+
+    Raises:
+        BadRequestError: A text is empty or no string; its index is named.
     """
 
     def __init__(self, embeddings: WorkersAIEmbeddings, texts: Sequence[str]) -> None:
         self.missing = texts
         self._vectors: list[list[float] | None] = []
+        if not _open:
+            return
+        kind = Kind.of(embeddings)
         with _lock:
-            kind = Kind.of(embeddings) if _open else None
             ledgers = [ledger for its_kind, ledger in _open if its_kind == kind]
-        empty = " " if embeddings.empty_text == "space" else ""
+        sent = check_texts(texts, embeddings.empty_text, embeddings.model) if ledgers else ()
         for ledger in ledgers:
-            found = ledger.find(text or empty for text in texts)
+            found = ledger.find(sent)
             if any(vector is not None for vector in found):
                 self._vectors = [None if vector is None else vector.tolist() for vector in found]
-                self.missing = [text for text, vector in zip(texts, found, strict=True) if vector is None]
-                break
+                self.missing = [text for text, vector in zip(sent, found, strict=True) if vector is None]
+                return
 
     def joined(self, vectors: list[list[float]]) -> list[list[float]]:
         """All vectors in the order of the texts, given those of the missing ones."""
@@ -80,3 +89,13 @@ class Texts:
             return vectors
         rest = iter(vectors)
         return [next(rest) if vector is None else vector for vector in self._vectors]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Let an error about one of the missing texts name its place among all."""
+        if self._vectors and isinstance(error, WorkersAIError) and error.index is not None:
+            places = [place for place, vector in enumerate(self._vectors) if vector is None]
+            error.message = error.message.replace(f"text {error.index} ", f"text {places[error.index]} ", 1)
+            error.index = places[error.index]

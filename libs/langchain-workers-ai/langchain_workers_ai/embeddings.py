@@ -124,13 +124,13 @@ class WorkersAIEmbeddings(Connection, Embeddings):
             BadRequestError: A text is empty, no string, or too long; its index is named.
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        given = Texts(self, texts)
-        return given.joined(self._embed(given.missing, "document"))
+        with framework_errors, Texts(self, texts) as given:
+            return given.joined(self._embed(given.missing, "document"))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """See :meth:`embed_documents`."""
-        given = Texts(self, texts)
-        return given.joined(await self._aembed(given.missing, "document"))
+        with framework_errors, Texts(self, texts) as given:
+            return given.joined(await self._aembed(given.missing, "document"))
 
     def embed_query(self, text: str) -> list[float]:
         """Embed a query, with ``query_instruction`` where there is one.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import math
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
@@ -26,6 +27,7 @@ from workers_ai.ingest.records import text_hash
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from langchain_core.documents import Document
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from workers_ai.service import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
+
+
+_SAME: Final = 1e-3
+"""Distance between two vectors of one text, relative to their length, that rounding may cause."""
 
 
 class Indexing(TypedDict, total=False):
@@ -242,56 +248,73 @@ class WorkersAIBatchIngestor:
                 if not is_known:
                     yield document.id or key_of(document, encoder), document.page_content
 
-    @contextmanager
+    @contextlib.contextmanager
     def _filling(self, documents: Documents, report: IngestReport) -> Iterator[Iterable[Document]]:
         """Give the documents that can be written, while the store finds their vectors in the ledger."""
         failed = {row.hash for row in report.rows() if row.vector is None} if report.failed else set()
-        empty = " " if self.embeddings.empty_text == "space" else ""
-        ready = (doc for doc in documents if not failed or text_hash(doc.page_content or empty) not in failed)
+        ready = (doc for doc in documents if not failed or text_hash(self._sent(doc)) not in failed)
         with LedgerFile(self.ledger) as ledger, handing_over(Kind.of(self.embeddings), ledger):
+            if report.embedded or report.reused:
+                self._check_store(documents, ledger)
             yield ready
+
+    def _sent(self, document: Document) -> str:
+        return document.page_content or (" " if self.embeddings.empty_text == "space" else "")
+
+    def _check_store(self, documents: Documents, ledger: LedgerFile) -> None:
+        """See that a store which embeds with an object of another class, such as a cache, comes to the same vectors.
+
+        Raises:
+            ConfigurationError: It does not.
+        """
+        theirs = self.vector_store.embeddings
+        if theirs is None or isinstance(theirs, WorkersAIEmbeddings):
+            return
+        for document in documents:
+            (ours,) = ledger.find([self._sent(document)])
+            if ours is not None:
+                (vector,) = theirs.embed_documents([document.page_content])
+                if len(vector) != len(ours) or math.dist(vector, ours) > _SAME * math.hypot(*ours):
+                    raise _foreign(f"its {type(theirs).__name__} makes other vectors; nothing was written to it")
+                return
 
     def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
         """Write documents so that each replaces the one with its id, also in a store that refuses an id it has."""
         for batch in batched(documents, self.batch_size):
             by_id = {document.id or document_key(document): document for document in batch}
-            try:
-                there = yield "get_by_ids", (list(by_id),), {}
-            except NotImplementedError:
-                there = []
-            if there:
-                yield "delete", ([document.id for document in there],), {}
+            there = yield "get_by_ids", (list(by_id),), {}
+            if ids := [document.id for document in there or () if document.id in by_id]:
+                yield "delete", (ids,), {}
             yield "add_documents", (list(by_id.values()),), {"ids": list(by_id), **(options.get("upsert_kwargs") or {})}
 
 
 _Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, None]
-"""Calls of a store's methods, by name; each is sent its result, or has its exception thrown in."""
+"""Calls of a store's methods, by name; each is sent the result. A look-up that fails gives None."""
 
 
 def _drive(calls: _Calls, store: VectorStore) -> None:
     reply: Any = None
-    try:
+    with contextlib.suppress(StopIteration):
         while True:
-            name, args, kwargs = calls.throw(reply) if isinstance(reply, NotImplementedError) else calls.send(reply)
-            try:
+            name, args, kwargs = calls.send(reply)
+            with _optional(name):
+                reply = None
                 reply = getattr(store, name)(*args, **kwargs)
-            except NotImplementedError as exc:
-                reply = exc
-    except StopIteration:
-        return
 
 
 async def _adrive(calls: _Calls, store: VectorStore) -> None:
     reply: Any = None
-    try:
+    with contextlib.suppress(StopIteration):
         while True:
-            name, args, kwargs = calls.throw(reply) if isinstance(reply, NotImplementedError) else calls.send(reply)
-            try:
+            name, args, kwargs = calls.send(reply)
+            with _optional(name):
+                reply = None
                 reply = await getattr(store, f"a{name}")(*args, **kwargs)
-            except NotImplementedError as exc:
-                reply = exc
-    except StopIteration:
-        return
+
+
+def _optional(name: str) -> AbstractContextManager[None]:
+    """Many stores cannot look up ids, and some fail over what they find; a store that is away fails at writing, too."""
+    return contextlib.suppress(Exception) if name == "get_by_ids" else contextlib.nullcontext()
 
 
 def _careful(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
