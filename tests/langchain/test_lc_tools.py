@@ -314,7 +314,7 @@ def test_calls_that_come_back(
 
 
 @pytest.mark.parametrize(
-    "arguments", ['{"city": Os', '{"city": "Os', '{"city": "Oslo", ', '["Oslo"]', '"Oslo"', "7", "{,}"]
+    "arguments", ['{"city": Os', '{"city": "Os', '{"city": "Oslo",', '["Oslo"]', '"Oslo"', "7", "{,}"]
 )
 def test_arguments_that_are_no_object_are_invalid_calls_and_go_back(
     arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
