@@ -153,7 +153,6 @@ class Engine:
                 if isinstance(task, Sleep):
                     yield task
                     continue
-                self._count(jobs=1)
                 try:
                     yield from self._queue(task) if self.mode == "queue" or task.request_id else self._direct(task)
                 finally:
@@ -239,10 +238,13 @@ class Engine:
             if self.stopped:
                 return None
             if (adopted := self._look_around()) is not None:
+                self._count(jobs=1)
                 return adopted
             while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
                 self._feed()
             claim = self._claim()
+            if claim is not None:
+                self._count(jobs=1)  # at once, so that a worker that finds nothing knows whom it waits for
             if claim is not None or self.stopped:
                 return claim
             with self._lock:
