@@ -270,8 +270,9 @@ def test_an_unknown_setting_names_the_nearest(ledger: Any, account: Any) -> None
 
 
 def test_the_progress_bar_ends_at_the_number_of_documents(
-    run: Any, texts: Any, capsys: pytest.CaptureFixture[str]
+    run: Any, texts: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     run([*texts(30), ("again", "text number 3"), ("empty", "")], progress=True)
     shown = capsys.readouterr().err.replace("\r", "\n").strip().splitlines()[-1]
     assert "100%" in shown

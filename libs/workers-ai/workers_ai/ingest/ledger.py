@@ -154,11 +154,15 @@ class Ledger(LedgerFile):
             requests: Requests of the submission at most, or None.
         """
         with self._change() as db:
-            query = "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL {} ORDER BY id LIMIT ?"
-            if rows := db.execute(query.format("AND part < ?"), (part, part)).fetchall():
-                requests = 1
-            elif not (rows := db.execute(query.format(""), (texts,)).fetchall()):
+            smallest = db.execute("SELECT MIN(part) FROM work WHERE job IS NULL").fetchone()[0]
+            if smallest is None:
                 return None
+            if smallest < part:
+                texts, requests = smallest, 1
+            rows = db.execute(
+                "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL AND part = ? ORDER BY id LIMIT ?",
+                (smallest, texts),
+            ).fetchall()
             claim = _grouped(rows, max_bytes, max_tokens, requests)
             cursor = db.execute(
                 "INSERT INTO jobs (run, groups, since) VALUES (?, ?, ?)", (run, json.dumps(claim.groups), self._clock())
