@@ -22,13 +22,6 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
-from llama_index.core.instrumentation.events.llm import (
-    LLMChatEndEvent,
-    LLMChatInProgressEvent,
-    LLMChatStartEvent,
-    LLMCompletionEndEvent,
-)
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
@@ -362,31 +355,6 @@ class TestMetadata:
         assert llm(max_tokens=900).metadata.num_output == 900
 
 
-class TestObservation:
-    def test_events_of_a_chat(self, llm: Make, events: list[Any], call: Caller) -> None:
-        call(llm(), "chat", USER)
-        (start,) = [event for event in events if isinstance(event, LLMChatStartEvent)]
-        (end,) = [event for event in events if isinstance(event, LLMChatEndEvent)]
-        assert start.model_dict["model_name"] == "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
-        assert end.response.message.content
-        assert TOKEN not in str(start.model_dict)
-
-    def test_events_of_a_stream(self, llm: Make, events: list[Any], call: Caller) -> None:
-        responses = call(llm(), "stream_chat", USER)
-        assert sum(isinstance(event, LLMChatInProgressEvent) for event in events) == len(responses)
-        assert sum(isinstance(event, LLMChatEndEvent) for event in events) == 1
-
-    def test_a_completion_is_no_chat(self, llm: Make, events: list[Any], call: Caller) -> None:
-        call(llm(), "complete", "Hello")
-        assert sum(isinstance(event, LLMCompletionEndEvent) for event in events) == 1
-        assert not [event for event in events if isinstance(event, LLMChatStartEvent)]
-
-    def test_legacy_callbacks(self, llm: Make, call: Caller) -> None:
-        handler = LlamaDebugHandler(print_trace_on_end=False)
-        call(llm(callback_manager=CallbackManager([handler])), "chat", USER)
-        assert len(handler.get_llm_inputs_outputs()) == 1
-
-
 class TestState:
     def test_round_trip_reads_the_token_again(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         model = llm(model=KIMI, temperature=0.2, max_retries=5)
@@ -396,22 +364,9 @@ class TestState:
         assert twin.api_token.get_secret_value() == "another-token"
         assert WorkersAI.from_json(model.to_json(), api_token="given").temperature == 0.2
 
-    def test_pickle_carries_a_given_token_and_no_other(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert TOKEN.encode() in pickle.dumps(llm(http_client=None, http_async_client=None))
-        monkeypatch.setenv("CLOUDFLARE_API_TOKEN", TOKEN)
-        from_env = WorkersAI(account_id=ACCOUNT)
-        assert TOKEN.encode() not in pickle.dumps(from_env)
-        assert pickle.loads(pickle.dumps(from_env)).api_token.get_secret_value() == TOKEN
-
     def test_missing_token_is_found_when_the_object_is_made(self) -> None:
         with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):
             WorkersAI(account_id=ACCOUNT)
-
-    def test_headers_are_masked(self, llm: Make, emulator: Emulator) -> None:
-        model = llm(default_headers={"cf-aig-authorization": "Bearer GWTOKEN"})
-        assert all("GWTOKEN" not in shown for shown in (repr(model), str(model.model_dump()), str(model.to_dict())))
-        model.chat(USER)
-        assert "cf-aig-authorization" in emulator.log.last.headers
 
     def test_predict_extends_with_the_system_prompt(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(system_prompt="Be brief."), "predict", PromptTemplate("{text}"), text="Hello")

@@ -66,6 +66,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
             ranking.take(self.client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
         return ranking.best
 
+    @dispatcher.span  # LlamaIndex sees to the sync one alone, which is abstract
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
