@@ -43,8 +43,16 @@ class Reader:
         self.cancelled = True
 
 
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 7):
+        yield content[start : start + 7]
+
+
 class FakeAI:
-    """``env.AI``: asynchronous, options in the third argument, a stream as a reader, errors thrown as text.
+    """``env.AI``: asynchronous, options in the third argument, errors thrown as text.
+
+    With ``stream`` the answer is a stream, even of a model that does not; with ``returnRawResponse`` it is a whole
+    ``Response``, refusals too.
 
     Args:
         emulator: Answers the calls.
@@ -70,15 +78,31 @@ class FakeAI:
             headers=options.get("extraHeaders"),
         )
         response = await self._http.send(request, stream=True)
-        if "event-stream" in response.headers["content-type"]:
-            reader = Reader(response.aiter_bytes())
-            self.readers.append(reader)
-            return SimpleNamespace(getReader=lambda: reader)
+        if response.is_success and "event-stream" in response.headers["content-type"]:
+            return self._streamed(response, response.aiter_bytes(), options)
         envelope = json.loads(await response.aread())
-        if response.is_error:
-            refusal = envelope["errors"][0]
+        if response.is_success and not inputs.get("stream") and not options.get("returnRawResponse"):
+            return envelope["result"]
+        refusal = envelope["errors"][0] if response.is_error else {}
+        if refusal and not options.get("returnRawResponse"):
             raise InferenceUpstreamError(f"{refusal['code']}: {refusal['message']}")
-        return envelope["result"]
+        inner = {"internalCode": refusal["code"], "message": refusal["message"]} if refusal else envelope["result"]
+        return self._streamed(response, _pieces(json.dumps(inner).encode()), options)
+
+    def raw(self) -> SimpleNamespace:
+        """The same binding, made to answer with whole responses."""
+        return SimpleNamespace(
+            run=lambda model, inputs, options: self.run(model, inputs, {**options, "returnRawResponse": True})
+        )
+
+    def _streamed(self, response: httpx.Response, chunks: AsyncIterator[bytes], options: dict[str, Any]) -> Any:
+        reader = Reader(chunks)
+        self.readers.append(reader)
+        body = SimpleNamespace(getReader=lambda: reader)
+        if not options.get("returnRawResponse"):
+            return body
+        headers = SimpleNamespace(entries=lambda: list(response.headers.items()))
+        return SimpleNamespace(status=response.status_code, headers=headers, body=body, arrayBuffer=None)
 
     async def models(self, params: dict[str, Any]) -> list[dict[str, Any]]:
         """The list of models, without an envelope."""

@@ -8,6 +8,9 @@ https://developers.cloudflare.com/workers-ai/features/reject-if-busy/.
 
 Values cross over to JavaScript as JSON text, in both directions: Pyodide's own conversion turns None into
 ``undefined`` and a dict into a ``Map``, neither of which the service understands.
+
+What comes back is a parsed answer, a ``ReadableStream`` (for ``stream``, whether the model streams or not), or, from a
+binding that is called with ``returnRawResponse``, a whole ``Response``.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ import anyio
 import httpx
 
 from workers_ai.config import session_headers
-from workers_ai.errors import ConfigurationError
+from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.http import let_go, running_loop
 from workers_ai.refusals import CODES, read_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from workers_ai.config import GatewayOptions, Settings
     from workers_ai.wire.types import JSON, Request
@@ -37,8 +40,8 @@ __all__ = ["BindingTransport"]
 if sys.platform == "emscripten":
     from js import JSON as _JS_JSON
 
-    def _to_js(value: JSON) -> Any:
-        return _JS_JSON.parse(json.dumps(value))
+    def _to_js(text: str) -> Any:
+        return _JS_JSON.parse(text)
 
     def _to_json(value: Any) -> str:
         text = _JS_JSON.stringify(value)
@@ -46,8 +49,8 @@ if sys.platform == "emscripten":
 
 else:
 
-    def _to_js(value: JSON) -> Any:
-        return value
+    def _to_js(text: str) -> Any:
+        return json.loads(text)
 
     def _to_json(value: Any) -> str:
         return json.dumps(value)
@@ -93,58 +96,49 @@ class BindingTransport:
         Raises:
             ConfigurationError: Always.
         """
-        raise ConfigurationError(
-            "a binding has no blocking calls: use AsyncClient, ainvoke, astream, aembed_documents"
-        )
+        raise ConfigurationError("a binding has no blocking calls: use AsyncClient, ainvoke, astream, aembed_documents")
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; a stream that was asked for stays unread.
 
         Raises:
             ConfigurationError: The binding was left behind by a pickle.
+            BadRequestError: The request cannot be written as JSON.
             httpx.ReadTimeout: No answer within ``timeout``.
+            httpx.ReadError: The answer broke off before its first byte.
         """
         if self._binding is None:
             raise ConfigurationError("a binding does not travel in a pickle: set binding= again")
+        call = _read_call(request, self._settings)
         gate = self._gate()
         if gate is None:
-            return await self._answer(request)
+            return await self._answer(call, stream)
         await gate.acquire()
+        response: httpx.Response | None = None
         try:
-            response = await self._answer(request)
-        except BaseException:
-            gate.release()
-            raise
-        let_go(response, gate.release)
-        return response
+            response = await self._answer(call, stream)
+            return response
+        finally:
+            let_go(response, gate.release)
 
     def _gate(self) -> anyio.Semaphore | None:
         if limit := self._settings.max_concurrency:
             return self._gates.setdefault(running_loop(), anyio.Semaphore(limit))
         return None
 
-    async def _answer(self, request: Request) -> httpx.Response:
+    async def _answer(self, call: _Call, stream: bool) -> httpx.Response:
         timeout_s = _read_timeout_s(self._settings)
         try:
+            run = self._binding.models if call.path == _MODELS else self._binding.run
             with anyio.fail_after(timeout_s):
-                result = await self._call(request)
+                result = await run(*map(_to_js, call.arguments))
+                return await _reply(result, stream, timeout_s)
         except TimeoutError as exc:
             raise httpx.ReadTimeout(str(exc)) from None
+        except httpx.RequestError:
+            raise
         except Exception as exc:  # noqa: BLE001 - all the binding does with a refusal is to throw its text
             return _thrown(exc)
-        if hasattr(result, "getReader"):
-            chunks = _Chunks(result.getReader(), timeout_s)
-            return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=chunks)
-        text = _to_json(result)
-        if request.path == _MODELS:  # comes as a bare list here
-            text = f'{{"result": {text}}}'
-        return httpx.Response(200, headers={"content-type": "application/json"}, content=text)
-
-    async def _call(self, request: Request) -> Any:
-        if request.path == _MODELS:
-            return await self._binding.models(_to_js(dict(parse_qsl(request.query))))
-        call = _read_call(request, self._settings)
-        return await self._binding.run(call.model, _to_js(call.inputs), _to_js(call.options))
 
     def close(self) -> None:
         """Nothing to close: the binding is the Worker's."""
@@ -154,13 +148,15 @@ class BindingTransport:
 
 
 class _Call(NamedTuple):
-    model: str
-    inputs: dict[str, JSON]
-    options: dict[str, JSON]
+    path: str
+    arguments: Sequence[str]
+    """Each as JSON text."""
 
 
 def _read_call(request: Request, settings: Settings) -> _Call:
-    """The three arguments of ``run`` for one HTTP request."""
+    """The call of the binding that stands for one HTTP request."""
+    if request.path == _MODELS:
+        return _Call(_MODELS, [json.dumps(dict(parse_qsl(request.query)))])
     body = dict(request.body)
     options = dict(body.pop("options", None) or {})
     if request.path == "run":
@@ -177,7 +173,28 @@ def _read_call(request: Request, settings: Settings) -> _Call:
         options["gateway"] = {"id": gateway_id}
     if headers:
         options["extraHeaders"] = headers
-    return _Call(request.model, body, options)
+    try:
+        return _Call(request.path, [json.dumps(value, allow_nan=False) for value in (request.model, body, options)])
+    except (TypeError, ValueError) as exc:
+        raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
+
+
+async def _reply(result: Any, stream: bool, timeout_s: float | None) -> httpx.Response:
+    """What the binding gave, as the reply of the REST route."""
+    status, headers, body = 200, {}, result
+    if hasattr(result, "arrayBuffer"):  # a whole Response
+        status, body = result.status, result.body
+        headers = {name: value for name, value in result.headers.entries() if name.startswith(("cf-", "retry-after"))}
+    if not hasattr(body, "getReader"):
+        return httpx.Response(status, headers=headers, content=_to_json(body))
+    chunks = _Chunks(body.getReader(), timeout_s)
+    try:
+        if stream and await chunks.begins_with_events():
+            return httpx.Response(status, headers={**headers, "content-type": "text/event-stream"}, stream=chunks)
+        return httpx.Response(status, headers=headers, content=b"".join([chunk async for chunk in chunks]))
+    except BaseException:
+        await chunks.aclose()
+        raise
 
 
 def _gateway(options: GatewayOptions) -> dict[str, JSON]:
@@ -230,21 +247,34 @@ class _Chunks(httpx.AsyncByteStream):
         self._reader = reader
         self._timeout_s = timeout_s
         self._open = True
+        self._first = b""
+
+    async def begins_with_events(self) -> bool:
+        """Whether these are events, and not one whole answer in JSON."""
+        while not self._first.strip() and (chunk := await self._read()) is not None:
+            self._first += chunk
+        return not self._first.lstrip().startswith((b"{", b"["))
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        while True:
-            try:
-                with anyio.fail_after(self._timeout_s):
-                    piece = await self._reader.read()
-            except TimeoutError as exc:
-                raise httpx.ReadTimeout(str(exc)) from None
-            except Exception as exc:  # noqa: BLE001 - whatever the stream throws, it has broken off
-                self._open = False
-                raise httpx.ReadError(str(exc)) from None
-            if piece.done:
-                self._open = False
-                return
-            yield piece.value.to_bytes() if hasattr(piece.value, "to_bytes") else bytes(piece.value)
+        if self._first:
+            yield self._first
+        while self._open and (chunk := await self._read()) is not None:
+            yield chunk
+
+    async def _read(self) -> bytes | None:
+        """The next bytes; None at the end."""
+        try:
+            with anyio.fail_after(self._timeout_s):
+                piece = await self._reader.read()
+        except TimeoutError as exc:
+            raise httpx.ReadTimeout(str(exc)) from None
+        except Exception as exc:  # noqa: BLE001 - whatever the stream throws, it has broken off
+            self._open = False
+            raise httpx.ReadError(str(exc)) from None
+        if piece.done:
+            self._open = False
+            return None
+        return piece.value.to_bytes() if hasattr(piece.value, "to_bytes") else bytes(piece.value)
 
     async def aclose(self) -> None:
         if self._open:

@@ -208,7 +208,7 @@ class Calls:
             query = urlencode({**filters, "page": page, "per_page": per_page})
             request = Request("models/search", None, "", "catalogue", "GET", query)
             reply = yield from self.exchange(request)
-            rows = reply.data.get("result") if isinstance(reply.data, dict) else None
+            rows = reply.data.get("result") if isinstance(reply.data, dict) else reply.data  # bare from a binding
             if not isinstance(rows, list):
                 raise APIResponseValidationError("the list of models has no result", body=reply.data, status_code=200)
             found += rows
