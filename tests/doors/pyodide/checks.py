@@ -8,9 +8,12 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
+from js import Object
+from pyodide.ffi import to_js
 from worker import env
 
-from workers_ai import AsyncClient, RetryPolicy, errors
+from workers_ai import AsyncClient, GatewayOptions, RetryPolicy, errors
+from workers_ai.wire.batch import BatchJob
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HELLO = [{"role": "user", "content": "Grüße"}]
@@ -19,6 +22,15 @@ WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"t
 
 def client(**settings: Any) -> AsyncClient:
     return AsyncClient(binding=env.AI, retry=RetryPolicy(max_retries=2, base_s=0.01), **settings)
+
+
+class Raw:
+    """The binding, made to answer with whole responses."""
+
+    @staticmethod
+    async def run(model: str, inputs: Any, options: Any) -> Any:
+        more = to_js({"returnRawResponse": True}, dict_converter=Object.fromEntries)
+        return await env.AI.run(model, inputs, Object.assign(more, options))
 
 
 def last_call() -> list[Any]:
@@ -75,6 +87,57 @@ async def check_a_stream_closed_early_is_cancelled() -> None:
     assert (await anext(pieces)).text == "Grüße "
     await pieces.aclose()
     assert len(env.AI.cancelled) == 1
+
+
+async def check_a_stream_without_a_piece_in_time() -> None:
+    before = len(env.AI.cancelled)
+    silent = AsyncClient(binding=env.AI, timeout=0.05, max_retries=0)
+    error = await failure(collect(silent.stream_chat("@cf/test/silent", HELLO)))
+    assert type(error) is errors.APITimeoutError
+    assert len(env.AI.cancelled) == before + 1
+
+
+async def check_a_whole_answer_on_a_stream() -> None:
+    pieces = await collect(client().stream_chat("@cf/test/whole", HELLO))
+    assert "".join(piece.text for piece in pieces) == "Ganz 🌤"
+    assert (await client().chat("@cf/test/whole", HELLO)).text == "Ganz 🌤"
+
+
+async def check_nothing_is_no_answer() -> None:
+    for model in ("@cf/test/null", "@cf/test/undefined"):
+        error = await failure(client().chat(model, HELLO))
+        assert type(error) is errors.APIResponseValidationError
+
+
+async def check_gateway_and_headers() -> None:
+    settings = {"gateway": GatewayOptions("gw", cache_ttl_s=60), "default_headers": {"x-mine": "ä".encode().hex()}}
+    await client(**settings).chat(LLAMA, HELLO)
+    assert last_call()[2] == {"gateway": {"id": "gw", "cacheTtl": 60}, "extraHeaders": {"x-mine": "c3a4"}}
+
+
+async def check_whole_responses() -> None:
+    raw = AsyncClient(binding=Raw(), max_retries=0, on_busy="raise")
+    reply = await raw.chat(LLAMA, HELLO)
+    assert (reply.text, reply.headers["cf-ai-neurons"]) == ("Hello from JavaScript", "1.50")
+    pieces = await collect(raw.stream_chat(LLAMA, HELLO))
+    assert "".join(piece.text for piece in pieces) == "Grüße aus dem Worker 🌤"
+    assert pieces[-1].headers["cf-ray"] == "0123456789abcdef-ZRH"
+    env.AI.beBusy(1)
+    error = await failure(raw.chat(LLAMA, HELLO))
+    assert (type(error), error.status_code, error.retry_after) == (errors.CapacityError, 429, 7.0)
+    env.AI.beBusy(0)
+
+
+async def check_the_queue() -> None:
+    batch = client().batch
+    job = await batch.submit("@cf/baai/bge-m3", [{"text": ["a", "bb"], "external_reference": "x"}, {"text": ["ccc"]}])
+    assert last_call()[2] == {"queueRequest": True}
+    items = await batch.collect(BatchJob(job.request_id, "@cf/baai/bge-m3"))
+    assert last_call()[1:] == [{"request_id": job.request_id}, {}]
+    assert [item.external_reference for item in items] == ["x", None]
+    assert [[row[0] for row in item.result["data"]] for item in items] == [[1, 2], [3]]
+    vectors = (await client().embed("@cf/baai/bge-m3", ["a", "bb"], queue="always")).vectors
+    assert [row[0] for row in vectors] == [1, 2]
 
 
 async def check_a_stream_that_breaks_off() -> None:

@@ -58,6 +58,20 @@ function stream(words, fails) {
   });
 }
 
+// What `returnRawResponse` changes: an answer or a refusal comes as a whole Response.
+async function raw(model, inputs, options) {
+  const headers = { "cf-ai-neurons": "1.50", "cf-ray": "0123456789abcdef-ZRH" };
+  try {
+    const answer = await AI.run(model, inputs, options);
+    if (answer instanceof ReadableStream) return new Response(answer, { headers });
+    return Response.json(answer, { headers });
+  } catch ({ message }) {
+    const [, code, text] = /^(\d+): (.*)$/.exec(message);
+    const body = { internalCode: Number(code), httpCode: 429, name: "AiError", message: text };
+    return Response.json(body, { status: 429, headers: { ...headers, "retry-after": "7" } });
+  }
+}
+
 export const AI = {
   calls,
   cancelled,
@@ -66,6 +80,7 @@ export const AI = {
   },
   async run(model, inputs, options = {}) {
     if (!isPlain(inputs) || !isPlain(options)) throw new TypeError("run takes plain objects");
+    if (options.returnRawResponse) return raw(model, inputs, { ...options, returnRawResponse: undefined });
     calls.push(JSON.stringify([model, inputs, options]));
     await new Promise((done) => setTimeout(done, 1));
     if (options.rejectIfBusy && busy-- > 0) {
@@ -74,6 +89,10 @@ export const AI = {
     if (inputs.requests || inputs.request_id) return queue(inputs, options);
     if (inputs.text) return embed(inputs);
     if (inputs.contexts) return { response: inputs.contexts.map(({ text }, id) => ({ id, score: 1 / (1 + text.length) })) };
+    if (model.endsWith("/null")) return null;
+    if (model.endsWith("/undefined")) return undefined;
+    if (model.endsWith("/silent")) return new ReadableStream({ pull: () => new Promise(() => {}), cancel: () => void cancelled.push(true) });
+    if (model.endsWith("/whole")) return new Blob([JSON.stringify({ response: "Ganz 🌤" })]).stream();
     if (model.endsWith("/gone")) throw new InferenceUpstreamError("5007: No such model or task");
     if (inputs.stream) return stream(["Grüße ", "aus ", "dem ", "Worker 🌤"], model.endsWith("/breaks"));
     const usage = { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 };
