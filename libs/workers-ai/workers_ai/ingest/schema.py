@@ -58,6 +58,8 @@ def guarded(path: Path) -> Iterator[None]:
     """Turn an error of SQLite into a :class:`LedgerError` that says what to do."""
     try:
         yield
+    except OSError as exc:
+        raise LedgerError(f"the ledger {path} cannot be used ({exc.strerror}): choose another path") from exc
     except sqlite3.Error as exc:
         text = str(exc)
         if "full" in text:

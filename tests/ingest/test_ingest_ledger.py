@@ -1,0 +1,303 @@
+"""The ledger file: shared, damaged, full, of another time, and what it tells."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
+from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError, ledger_file
+from workers_ai.ingest.judge import Retry
+
+SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
+GONE = 2**22 + 1
+"""No process has this number: it is above the largest that Linux gives."""
+
+
+@pytest.fixture
+def opened(ledger: Path) -> Callable[..., Ledger]:
+    """Opens the ledger, as often as it is asked to."""
+    return lambda **options: Ledger(ledger, SHAPE, **options)
+
+
+def feed(ledger: Ledger, run: int, *texts: str) -> None:
+    ledger.feed(run, [(text, text) for text in texts], part=100, max_bytes=10**6)
+
+
+def claim(ledger: Ledger, run: int, texts: int = 1000, **bounds: Any) -> Any:
+    return ledger.claim(run, texts=texts, part=100, **{"max_bytes": 10**6, "max_tokens": None, **bounds})
+
+
+def packed(*values: float) -> bytes:
+    return array("f", values).tobytes()
+
+
+# Claims
+
+
+def test_what_one_has_claimed_no_other_gets(opened: Any) -> None:
+    mine, yours = opened(), opened()
+    me, you = mine.begin_run(), yours.begin_run()
+    feed(mine, me, "a", "b", "c")
+    feed(yours, you, "b", "c", "d")
+    assert claim(mine, me, 2).texts == [["a", "b"]]
+    assert claim(yours, you, 2).texts == [["c", "d"]]
+    assert claim(mine, me) is None
+
+
+def test_the_claims_of_a_dead_process_are_taken_over(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: GONE)
+        died = opened()
+        run = died.begin_run()
+        feed(died, run, "a", "b", "c")
+        sent = claim(died, run, 1)
+        died.accepted(run, sent.job, "request-1")
+        unsent = claim(died, run, 1)
+        assert unsent.texts == [["b"]]
+    heir = opened()
+    mine = heir.begin_run()
+    adopted = heir.adopt(mine)
+    assert (adopted.request_id, adopted.groups) == ("request-1", sent.groups)
+    assert heir.adopt(mine) is None
+    feed(heir, mine, "a", "b", "c")
+    assert claim(heir, mine).texts == [["b", "c"]]
+
+
+def test_the_claims_of_a_live_process_are_left_alone_until_its_lease_ends(opened: Any) -> None:
+    now = [1000.0]
+    slow, other = opened(lease_s=60, clock=lambda: now[0]), opened(lease_s=60, clock=lambda: now[0])
+    run = slow.begin_run()
+    feed(slow, run, "a")
+    sent = claim(slow, run)
+    slow.accepted(run, sent.job, "request-1")
+    mine = other.begin_run()
+    now[0] += 59
+    assert other.adopt(mine) is None
+    slow.renew(run)
+    now[0] += 59
+    assert other.adopt(mine) is None
+    now[0] += 2
+    assert other.adopt(mine).request_id == "request-1"
+
+
+def test_a_run_on_another_machine_is_taken_for_alive(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.node", lambda: "another-machine")
+        patch.setattr(os, "getpid", lambda: GONE)
+        elsewhere = opened()
+        run = elsewhere.begin_run()
+        feed(elsewhere, run, "a")
+        elsewhere.accepted(run, claim(elsewhere, run).job, "request-1")
+    here = opened()
+    assert here.adopt(here.begin_run()) is None
+
+
+def test_a_result_of_a_job_that_was_taken_over_is_kept_and_nothing_else_changes(opened: Any) -> None:
+    now = [1000.0]
+    slow, other = opened(lease_s=60, clock=lambda: now[0]), opened(lease_s=60, clock=lambda: now[0])
+    run = slow.begin_run()
+    feed(slow, run, "a", "b")
+    sent = claim(slow, run)
+    slow.accepted(run, sent.job, "request-1")
+    mine = other.begin_run()
+    now[0] += 61
+    adopted = other.adopt(mine)
+    a, b = adopted.groups[0]
+    slow.store(sent.job, [(a, packed(1.0))], [Retry(1, 1, b)], run=run)
+    assert other.find(["a"]) == [array("f", [1.0])]
+    assert other.tries(adopted.job) == {a: (100, 0), b: (100, 0)}
+    other.store(adopted.job, [(a, packed(1.0)), (b, packed(2.0))], run=mine)
+    assert other.find(["a", "b"]) == [array("f", [1.0]), array("f", [2.0])]
+    assert other.in_flight() == []
+
+
+def test_what_was_not_sent_goes_back_when_a_run_ends(opened: Any) -> None:
+    ledger = opened()
+    run = ledger.begin_run()
+    feed(ledger, run, "a", "b")
+    claim(ledger, run, 1)
+    ledger.end_run(run, finished=False)
+    assert ledger.in_flight() == []
+    assert ledger.waiting() == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "groups"),
+    [
+        ({}, [["aaaa", "bbbb", "cccc", "dddd", "eeee"]]),
+        ({"max_tokens": 2}, [["aaaa", "bbbb"], ["cccc", "dddd"], ["eeee"]]),
+        ({"max_tokens": 2, "requests": 1}, [["aaaa", "bbbb"]]),
+        ({"max_bytes": 150}, [["aaaa", "bbbb"]]),
+        ({"max_bytes": 1}, [["aaaa"]]),
+    ],
+)
+def test_a_claim_keeps_to_its_bounds(opened: Any, bounds: dict[str, int], groups: list[list[str]]) -> None:
+    """A text of four letters has six bytes as JSON, is taken for one token, and has 64 bytes of frame."""
+    ledger = opened()
+    run = ledger.begin_run()
+    feed(ledger, run, "aaaa", "bbbb", "cccc", "dddd", "eeee")
+    assert claim(ledger, run, **bounds).texts == groups
+
+
+def test_a_job_that_was_not_sent_yet_has_no_id(opened: Any) -> None:
+    now = [1000.0]
+    ledger = opened(clock=lambda: now[0])
+    run = ledger.begin_run()
+    feed(ledger, run, "a", "b")
+    claim(ledger, run, 1)
+    sent = claim(ledger, run, 1)
+    ledger.accepted(run, sent.job, "request-1")
+    now[0] += 5
+    assert ledger.in_flight() == [InFlight(None, 1, 5.0, True), InFlight("request-1", 1, 5.0, True)]
+    assert ledger.in_flight(run + 1) == []
+    ledger.end_run(run, finished=False)
+    assert ledger.in_flight() == [InFlight("request-1", 1, 5.0, False)]
+
+
+# What it keeps
+
+
+def test_documents_of_the_last_three_runs_are_kept(opened: Any) -> None:
+    ledger = opened()
+    runs = []
+    for number in range(5):
+        run = ledger.begin_run()
+        feed(ledger, run, f"text {number}")
+        ledger.end_run(run, finished=True)
+        runs.append(run)
+    assert [[row.id for row in ledger.rows(run)] for run in runs[2:]] == [["text 2"], ["text 3"], ["text 4"]]
+    assert ledger.last_run() == runs[-1]
+    with pytest.raises(LedgerError, match="has no run 99"):
+        list(ledger.rows(99))
+
+
+def test_vectors_of_another_length_are_refused(opened: Any) -> None:
+    ledger = opened()
+    run = ledger.begin_run()
+    feed(ledger, run, "a", "b")
+    first, second = claim(ledger, run, 1), claim(ledger, run, 1)
+    ledger.store(first.job, [(first.groups[0][0], packed(1.0, 2.0))], run=run)
+    with pytest.raises(APIResponseValidationError, match="the vectors have 3 dimensions; those of the ledger"):
+        ledger.store(second.job, [(second.groups[0][0], packed(1.0, 2.0, 3.0))], run=run)
+    assert ledger.find(["a", "b"]) == [array("f", [1.0, 2.0]), None]
+
+
+def test_a_ledger_can_be_read_without_naming_its_model(opened: Any, ledger: Path) -> None:
+    opened().close()
+    with Ledger(ledger) as held:
+        assert held.fingerprint == SHAPE
+        assert held.counts() == {"texts": 0, "vectors": 0, "waiting": 0, "failures": 0}
+        assert held.last_run() is None
+
+
+def test_a_ledger_that_is_only_read_must_exist(ledger: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no ledger at"):
+        Ledger(ledger)
+    assert not ledger.exists()
+
+
+# A file that is no good
+
+
+def made(run: Any, texts: Any, count: int = 300) -> Path:
+    assert run(texts(count)).embedded == count
+    return run.ledger  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("rest", [1, 100, 4096, 0.5, -1])
+def test_a_truncated_ledger_is_refused_and_not_touched(run: Any, texts: Any, emulator: Any, rest: float) -> None:
+    path = made(run, texts)
+    whole = path.read_bytes()
+    cut = whole[: int(rest * len(whole)) if rest == 0.5 else int(rest)]
+    path.write_bytes(cut)
+    before = emulator.log.requests
+    with pytest.raises(LedgerError, match=r"truncated|no ledger|damaged") as caught:
+        run(texts(300))
+    assert isinstance(caught.value, BatchError)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == cut
+    assert emulator.log.requests == before
+    path.write_bytes(whole)
+    assert run(texts(300)).reused == 300
+
+
+def test_an_empty_file_becomes_a_ledger(run: Any, texts: Any, ledger: Path) -> None:
+    ledger.touch()
+    assert run(texts(3)).embedded == 3
+
+
+@pytest.mark.parametrize("content", [b"not a ledger at all\n" * 500, b"SQLite format 3\0" + b"\xff" * 8000, b"{}"])
+def test_garbage_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, content: bytes) -> None:
+    ledger.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"no ledger|truncated|damaged"):
+        run(texts(3))
+    assert ledger.read_bytes() == content
+
+
+def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: Any) -> None:
+    path = made(run, texts)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 :] = b"\xa5" * (len(data) - len(data) // 2)
+    path.write_bytes(data)
+    with pytest.raises(LedgerError, match="restore a copy, or choose another path"):
+        run(texts(600))
+    assert path.stat().st_size >= len(data)
+
+
+def test_another_database_is_refused(run: Any, texts: Any, ledger: Path) -> None:
+    database = sqlite3.connect(ledger)
+    database.execute("CREATE TABLE customers (name)")
+    database.commit()
+    database.close()
+    with pytest.raises(LedgerError, match="is an SQLite file, but no ledger"):
+        run(texts(3))
+    database = sqlite3.connect(ledger)
+    assert database.execute("SELECT name FROM sqlite_schema").fetchall() == [("customers",)]
+    database.close()
+
+
+def test_a_ledger_of_another_version_is_refused(run: Any, texts: Any) -> None:
+    database = sqlite3.connect(made(run, texts))
+    database.execute("UPDATE meta SET value = '7' WHERE key = 'version'")
+    database.commit()
+    database.close()
+    with pytest.raises(LedgerError, match="has version 7, not 1"):
+        run(texts(3))
+
+
+@pytest.mark.parametrize("place", ["missing/corpus.ledger", "folder"])
+def test_a_place_that_cannot_be_written_to_is_named(run: Any, texts: Any, tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(LedgerError, match="cannot be used") as caught:
+        run(texts(3), ledger=tmp_path / place)
+    assert str(tmp_path / place) in str(caught.value)
+
+
+def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
+    run: Any, texts: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = ledger_file.connect
+
+    def small(path: Path) -> sqlite3.Connection:
+        database = connect(path)
+        database.execute("PRAGMA max_page_count = 500")
+        return database
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_file, "connect", small)
+        with pytest.raises(LedgerError, match="free some space and run the same ingestion again"):
+            run(texts(2000), texts_per_job=100, max_concurrency=1)
+    with Ledger(run.ledger) as held:
+        kept = held.counts()["vectors"]
+    assert kept > 100
+    report = run(texts(2000), texts_per_job=100)
+    assert report.embedded + report.reused == 2000
+    assert report.reused >= kept
+    assert emulator.log.texts_repeated <= 100, "more than the one submission that could not be recorded"
