@@ -332,7 +332,8 @@ class Engine:
                 vectors += zip(group, found, strict=True)
         verdict = judge(failed, self.ledger.tries(claim.job) if failed else {})
         usage = status.usage
-        tokens = usage.input_tokens if usage and usage.input_tokens else claim.tokens
+        told = usage.input_tokens if usage else 0
+        tokens = told or claim.tokens * len(vectors) // claim.size
         stored = {text_id for text_id, _ in vectors}
         if vectors:
             self._health.well()
