@@ -3,7 +3,8 @@
 from llama_index.embeddings.workers_ai._version import __version__
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from llama_index.embeddings.workers_ai.batch import WorkersAIBatchEmbedding
+from llama_index.embeddings.workers_ai.docstore import docstore_rollback
 
 from workers_ai.config import GatewayOptions
 
-__all__ = ["GatewayOptions", "WorkersAIBatchEmbedding", "WorkersAIEmbedding", "__version__"]
+__all__ = ["GatewayOptions", "WorkersAIBatchEmbedding", "WorkersAIEmbedding", "__version__", "docstore_rollback"]

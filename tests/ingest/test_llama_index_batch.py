@@ -1,0 +1,359 @@
+"""The LlamaIndex embedding model for whole corpora: nodes, queries, failures, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.storage.kvstore import SimpleKVStore
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
+from tests.llama_index.conftest import ACCOUNT, TOKEN, Caller, wired
+from tests.llama_index.standard import CountingLimiter
+
+from workers_ai.errors import (
+    AuthenticationError,
+    BadRequestError,
+    BatchItemError,
+    ConfigurationError,
+    QuotaExhaustedError,
+)
+from workers_ai_emulator import Clock, Emulator, Fault
+from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Make = Callable[..., WorkersAIBatchEmbedding]
+
+# LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
+
+MODEL = "@cf/baai/bge-small-en-v1.5"
+BATCH = "get_text_embedding_batch"
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """A service that never sleeps, and whose batches are done at the first question."""
+    return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
+
+
+@pytest.fixture
+def embedding(emulator: Emulator, tmp_path: Path) -> Make:
+    """Makes embedding models over one ledger."""
+    return lambda **options: WorkersAIBatchEmbedding(
+        **wired(emulator, **{"model": MODEL, "ledger": tmp_path / "ledger", **options})
+    )
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    return Caller(request.param)
+
+
+def transform(mode: str, model: WorkersAIBatchEmbedding, nodes: list[TextNode]) -> list[Any]:
+    """The model as a transformation."""
+    return list(model(nodes) if mode == "sync" else asyncio.run(model.acall(nodes)))
+
+
+def nodes(count: int) -> list[TextNode]:
+    return [TextNode(text=f"text number{number}", id_=f"n{number}") for number in range(count)]
+
+
+def texts(count: int) -> list[str]:
+    return [f"text number{number}" for number in range(count)]
+
+
+def submitted(emulator: Emulator) -> list[list[list[str]]]:
+    """The texts of each item of each submission."""
+    return [
+        [item["text"] for item in entry.json["requests"]] for entry in emulator.log.entries if entry.route == "submit"
+    ]
+
+
+def sent_directly(emulator: Emulator) -> list[Any]:
+    return [entry.json["text"] for entry in emulator.log.entries if entry.route not in ("submit", "poll")]
+
+
+class TestNodes:
+    def test_every_node_gets_its_own_vector_through_the_queue_alone(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        given = nodes(1150)
+
+        out = transform(call.mode, embedding(max_concurrency=1), given)
+
+        assert [[len(item) for item in job] for job in submitted(emulator)] == [[100] * 10, [100, 50]]
+        assert sent_directly(emulator) == []
+        assert out == given
+        plain = WorkersAIEmbedding(**wired(emulator, model=MODEL))
+        assert out[1077].embedding == pytest.approx(plain.get_text_embedding("text number1077"), rel=1e-6, abs=1e-7)
+
+    def test_what_is_embedded_is_the_text_with_its_metadata(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        node = TextNode(text="body", metadata={"title": "T", "key": "K"}, excluded_embed_metadata_keys=["key"])
+
+        transform(call.mode, embedding(), [node])
+
+        assert submitted(emulator) == [[[node.get_content(MetadataMode.EMBED)]]]
+        assert "title: T" in submitted(emulator)[0][0][0]
+        assert "key" not in submitted(emulator)[0][0][0]
+
+    def test_nodes_that_have_a_vector_keep_it(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        given = nodes(3)
+        given[1].embedding = [0.5]
+
+        out = transform(call.mode, embedding(), given)
+
+        assert out[1].embedding == [0.5]
+        assert submitted(emulator) == [[["text number0", "text number2"]]]
+
+    def test_identical_texts_are_sent_once_and_share_no_list(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        first, second = transform(call.mode, embedding(), [TextNode(text="twin"), TextNode(text="twin")])
+
+        assert submitted(emulator) == [[["twin"]]]
+        assert first.embedding == second.embedding
+        assert first.embedding is not second.embedding
+
+    def test_no_nodes(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        assert transform(call.mode, embedding(), []) == []
+        assert emulator.log.requests == 0
+
+    def test_the_event_loop_is_free_while_the_queue_works(self, tmp_path: Path) -> None:
+        emulator = Emulator(queue=QueueSettings(polls=3))
+        model = WorkersAIBatchEmbedding(**wired(emulator, model=MODEL, ledger=tmp_path / "ledger"))
+
+        async def meanwhile() -> int:
+            work = asyncio.ensure_future(model.acall(nodes(2)))
+            beats = 0
+            while not work.done():
+                await asyncio.sleep(0.01)
+                beats += 1
+            assert all(node.embedding for node in work.result())
+            return beats
+
+        assert asyncio.run(meanwhile()) > 10  # three waits, together more than half a second
+
+
+class TestQueries:
+    def test_queries_are_sent_directly_and_never_come_from_the_ledger(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        model = embedding(query_instruction="Represent this: ")
+        document = call(model, "get_text_embedding", "river")
+
+        query = call(model, "get_query_embedding", "river")
+
+        assert submitted(emulator) == [[["river"]]]
+        assert sent_directly(emulator) == [["Represent this: river"]]
+        assert query != document
+
+    def test_a_ledger_of_another_model_is_refused(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        call(embedding(), BATCH, texts(2))
+        emulator.log.clear()
+
+        with pytest.raises(ConfigurationError, match="was made with model"):
+            call(embedding(model="@cf/baai/bge-m3"), BATCH, texts(2))
+
+        assert emulator.log.requests == 0
+
+
+class TestIndex:
+    @pytest.mark.parametrize("use_async", [False, True])
+    def test_as_embed_model_of_an_index(self, use_async: bool, embedding: Make, emulator: Emulator) -> None:
+        model = embedding()
+
+        index = VectorStoreIndex(nodes(150), embed_model=model, use_async=use_async)
+        (found,) = index.as_retriever(similarity_top_k=1).retrieve("text number77")
+
+        assert found.node_id == "n77"
+        assert sum(len(item) for job in submitted(emulator) for item in job) == 150
+        assert sent_directly(emulator) == [["text number77"]]
+
+    def test_nodes_of_a_pipeline_are_not_embedded_again(self, embedding: Make, emulator: Emulator) -> None:
+        model = embedding()
+        out = IngestionPipeline(transformations=[model]).run(nodes=nodes(20))
+        emulator.log.clear()
+
+        VectorStoreIndex(list(out), embed_model=model)
+
+        assert emulator.log.requests == 0
+
+
+class TestFailures:
+    def test_a_text_that_fails_is_named_and_the_rest_is_kept(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.queue.settings.failures = [ItemFailure(contains="number17", code=3030, message="too many tokens")]
+        given = nodes(40)
+
+        with pytest.raises(BatchItemError, match="1 of 40 texts failed, the first of them text 17") as raised:
+            transform(call.mode, embedding(), given)
+        assert (raised.value.index, raised.value.code) == (17, 3030)
+        assert [node.embedding for node in given] == [None] * 40
+
+        emulator.queue.settings.failures = []
+        emulator.log.clear()
+        out = transform(call.mode, embedding(), given)
+        assert submitted(emulator) == [[["text number17"]]]
+        assert all(node.embedding for node in out)
+
+    def test_too_few_vectors_are_never_spread_over_the_nodes(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        empty = {"responses": [{"id": 0, "success": True, "result": {"data": [], "shape": [0, 384]}}]}
+        emulator.faults.add(Fault.reply({"result": empty, "success": True}, route="poll", times=None))
+
+        with pytest.raises(BatchItemError, match="2 of 2 texts failed"):
+            transform(call.mode, embedding(), nodes(2))
+
+    def test_an_empty_text_is_named_before_anything_is_sent(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        given = [TextNode(text="full"), TextNode(text="")]
+
+        with pytest.raises(BadRequestError, match="text 1 is empty"):
+            transform(call.mode, embedding(), given)
+        assert emulator.log.requests == 0
+
+        out = transform(call.mode, embedding(empty_text="space"), given)
+        assert submitted(emulator) == [[["full", " "]]]
+        assert all(node.embedding for node in out)
+
+    def test_the_first_failure_stops_the_rest_and_what_came_is_kept(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.error(429, 3036, "used up", route="submit", skip=2, times=None))
+        model = embedding(texts_per_job=10, max_concurrency=1)
+
+        with pytest.raises(QuotaExhaustedError):
+            call(model, BATCH, texts(200))
+        assert emulator.log.routes["submit"] == 3
+
+        emulator.faults.clear()
+        emulator.log.clear()
+        assert len(call(model, BATCH, texts(200))) == 200
+        assert sum(len(item) for job in submitted(emulator) for item in job) == 180
+
+    def test_a_refused_token(self, embedding: Make, call: Caller) -> None:
+        with pytest.raises(AuthenticationError) as raised:
+            call(embedding(api_token="bad-token"), BATCH, texts(1))
+        assert "bad-token" not in f"{raised.value} {raised.value!r}"
+
+
+class TestBounds:
+    def test_requests_in_flight(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.settings.latency_s = 0.001
+        model = embedding(texts_per_job=10, max_concurrency=2)
+
+        assert len(call(model, BATCH, texts(200))) == 200
+
+        assert emulator.log.routes["submit"] == 20
+        assert emulator.log.peak_concurrency <= 2
+
+    def test_the_rate_limiter_is_asked_for_each_request(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        limiter = CountingLimiter()
+
+        call(embedding(rate_limiter=limiter, texts_per_job=10, max_concurrency=1), BATCH, texts(30))
+
+        assert emulator.log.requests == 6
+        assert limiter.acquired == 6
+
+    def test_the_cost_limit(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        with pytest.raises(Exception, match="cost limit of"):
+            call(embedding(limit_cost_usd=1e-12), BATCH, texts(30))
+        assert submitted(emulator) == []
+
+
+class TestConstruction:
+    def test_direct_requests_with_the_same_ledger(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        call(embedding(), BATCH, texts(100))
+
+        vectors = call(embedding(queue="never"), BATCH, texts(150))
+
+        assert len(vectors) == 150
+        assert sorted(text for body in sent_directly(emulator) for text in body) == sorted(texts(150)[100:])
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"queue": "overflow"}, "overflow"),
+            ({"model": "@cf/google/embeddinggemma-300m"}, "has no asynchronous queue"),
+            ({"texts_per_job": 0}, "texts_per_job"),
+            ({"deadline": 5}, "deadline_s"),
+        ],
+    )
+    def test_what_does_not_fit(self, options: dict[str, Any], words: str, embedding: Make) -> None:
+        with pytest.raises(ConfigurationError, match=words):
+            embedding(**options)
+
+    def test_a_ledger_is_needed(self) -> None:
+        with pytest.raises(ConfigurationError, match="ledger: Field required"):
+            WorkersAIBatchEmbedding(model=MODEL, account_id=ACCOUNT, api_token=TOKEN)  # type: ignore[call-arg]
+
+    def test_the_cache_key_knows_what_shapes_vectors_and_nothing_else(self, embedding: Make, tmp_path: Path) -> None:
+        key = embedding().to_dict()
+        same = [
+            {"ledger": tmp_path / "other"},
+            {"texts_per_job": 7},
+            {"limit_cost_usd": 1.0},
+            {"show_progress": True},
+            {"queue": "never"},
+            {"deadline_s": 5},
+            {"api_token": "another-token"},
+            {"max_concurrency": 2},
+            {"embeddings_cache": SimpleKVStore()},
+        ]
+        assert all(embedding(**options).to_dict() == key for options in same)
+        assert all(embedding(**options).to_dict() != key for options in ({"pooling": "cls"}, {"normalize": True}))
+        assert key["class_name"] == "WorkersAIBatchEmbedding"
+        assert TOKEN not in f"{key} {embedding()!r}"
+
+    def test_pickles_and_copies_work_on_the_same_ledger(
+        self, embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        model = embedding(texts_per_job=7, pooling="cls")
+        call(model, BATCH, texts(3))
+        emulator.log.clear()
+
+        twin = pickle.loads(pickle.dumps(model))
+        assert (twin.ledger, twin.texts_per_job, twin.pooling, twin.queue) == (model.ledger, 7, "cls", "always")
+        for other in (twin, copy.deepcopy(model), model.model_copy()):
+            assert len(call(other, BATCH, texts(3))) == 3
+        assert emulator.log.requests == 0
+
+    def test_a_bar_is_shown_where_it_was_asked_for(
+        self, embedding: Make, call: Caller, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        call(embedding(), BATCH, texts(3))
+        assert capsys.readouterr().err == ""
+        call(embedding(), BATCH, texts(3), show_progress=True)
+        assert "3/3" in capsys.readouterr().err
+        transform(call.mode, embedding(show_progress=True), nodes(3))
+        assert "3/3" in capsys.readouterr().err
+
+
+def test_the_processes_of_a_pipeline_share_the_ledger(tmp_path: Path) -> None:
+    emulator = Emulator(queue=QueueSettings(progress="at_once"))
+    given = [TextNode(text=f"text number{number % 150}", id_=f"n{number}") for number in range(300)]
+    with emulator.serve() as url:
+        model = WorkersAIBatchEmbedding(
+            model=MODEL, ledger=tmp_path / "ledger", account_id=ACCOUNT, api_token=TOKEN, base_url=url
+        )
+        out = IngestionPipeline(transformations=[model], disable_cache=True).run(nodes=given, num_workers=2)
+    assert [node.node_id for node in out] == [node.node_id for node in given]
+    assert all(node.embedding for node in out)
+    assert out[7].embedding == out[157].embedding
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (150, 0)

@@ -1,0 +1,192 @@
+"""The batch embedding model in ingestion pipelines: what fails is sent again, and nothing else.
+
+The faults of LlamaIndex's pipelines that this answers: a failure in the last batch lost all others, a failed run
+poisoned the document store, and one more document had all of them embedded again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from llama_index.core import Document
+from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores import SimpleVectorStore
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, docstore_rollback
+from tests.llama_index.conftest import Caller, wired
+
+from workers_ai.errors import QuotaExhaustedError
+from workers_ai_emulator import Clock, Emulator, Fault
+from workers_ai_emulator.state.queue import QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Make = Callable[..., IngestionPipeline]
+
+pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
+
+STRATEGIES = [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE, DocstoreStrategy.DUPLICATES_ONLY]
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    return Caller(request.param)
+
+
+@pytest.fixture
+def pipeline(emulator: Emulator, tmp_path: Path) -> Make:
+    """Makes pipelines over one ledger, in submissions of one request of ten texts, one after another."""
+
+    def make(**options: Any) -> IngestionPipeline:
+        settings = {"model": "@cf/baai/bge-small-en-v1.5", "ledger": tmp_path / "ledger", "texts_per_job": 10}
+        model = WorkersAIBatchEmbedding(**wired(emulator, max_concurrency=1, **settings))
+        return IngestionPipeline(transformations=[model], **options)
+
+    return make
+
+
+def documents(count: int) -> list[Document]:
+    return [Document(text=f"text number{number}", id_=f"d{number}") for number in range(count)]
+
+
+def submitted(emulator: Emulator) -> list[list[str]]:
+    """The texts of each submission."""
+    return [
+        [text for item in entry.json["requests"] for text in item["text"]]
+        for entry in emulator.log.entries
+        if entry.route == "submit"
+    ]
+
+
+def third_fails(emulator: Emulator) -> None:
+    emulator.faults.add(Fault.error(429, 3036, "used up", route="submit", skip=2))
+
+
+def test_after_a_failure_in_batch_three_of_three_the_rerun_sends_one_batch(
+    pipeline: Make, emulator: Emulator, call: Caller
+) -> None:
+    third_fails(emulator)
+    store = SimpleVectorStore()
+    cached = pipeline(vector_store=store, cache=IngestionCache())
+    with pytest.raises(QuotaExhaustedError):
+        call(cached, "run", documents=documents(30))
+    emulator.log.clear()
+
+    call(cached, "run", documents=documents(30))
+
+    assert submitted(emulator) == [[f"text number{number}" for number in range(20, 30)]]
+    assert len(store.data.embedding_dict) == 30
+
+
+def test_one_more_document_sends_one_batch(pipeline: Make, emulator: Emulator, call: Caller) -> None:
+    cached = pipeline(cache=IngestionCache())
+    call(cached, "run", documents=documents(30))
+    emulator.log.clear()
+
+    out = call(cached, "run", documents=documents(31))
+
+    assert submitted(emulator) == [["text number30"]]
+    assert all(node.embedding for node in out)
+    assert len(out) == 31
+
+
+def test_the_same_documents_send_nothing_though_the_cache_is_gone(
+    pipeline: Make, emulator: Emulator, call: Caller
+) -> None:
+    call(pipeline(), "run", documents=documents(30))
+    emulator.log.clear()
+
+    out = call(pipeline(disable_cache=True), "run", documents=documents(30))
+
+    assert emulator.log.requests == 0
+    assert all(node.embedding for node in out)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_of_the_document_store_recovers(
+    strategy: DocstoreStrategy, pipeline: Make, emulator: Emulator, call: Caller
+) -> None:
+    third_fails(emulator)
+    store, docstore = SimpleVectorStore(), SimpleDocumentStore()
+    stored = pipeline(vector_store=store, docstore=docstore, docstore_strategy=strategy)
+    with pytest.raises(QuotaExhaustedError), docstore_rollback(docstore):
+        call(stored, "run", documents=documents(30))
+    emulator.log.clear()
+
+    with docstore_rollback(docstore):
+        out = call(stored, "run", documents=documents(30))
+
+    assert [len(texts) for texts in submitted(emulator)] == [10]
+    assert (len(out), len(store.data.embedding_dict)) == (30, 30)
+    assert call(stored, "run", documents=documents(30)) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "left"),
+    [
+        (DocstoreStrategy.UPSERTS, ["d0", "d1", "d2", "d3", "d4"]),
+        (DocstoreStrategy.UPSERTS_AND_DELETE, ["d0", "d1", "d2", "d3"]),
+        (DocstoreStrategy.DUPLICATES_ONLY, ["d0", "d1", "d2", "d3", "d3", "d4"]),
+    ],
+)
+def test_changed_and_deleted_documents(
+    strategy: DocstoreStrategy, left: list[str], pipeline: Make, emulator: Emulator, call: Caller
+) -> None:
+    store = SimpleVectorStore()
+    stored = pipeline(vector_store=store, docstore=SimpleDocumentStore(), docstore_strategy=strategy)
+    stored.transformations.insert(0, SentenceSplitter())
+    call(stored, "run", documents=documents(5))
+    emulator.log.clear()
+    later = [*documents(3), Document(text="revised", id_="d3")]  # d3 has changed, d4 is gone
+
+    (changed,) = call(stored, "run", documents=later)
+
+    assert submitted(emulator) == [["revised"]]
+    assert changed.embedding
+    assert sorted(store.data.text_id_to_ref_doc_id.values()) == left
+
+
+def test_a_document_store_without_a_vector_store(pipeline: Make, emulator: Emulator, call: Caller) -> None:
+    third_fails(emulator)
+    docstore = SimpleDocumentStore()
+    stored = pipeline(docstore=docstore, docstore_strategy=DocstoreStrategy.DUPLICATES_ONLY)
+    with pytest.raises(QuotaExhaustedError), docstore_rollback(docstore):
+        call(stored, "run", documents=documents(30))
+
+    out = call(stored, "run", documents=documents(30))
+
+    assert len(out) == 30
+    assert emulator.log.texts_repeated == 0
+
+
+class TestRollback:
+    def test_what_was_there_before_a_failure_is_there_after_it(self) -> None:
+        docstore = SimpleDocumentStore()
+        kept, changed = documents(2)
+        docstore.add_documents([kept, changed])
+
+        def interrupted() -> None:
+            docstore.set_document_hash("d1", "hash of another text")
+            docstore.add_documents([Document(text="new", id_="new")])
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), docstore_rollback(docstore):
+            interrupted()
+
+        assert docstore.get_all_document_hashes() == {kept.hash: "d0", changed.hash: "d1"}
+        assert sorted(docstore.docs) == ["d0", "d1"]
+
+    def test_a_run_that_ends_well_is_left_alone(self) -> None:
+        docstore = SimpleDocumentStore()
+        with docstore_rollback(docstore):
+            docstore.add_documents(documents(2))
+        assert sorted(docstore.docs) == ["d0", "d1"]
