@@ -20,9 +20,19 @@ from workers_ai_emulator import ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 REPORT = IngestReport(
-    model=MODEL, embedded=12_000, reused=3, failed=2,
-    failures=[Failure("a<b", 5004, "not <this> one"), Failure(7, None, "no")], retries=1, tokens=40_000, neurons=72.7272, cost_usd=0.0008, seconds=6.0, ledger=Path("corpus.ledger"), run=1,
-)  # fmt: skip
+    model=MODEL,
+    embedded=12_000,
+    reused=3,
+    failed=2,
+    failures=[Failure("a<b", 5004, "not <this> one"), Failure(7, None, "no")],
+    retries=1,
+    tokens=40_000,
+    neurons=72.7272,
+    cost_usd=0.0008,
+    seconds=6.0,
+    ledger=Path("corpus.ledger"),
+    run=1,
+)
 
 
 def test_a_report_reads_well_in_a_terminal() -> None:

@@ -15,10 +15,10 @@ from workers_ai.client import AsyncClient, Client
 from workers_ai.config import check_model
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
-from workers_ai.ingest.engine import Engine, Limits, Mode
+from workers_ai.ingest.engine import Engine, Mode
 from workers_ai.ingest.ledger import Ledger
 from workers_ai.ingest.ledger_file import LEASE_S
-from workers_ai.ingest.records import Fingerprint
+from workers_ai.ingest.records import Fingerprint, Limits
 from workers_ai.ingest.report import Bar, IngestReport, NoBar, Tally, TqdmBar
 from workers_ai.ingest.schema import LedgerError
 

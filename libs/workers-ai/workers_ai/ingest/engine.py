@@ -27,7 +27,6 @@ from workers_ai.flow import Do, Sleep
 from workers_ai.ingest.judge import Health, judge, judge_lost
 from workers_ai.ingest.records import as_sent, checked
 from workers_ai.ingest.report import neurons_of
-from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
     from workers_ai.batch import BatchFlows
     from workers_ai.flow import Flow
     from workers_ai.ingest.ledger import Ledger
-    from workers_ai.ingest.records import Claim
+    from workers_ai.ingest.records import Claim, Limits
     from workers_ai.ingest.report import Bar, Tally
 
-__all__ = ["Engine", "Limits", "Mode"]
+__all__ = ["Engine", "Mode"]
 
 Mode = Literal["queue", "direct"]
 
@@ -55,23 +54,6 @@ _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
 _SMALLEST_SUBMISSION: Final = 100_000
-
-
-@dataclass
-class Limits:
-    """Bounds of one ingestion.
-
-    Attributes:
-        texts_per_job: Texts of one submission.
-        max_bytes: Bytes of one submission.
-        deadline_s: Seconds the run may take, or None.
-        cost_usd: Estimated USD it may cost, or None.
-    """
-
-    texts_per_job: int = TEXTS_PER_JOB
-    max_bytes: int = MAX_SUBMISSION_BYTES
-    deadline_s: float | None = None
-    cost_usd: float | None = None
 
 
 class _Turns:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
-from workers_ai.ingest.engine import Limits, Mode
+from workers_ai.ingest.engine import Mode
 from workers_ai.ingest.ledger import Ledger
-from workers_ai.ingest.records import Fingerprint, as_sent, estimated_tokens, text_hash
+from workers_ai.ingest.records import Fingerprint, Limits, as_sent, estimated_tokens, text_hash
 from workers_ai.ingest.report import neurons_of
 from workers_ai.limiter import REQUESTS_PER_MINUTE
 from workers_ai.wire.batch import json_bytes

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from workers_ai.errors import BadRequestError
+from workers_ai.queued import TEXTS_PER_JOB
+from workers_ai.wire.batch import MAX_SUBMISSION_BYTES
 
 if TYPE_CHECKING:
     from array import array
@@ -18,6 +20,7 @@ __all__ = [
     "Failure",
     "Fed",
     "Fingerprint",
+    "Limits",
     "InFlight",
     "Row",
     "as_sent",
@@ -46,6 +49,23 @@ class Fingerprint:
     instruction: str | None = None
     truncate_inputs: bool | None = None
     normalize: bool = False
+
+
+@dataclass
+class Limits:
+    """Bounds of one ingestion.
+
+    Attributes:
+        texts_per_job: Texts of one submission.
+        max_bytes: Bytes of one submission.
+        deadline_s: Seconds the run may take, or None.
+        cost_usd: Estimated USD it may cost, or None.
+    """
+
+    texts_per_job: int = TEXTS_PER_JOB
+    max_bytes: int = MAX_SUBMISSION_BYTES
+    deadline_s: float | None = None
+    cost_usd: float | None = None
 
 
 class Failure(NamedTuple):
