@@ -12,7 +12,7 @@ from workers_ai.errors import ConfigurationError
 from workers_ai.ingest.parquet import arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["SUFFIXES", "TEXT_SUFFIXES", "Document", "InputError", "read_documents"]
@@ -84,6 +84,9 @@ def _jsonl(path: Path) -> Iterator[Document]:
 def _csv(path: Path) -> Iterator[Document]:
     csv.field_size_limit(sys.maxsize)
     reader = csv.DictReader(_lines(path), strict=True)
+    with _at(f"{path}, line 1"):
+        if reader.fieldnames is not None:
+            _require_names(reader.fieldnames)
     while True:
         with _at(f"{path}, line {reader.line_num + 1}"):
             row = next(reader, None)
@@ -147,10 +150,14 @@ def _at(place: str) -> Iterator[None]:
         raise InputError(f"{place}: {exc}") from exc
 
 
-def _document(row: Mapping[str, Any], encode: Callable[[Any], str]) -> Document:
+def _require_names(names: Collection[str]) -> None:
     for name in ("id", "text"):
-        if name not in row:
-            raise ValueError(f"{name!r} is missing; there is {', '.join(map(repr, row)) or 'nothing'}")
+        if name not in names:
+            raise ValueError(f"{name!r} is missing; there is {', '.join(map(repr, names)) or 'nothing'}")
+
+
+def _document(row: Mapping[str, Any], encode: Callable[[Any], str]) -> Document:
+    _require_names(row)
     if not isinstance(row["id"], (str, int)) or isinstance(row["id"], bool):
         raise ValueError(f"the id is {_kind(row['id'])}, not a string or an integer")
     if not isinstance(row["text"], str):

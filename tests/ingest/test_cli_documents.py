@@ -1,0 +1,205 @@
+"""Documents out of files of every kind, and what is said of rows that are none."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from workers_ai.cli.documents import Document, InputError, read_documents
+
+BOM = "\ufeff"
+
+
+def read(path: Path, content: str | bytes | None = None) -> list[Document]:
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read_documents(path))
+
+
+# JSONL
+
+
+@pytest.mark.parametrize("name", ["docs.jsonl", "docs.ndjson", "DOCS.JSONL"])
+def test_jsonl(tmp_path: Path, name: str) -> None:
+    content = (
+        '{"id": "a", "text": "one"}\n'
+        "\n"
+        '{"id": 7, "text": "two\\nlines \\u2028 ünï", "metadata": {"page": 1, "tag": "ü"}}\r\n'
+        '{"id": "c", "text": "", "metadata": null}\n'
+        '{"id": "d", "text": "t", "page": 2, "metadata": "m"}'
+    )
+    assert read(tmp_path / name, BOM + content) == [
+        Document("a", "one", None),
+        Document(7, "two\nlines \u2028 ünï", '{"page": 1, "tag": "ü"}'),
+        Document("c", "", None),
+        Document("d", "t", '{"page": 2, "metadata": "m"}'),
+    ]
+
+
+@pytest.mark.parametrize("metadata", [{"a": [1, None]}, [1, 2], "text", 0, False])
+def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
+    (document,) = read(tmp_path / "docs.jsonl", json.dumps({"id": 1, "text": "t", "metadata": metadata}))
+    assert document.metadata is not None
+    assert json.loads(document.metadata) == metadata
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "a JSON object is expected, not a list"),
+        ("null", "a JSON object is expected, not null"),
+        ('{"text": "t"}', "'id' is missing; there is 'text'"),
+        ("{}", "'id' is missing; there is nothing"),
+        ('{"id": 1, "content": "t"}', "'text' is missing; there is 'id', 'content'"),
+        ('{"id": 1.5, "text": "t"}', "the id is a float, not a string or an integer"),
+        ('{"id": true, "text": "t"}', "the id is a bool"),
+        ('{"id": null, "text": "t"}', "the id is null"),
+        ('{"id": 1, "text": null}', "the text is null, not a string"),
+        ('{"id": 1, "text": ["t"]}', "the text is a list, not a string"),
+        (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, says: str) -> None:
+    line = line if isinstance(line, bytes) else line.encode()
+    path = tmp_path / "docs.jsonl"
+    with pytest.raises(InputError) as caught:
+        read(path, b'{"id": 1, "text": "t"}\n\n' + line + b"\n")
+    assert str(caught.value).startswith(f"{path}, line 3: {says}")
+
+
+def test_rows_are_read_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"id": 1, "text": "t"}\n' * 2 + "no more\n")
+    assert [document.id for document in itertools.islice(read_documents(path), 2)] == [1, 1]
+
+
+# CSV
+
+
+def test_csv(tmp_path: Path) -> None:
+    content = (
+        'text,id\r\n"two\r\nlines, ""quoted"" ünï",a\r\nplain,2\r\n,empty\r\n' + "x" * 200_000 + ",long\r\n"
+    )  # a cell is longer than the csv module allows by itself
+    assert read(tmp_path / "docs.csv", BOM + content) == [
+        Document("a", 'two\r\nlines, "quoted" ünï', None),
+        Document("2", "plain", None),
+        Document("empty", "", None),
+        Document("long", "x" * 200_000, None),
+    ]
+
+
+def test_other_columns_of_a_csv_are_metadata(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.csv", "id,text,page,tag\n1,t,2,x\n")[0].metadata == '{"page": "2", "tag": "x"}'
+    content = 'id,text,metadata\n1,t,"{""page"": 2}"\n2,t,plain\n3,t,\n'
+    assert [document.metadata for document in read(tmp_path / "b.csv", content)] == ['{"page": 2}', '"plain"', None]
+
+
+def test_a_csv_of_nothing_but_a_header_is_empty(tmp_path: Path) -> None:
+    assert read(tmp_path / "docs.csv", "id,text\n") == []
+    assert read(tmp_path / "docs.csv", "") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "says"),
+    [
+        (b'id,text\n"a\nb",t\nc\n', 4, "the row has more or fewer fields than the header's 2"),
+        (b"id,text\na,t\nb,t,more\n", 3, "the row has more or fewer fields than the header's 2"),
+        (b"name,text\na,t\n", 1, "'id' is missing; there is 'name', 'text'"),
+        (b'id,text\na,"t" x\n', 2, "',' expected after '\"'"),
+        (b'id,text\na,t\nb,"open\n', 3, "unexpected end of data"),
+        (b"id,text\na,t\nb,\xff\n", 3, "not UTF-8"),
+    ],
+)
+def test_a_bad_row_of_a_csv_is_named(tmp_path: Path, content: bytes, line: int, says: str) -> None:
+    path = tmp_path / "docs.csv"
+    with pytest.raises(InputError) as caught:
+        read(path, content)
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert says in str(caught.value)
+
+
+# Parquet
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+def test_parquet(tmp_path: Path) -> None:
+    day = datetime.date(2026, 1, 2)
+    path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "ünï", ""], day=[day] * 3, n=[1.5, None, 2.0])
+    assert read(path) == [
+        Document(1, "one", '{"day": "2026-01-02", "n": 1.5}'),
+        Document(2, "ünï", '{"day": "2026-01-02", "n": null}'),
+        Document(3, "", '{"day": "2026-01-02", "n": 2.0}'),
+    ]
+
+
+def test_the_metadata_of_our_own_parquet_stays_as_it_is(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "docs.parquet", id=["a", "b"], text=["t", "t"], metadata=['{"page": 1}', None])
+    assert [document.metadata for document in read(path)] == ['{"page": 1}', None]
+
+
+def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "two", None])
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == f"{path}, row 3: the text is null, not a string"
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "docs.parquet"
+    with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
+        read(path, b"PAR1 not at all")
+    assert str(path) in str(caught.value)
+
+
+# Folders
+
+
+def test_a_folder_of_texts(tmp_path: Path) -> None:
+    for name, content in {
+        "b.md": f"{BOM}# Title\n", "a.txt": "ünï", "sub/c.RST": "", "sub/d.py": "no text", ".git/e.txt": "hidden",
+        "sub/.f.txt": "hidden",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    assert read(tmp_path) == [
+        Document("a.txt", "ünï", None),
+        Document("b.md", "# Title\n", None),
+        Document("sub/c.RST", "", None),
+    ]
+
+
+def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no file named .txt, .md, .rst"):
+        read(tmp_path)
+
+
+def test_a_file_of_a_folder_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"a\.txt: not UTF-8"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("docs.json", "is neither a folder nor a file named .jsonl, .ndjson, .csv, .parquet"),
+        ("docs.jsonl", "there is no file"),
+    ],
+)
+def test_what_is_no_input_is_refused(tmp_path: Path, name: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path / name)
+    assert says in str(caught.value)
+    assert name in str(caught.value)
