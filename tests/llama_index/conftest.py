@@ -139,16 +139,16 @@ class Script:
         self._emulator.faults.add(Fault.reply({"result": result, "success": True, "errors": [], "messages": []}))
 
     def deltas(
-        self, *deltas: dict[str, Any], finish: str | None = "stop", usage: Any = None, done: bool = True
+        self, *deltas: dict[str, Any], finish: str | None = "stop", usage: Any = None, done: bool = True, **where: Any
     ) -> None:
-        """A stream of chat completions."""
+        """A stream of chat completions; ``where`` binds it to certain requests."""
         lines = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
         if finish:
             lines.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         if usage:
             lines.append({"choices": [], "usage": usage})
         chunks = [f"data: {json.dumps(line)}\n\n".encode() for line in lines]
-        self._emulator.faults.add(Fault.sse([*chunks, b"data: [DONE]\n\n"] if done else chunks))
+        self._emulator.faults.add(Fault.sse([*chunks, b"data: [DONE]\n\n"] if done else chunks, **where))
 
     def body(self, body: Any, *, status: int = 200, **fault: Any) -> None:
         """Exactly this body."""

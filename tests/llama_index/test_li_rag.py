@@ -1,0 +1,211 @@
+"""Retrieval over real documents, from the files to an answer with its sources."""
+
+from __future__ import annotations
+
+import asyncio
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from llama_index.core import SimpleDirectoryReader, StorageContext, VectorStoreIndex, load_index_from_storage
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.node_parser import TokenTextSplitter
+from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.tools import QueryEngineTool
+from llama_index.embeddings.workers_ai import WorkersAIEmbedding
+from pydantic import BaseModel
+from tests.llama_index.conftest import wired
+
+from workers_ai_emulator import Emulator, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from llama_index.core.schema import BaseNode
+    from tests.llama_index.conftest import Caller, Script
+
+    Make = Callable[..., Any]
+
+pytestmark = [
+    # LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+    pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning"),
+    # LlamaIndex looks at every attribute of an agent, also at those that pydantic deprecates.
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+]
+
+FILES = ["bisect.py", "colorsys.py", "heapq.py", "shlex.py", "textwrap.py"]
+"""Modules of the standard library, which every machine has."""
+DEDENT = "Which function removes common leading whitespace from every line in text?"
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Iterator[None]:
+    """LlamaIndex estimates tokens on the thread's event loop; where there is none it makes one, and never closes it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Sequence[BaseNode]:
+    """The files in pieces, embedded."""
+    home = Path(sysconfig.get_path("stdlib"))
+    documents = SimpleDirectoryReader(input_files=[home / name for name in FILES]).load_data()
+    model = WorkersAIEmbedding(**wired(Emulator()))
+    return IngestionPipeline(transformations=[TokenTextSplitter(chunk_size=256, chunk_overlap=32), model]).run(
+        documents=documents
+    )
+
+
+@pytest.fixture
+def index(nodes: Sequence[BaseNode], embedding: Make, emulator: Emulator) -> VectorStoreIndex:
+    """An index of the pieces."""
+    index = VectorStoreIndex(list(nodes), embed_model=embedding())
+    assert emulator.log.requests == 0  # the pieces had their vectors
+    return index
+
+
+def sources(answer: Any) -> list[str]:
+    return [node.metadata["file_name"] for node in answer.source_nodes]
+
+
+class TestQueryEngine:
+    def test_answer_with_sources(
+        self, index: VectorStoreIndex, llm: Make, reranker: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        engine = index.as_query_engine(llm=llm(), similarity_top_k=8, node_postprocessors=[reranker(top_n=2)])
+        answer = call(engine, "query", DEDENT)
+        assert "Remove any common leading whitespace" in str(answer)
+        assert sources(answer) == ["textwrap.py"] * 2
+        assert answer.source_nodes[0].score > answer.source_nodes[1].score
+        assert [entry.model for entry in emulator.log.entries] == [
+            "@cf/baai/bge-m3",
+            "@cf/baai/bge-reranker-base",
+            "@cf/meta/llama-3.3-70b-instruct-fp8-fast",
+        ]
+        assert len(emulator.log.entries[1].json["contexts"]) == 8
+
+    def test_the_query_alone_carries_the_instruction(self, nodes: Any, embedding: Make, emulator: Emulator) -> None:
+        model = embedding(query_instruction="Find: ")
+        VectorStoreIndex(list(nodes), embed_model=model).as_retriever().retrieve("heaps")
+        assert emulator.log.last.json == {"text": ["Find: heaps"]}
+
+    def test_streamed_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
+        engine = index.as_query_engine(llm=llm(), streaming=True)
+        if call.mode == "sync":
+            answer = engine.query(DEDENT)
+            text = "".join(answer.response_gen)
+        else:
+
+            async def ask() -> tuple[Any, str]:
+                answer = await engine.aquery(DEDENT)
+                return answer, "".join([piece async for piece in answer.async_response_gen()])
+
+            answer, text = asyncio.run(ask())
+        assert "leading whitespace" in text
+        assert "textwrap.py" in sources(answer)
+
+    def test_a_null_at_the_end_of_a_streamed_answer(self, index: VectorStoreIndex, llm: Make, script: Script) -> None:
+        script.deltas({"content": "dedent"}, {"content": None}, route="chat_completions")
+        engine = index.as_query_engine(llm=llm(), streaming=True)
+        assert "".join(engine.query(DEDENT).response_gen) == "dedent"
+
+    @pytest.mark.parametrize("mode", [ResponseMode.REFINE, ResponseMode.TREE_SUMMARIZE, ResponseMode.COMPACT])
+    def test_ways_to_write_an_answer(self, index: VectorStoreIndex, llm: Make, call: Caller, mode: Any) -> None:
+        engine = index.as_query_engine(llm=llm(), response_mode=mode, similarity_top_k=3)
+        assert "whitespace" in str(call(engine, "query", DEDENT))
+
+    def test_a_large_window_takes_the_context_whole(
+        self, index: VectorStoreIndex, llm: Make, emulator: Emulator
+    ) -> None:
+        index.as_query_engine(llm=llm(), similarity_top_k=20).query(DEDENT)
+        assert emulator.log.routes["chat_completions"] == 1
+        small = llm(context_window=2000, num_output=256)
+        index.as_query_engine(llm=small, similarity_top_k=20).query(DEDENT)
+        assert emulator.log.routes["chat_completions"] > 2
+
+    def test_structured_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
+        class Found(BaseModel):
+            """What was found."""
+
+            module: str
+            summary: str
+
+        engine = index.as_query_engine(llm=llm(), output_cls=Found)
+        assert isinstance(call(engine, "query", DEDENT).response, Found)
+
+    def test_an_index_that_was_stored(
+        self, index: VectorStoreIndex, llm: Make, embedding: Make, tmp_path: Path
+    ) -> None:
+        index.storage_context.persist(tmp_path)
+        again = load_index_from_storage(
+            StorageContext.from_defaults(persist_dir=str(tmp_path)), embed_model=embedding()
+        )
+        assert "textwrap.py" in sources(again.as_query_engine(llm=llm()).query(DEDENT))
+
+
+class TestChatEngine:
+    @pytest.mark.parametrize("mode", ["condense_plus_context", "context"])
+    def test_it_remembers(
+        self, index: VectorStoreIndex, llm: Make, reranker: Make, emulator: Emulator, call: Caller, mode: str
+    ) -> None:
+        model = llm()
+        engine = index.as_chat_engine(
+            chat_mode=mode,
+            llm=model,
+            memory=ChatMemoryBuffer.from_defaults(llm=model),
+            node_postprocessors=[reranker(top_n=2)],
+        )
+        first = call(engine, "chat", DEDENT)
+        assert "leading whitespace" in str(first)
+        assert sources(first) == ["textwrap.py"] * 2
+        call(engine, "chat", "And which one wraps a paragraph?")
+        said = [message["content"] for message in emulator.log.last.json["messages"]]
+        assert DEDENT in said
+        assert str(first) in said
+
+    def test_streamed(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
+        model = llm()
+        memory = ChatMemoryBuffer.from_defaults(llm=model)
+        engine = index.as_chat_engine(chat_mode="context", llm=model, memory=memory)
+        if call.mode == "sync":
+            text = "".join(engine.stream_chat(DEDENT).response_gen)
+        else:
+
+            async def talk() -> str:
+                answer = await engine.astream_chat(DEDENT)
+                return "".join([piece async for piece in answer.async_response_gen()])
+
+            text = asyncio.run(talk())
+        assert "leading whitespace" in text
+        assert [message.content for message in engine.chat_history] == [DEDENT, text]
+
+
+class TestAgent:
+    def test_with_a_query_engine_for_a_tool(self, index: VectorStoreIndex, llm: Make, reranker: Make) -> None:
+        model = llm()
+        engine = index.as_query_engine(llm=model, similarity_top_k=8, node_postprocessors=[reranker(top_n=2)])
+        tool = QueryEngineTool.from_defaults(engine, name="library", description="The functions of Python's library")
+        agent = FunctionAgent(llm=model, tools=[tool], initial_tool_choice="library")
+
+        async def ask() -> Any:
+            return await agent.run(DEDENT)
+
+        output = asyncio.run(ask())
+        (result,) = output.tool_calls
+        assert result.tool_name == "library"
+        assert sources(result.tool_output.raw_output) == ["textwrap.py"] * 2
+        assert "leading whitespace" in str(output)
+
+    def test_a_busy_reranker_is_waited_for(
+        self, index: VectorStoreIndex, llm: Make, reranker: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        emulator.faults.add(Fault.busy(model="@cf/baai/bge-reranker-base", times=2))
+        engine = index.as_query_engine(llm=llm(), node_postprocessors=[reranker(top_n=1)])
+        assert "leading whitespace" in str(call(engine, "query", DEDENT))
+        assert emulator.log.rejected == 2
