@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workers_ai.config import Settings
 from workers_ai.demo import ENTRY_POINTS, Stage
 from workers_ai.demo.corpus import standard_library
 from workers_ai.errors import ConfigurationError
@@ -35,7 +36,7 @@ DOCUMENTS = 4000
 """Docstrings embedded at most; the library has about three thousand."""
 
 _EMULATED = "This talks to the emulator of Workers AI on this machine: no account, no cost."
-_LIVE = "This talks to Cloudflare Workers AI on your account; what it uses is billed to it."
+_LIVE = "This talks to Cloudflare Workers AI on your account, which is billed for it."
 _NO_CAPACITY = "Capacity temporarily exceeded, please try again."
 _PACKAGES = (
     "langchain-workers-ai llama-index-llms-workers-ai llama-index-embeddings-workers-ai "
@@ -44,12 +45,11 @@ _PACKAGES = (
 _EMULATOR = {"account_id": "emulated-account", "api_token": "emulated-token"}
 
 
-def run(*, live: bool, documents: int = DOCUMENTS) -> None:
+def run(*, live: bool) -> None:
     """Run the demonstration.
 
     Args:
         live: Use a real account from the environment, in place of the emulator.
-        documents: Docstrings to embed at most.
 
     Raises:
         ConfigurationError: A package that it needs is missing, or the account.
@@ -68,7 +68,8 @@ def run(*, live: bool, documents: int = DOCUMENTS) -> None:
         def title(text: str) -> None:
             console.print(f"\n[bold]{text}[/bold]")
 
-        corpus = standard_library(documents)
+        with console.status("Reading docstrings"):
+            corpus = standard_library(DOCUMENTS)
         title(f"Embedding {len(corpus):,} docstrings of the Python standard library through the queue")
         report = ingest(
             ((doc.id, doc.text) for doc in corpus), ledger=ledger, model=EMBED_MODEL, total=len(corpus),
@@ -117,6 +118,7 @@ def _parts() -> list[Callable[[Stage], None]]:
 def _service(live: bool) -> Iterator[tuple[dict[str, Any], Callable[[int], None] | None]]:
     """Settings of a service to talk to, and a way to make it busy: a real account, or an emulator of our own."""
     if live:
+        Settings.resolve()
         yield {}, None
         return
     with _emulator() as base_url:

@@ -1,0 +1,332 @@
+"""The command ``workers-ai``: what it does, prints, and ends with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from workers_ai import __version__
+from workers_ai.cli import app
+from workers_ai.cli import ingestion as ingestion_module
+from workers_ai.ingest import Ledger
+from workers_ai.ingest.records import text_hash
+from workers_ai_emulator import Emulator, Fault, ItemFailure
+
+MODEL = "@cf/baai/bge-small-en-v1.5"
+
+
+@pytest.fixture
+def workers_ai(
+    emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Any]:
+    """Runs the command in an empty folder, against an emulator on a socket."""
+    monkeypatch.chdir(tmp_path)
+    with emulator.serve() as url:
+        monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", account["account_id"])
+        monkeypatch.setenv("CLOUDFLARE_API_TOKEN", account["api_token"])
+        monkeypatch.setenv("CLOUDFLARE_BASE_URL", url)
+
+        def run(*arguments: str, status: int = 0) -> Result:
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == status, result.output
+            assert account["api_token"] not in result.output
+            if status != 2:
+                assert "Traceback" not in result.output
+            return result
+
+        yield run
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """250 documents, three of them with one text."""
+    path = tmp_path / "docs.jsonl"
+    rows = [{"id": f"doc-{n}", "text": f"text {min(n, 247)}", "metadata": {"n": n}} for n in range(250)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def ingest(*more: str) -> list[str]:
+    return ["ingest", "docs.jsonl", "vectors.parquet", "--model", MODEL, *more]
+
+
+def only_line(result: Result) -> str:
+    """What an error says on stderr: one line."""
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("workers-ai: ")
+    return line.removeprefix("workers-ai: ")
+
+
+def test_a_corpus_becomes_parquet(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    result = workers_ai(*ingest())
+    assert "  embedded  248\n  reused    2\n  failed    0\n" in result.stdout
+    assert "  written   250 rows to vectors.parquet\n" in result.stdout
+    table = pq.read_table("vectors.parquet").to_pylist()
+    assert [row["id"] for row in table] == [f"doc-{n}" for n in range(250)]
+    assert [json.loads(row["metadata"]) for row in table] == [{"n": n} for n in range(250)]
+    assert table[3]["text_hash"] == text_hash("text 3").hex()
+    assert len(table[3]["vector"]) == 384
+    assert table[247]["vector"] == table[249]["vector"] != table[246]["vector"]
+    assert (emulator.log.texts_embedded, emulator.log.routes["run"]) == (248, 0)
+    assert sorted(path.name for path in docs.parent.iterdir()) == [
+        "docs.jsonl", "vectors.parquet", "vectors.parquet.ledger",
+    ]  # fmt: skip
+
+
+def test_the_same_command_again_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    workers_ai(*ingest())
+    first, before = Path("vectors.parquet").read_bytes(), emulator.log.requests
+    assert "  embedded  0\n  reused    250\n" in workers_ai(*ingest()).stdout
+    assert emulator.log.requests == before
+    assert pq.read_table("vectors.parquet").equals(pq.read_table(io.BytesIO(first)))
+
+
+def test_direct_requests_and_a_ledger_of_another_name(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    workers_ai(*ingest("--mode", "direct", "--ledger", "mine", "--max-concurrency", "1"))
+    assert (emulator.log.routes["run"], emulator.log.routes["submit"]) == (3, 0)
+    assert (emulator.log.peak_concurrency, Path("mine").exists()) == (1, True)
+
+
+def test_options_shape_the_vectors(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    docs.write_text('{"id": 1, "text": ""}\n{"id": 2, "text": "t"}\n')
+    workers_ai(
+        *ingest("--pooling", "cls", "--instruction", "p: ", "--truncate", "--normalize", "--empty-text", "space")
+    )
+    (request,) = emulator.log.entries[0].json["requests"]
+    assert request == {"text": ["p:  ", "p: t"], "pooling": "cls", "truncate_inputs": True}
+    with Ledger("vectors.parquet.ledger") as ledger:
+        assert ledger.fingerprint.normalize
+
+
+def test_failed_documents_are_all_listed_and_end_in_status_3(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    emulator.queue.settings.failures = [ItemFailure(contains='"text 2', code=5004, message="not this one")]
+    result = workers_ai(*ingest(), status=3)
+    failed = [n for n in range(250) if f"{min(n, 247)}".startswith("2")]
+    lines = [line for line in result.stdout.splitlines() if "not this one" in line]
+    assert lines == [f"  failed    doc-{n}: not this one (code 5004)" for n in failed]
+    assert f"  written   {250 - len(failed)} rows" in result.stdout
+    assert pq.read_table("vectors.parquet").num_rows == 250 - len(failed)
+
+
+def test_a_dry_run_tells_and_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    """248 texts of "text 0" to "text 247": eight to ten bytes as JSON, which make two tokens each."""
+    result = workers_ai(*ingest("--dry-run"))
+    assert result.stdout.splitlines() == [
+        f"With {MODEL}, nothing sent yet:",
+        "  documents    250",
+        "  texts        248 to embed",
+        "  requests     3",
+        "  submissions  1",
+        "  tokens       496 (estimated)",
+        "  neurons      0.9",
+        "  cost         $0.000010",
+        "  minutes      5.0",
+    ]
+    assert emulator.log.requests == 0
+    assert [path.name for path in docs.parent.iterdir()] == ["docs.jsonl"]
+
+
+def test_a_dry_run_needs_no_account_and_knows_the_ledger(
+    workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers_ai(*ingest())
+    docs.write_text(docs.read_text() + '\n{"id": "new", "text": "another"}')
+    for name in ("CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"):
+        monkeypatch.delenv(name)
+    assert "  texts        1 to embed\n" in workers_ai(*ingest("--dry-run")).stdout
+    assert (
+        "  texts        1 to embed\n"
+        in workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", "--dry-run").stdout
+    )
+
+
+def test_resume_takes_model_and_options_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    emulator.faults.add(Fault.error(401, 10000, "no", route="submit", skip=0, times=1))
+    workers_ai(*ingest("--pooling", "cls"), status=1)
+    workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume")
+    assert emulator.log.entries[-1].model == MODEL
+    assert {entry.json["requests"][0]["pooling"] for entry in emulator.log.entries if entry.route == "submit"} == {
+        "cls"
+    }
+    assert pq.read_table("vectors.parquet").num_rows == 250
+
+
+def test_resume_wants_a_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    result = workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", status=1)
+    assert only_line(result) == "there is no ledger at vectors.parquet.ledger"
+    assert emulator.log.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ingest", "docs.jsonl", "vectors.parquet"], "a model is needed"),
+        (["ingest", "docs.jsonl", "vectors.parquet", "--resume", "--pooling", "cls"], "options that shape vectors"),
+        (["ingest", "docs.jsonl"], "Missing argument"),
+        (["ingest", "a", "b", "--mode", "fast"], "'fast' is not one of"),
+        (["ingest", "a", "b", "--limit-cost", "-1"], "greater than or equal"),
+        (["ingest", "a", "b", "--nodel", "c"], "No such option"),
+        (["inject"], "No such command"),
+    ],
+)
+def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: str) -> None:
+    assert says in workers_ai(*arguments, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "there is no file none.jsonl"),
+        (["ingest", "docs.jsonl", "no/v.parquet", "--model", MODEL], "there is no folder"),
+        (ingest("--model", "no model"), "model 'no model' is malformed"),
+        (ingest("--model", "@cf/qwen/qwen3-embedding-0.6b"), "has no asynchronous queue"),
+        (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
+        (ingest("--account-id", "../../x"), "account_id is malformed"),
+        (ingest("--ledger", "docs.jsonl"), "docs.jsonl exists and is no ledger"),
+        (["jobs", "none"], "there is no ledger at none"),
+        (["jobs", "docs.jsonl"], "docs.jsonl exists and is no ledger"),
+    ],
+)
+def test_an_error_is_one_line_and_status_1(
+    workers_ai: Any, docs: Path, emulator: Emulator, arguments: list[str], says: str
+) -> None:
+    before = docs.read_bytes()
+    assert says in only_line(workers_ai(*arguments, status=1))
+    assert emulator.log.requests == 0
+    assert docs.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"])
+def test_a_missing_credential_names_the_variable(
+    workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv(name)
+    assert name in only_line(workers_ai(*ingest(), status=1))
+
+
+def test_a_bad_row_costs_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    docs.write_text(docs.read_text() + '\n{"id": "bad"}')
+    line = only_line(workers_ai(*ingest(), status=1))
+    assert line == "docs.jsonl, line 251: 'text' is missing; there is 'id'"
+    assert emulator.log.requests == 0
+    assert not Path("vectors.parquet.ledger").exists()
+
+
+def test_what_stops_the_run_says_what_is_left_with_the_queue(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", route="poll"))
+    line = only_line(workers_ai(*ingest(), status=1))
+    assert "code 4006" in line
+    assert line.endswith("; still with the queue: 1 (`workers-ai jobs LEDGER` lists them)")
+    told = workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()
+    assert told[0] == f"vectors.parquet.ledger: {MODEL}"
+    assert told[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
+    (job,) = emulator.queue.jobs
+    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  gone: the next run collects it", told[3])
+    workers_ai(*ingest())
+    assert emulator.queue.submitted == 1
+    assert workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()[1:] == [
+        "  texts 248, with a vector 248, waiting 0, failed 0, submissions in flight 0"
+    ]
+
+
+def test_the_limit_on_cost_ends_the_run(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    line = only_line(workers_ai(*ingest("--limit-cost", "0.000001"), status=1))
+    assert line.startswith("the cost limit of $1e-06 is reached; the ledger is ready to go on")
+    assert emulator.log.requests == 0
+
+
+def test_an_interrupt_is_one_line_and_status_130(workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ingestion_module, "ingest", interrupted)
+    result = workers_ai(*ingest(), status=130)
+    assert only_line(result) == "interrupted: the same command goes on where it was"
+
+
+def test_an_input_that_changes_meanwhile_is_noticed(
+    workers_ai: Any, docs: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ingestion_module.ingest
+
+    def changing(*arguments: Any, **options: Any) -> Any:
+        report = real(*arguments, **options)
+        docs.write_text("\n".join(docs.read_text().splitlines()[5:]))
+        return report
+
+    monkeypatch.setattr(ingestion_module, "ingest", changing)
+    line = only_line(workers_ai(*ingest(), status=1))
+    assert line == "docs.jsonl has changed while it was embedded: run the same command again"
+    assert not Path("vectors.parquet").exists()
+
+
+def test_help_names_every_command_and_status(workers_ai: Any) -> None:
+    assert {"ingest", "jobs", "demo"} <= set(workers_ai("--help").stdout.split())
+    told = " ".join(workers_ai("ingest", "--help").stdout.split())
+    for part in ("--model", "--ledger", "--mode", "--resume", "--limit-cost", "--dry-run", "130"):
+        assert part in told
+    assert workers_ai("--version").stdout == f"{__version__}\n"
+
+
+# The demonstration
+
+
+def test_the_demonstration_without_the_emulator_says_what_to_install(
+    workers_ai: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers_ai.demo.run._parts", lambda: [lambda stage: None])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = workers_ai("demo", status=1)
+    assert "emulator: pip install" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_demonstration_without_a_framework_says_what_to_install(
+    workers_ai: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise ImportError("No module named 'langchain_core'")
+
+    points = [SimpleNamespace(name="1", load=missing)]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    result = workers_ai("demo", status=1)
+    assert "lacks a package (No module named 'langchain_core'): pip install langchain-workers-ai" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    points.clear()
+    assert "no framework to show: pip install" in workers_ai("demo", status=1).stderr
+
+
+def test_the_demonstration_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers_ai.demo.run._parts", list)
+    monkeypatch.delenv("CLOUDFLARE_API_TOKEN")
+    assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
+
+
+def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
+    workers_ai: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a part of our own in place of the frameworks, on the service of the environment."""
+    from workers_ai.demo import Stage, run
+
+    stages: list[Stage] = []
+    monkeypatch.setattr(run, "DOCUMENTS", 50)
+    monkeypatch.setattr(run, "_parts", lambda: [stages.append])
+    shown = workers_ai("demo", "--live").stdout
+    (stage,) = stages
+    assert shown.startswith("This talks to Cloudflare Workers AI on your account, which is billed for it.\n")
+    assert "Embedding 50 docstrings of the Python standard library through the queue" in shown
+    assert len({doc.id for doc in stage.corpus}) == 50
+    assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)
+    assert (stage.settings, stage.make_busy) == ({}, None)
