@@ -78,6 +78,9 @@ def of_message(message: Any) -> Want:
     details = usage.get("input_token_details") or {}
     blocks = message.content_blocks
     reasoning = "".join(block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")
+    if not reasoning and isinstance(message.content, list):  # as some packages write it
+        parts = [part for part in message.content if isinstance(part, dict) and part.get("type") == "thinking"]
+        reasoning = "".join(part["thinking"] for part in parts)
     return Want(
         text=message.text,
         reasoning=reasoning or message.additional_kwargs.get("reasoning_content") or "",

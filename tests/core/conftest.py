@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.core.virtual_time import VirtualTime
 
+from workers_ai import limiter
 from workers_ai.calls import Calls
 from workers_ai.config import Settings
 from workers_ai.flow import Flow, Send, Sleep
@@ -41,6 +43,15 @@ class Played:
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
+    """Virtual time for real clients: the driver sleeps in it, and the account's limiter reads it."""
+    time = VirtualTime()
+    monkeypatch.setattr("workers_ai.flow.time.sleep", time.sleep)
+    monkeypatch.setattr(limiter, "Limiter", lambda: Limiter(time.now))
+    return time
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""Run the rows through LangChain classes, ours and others', and print the comparison.
+
+``uv run --group rivals python tests/contract/compare.py``; ``--rows`` lists every row that a class gets
+wrong. A package that is not installed is left out. Sync only: what is compared is how replies are read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import logging
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from langchain_rows import MAKERS, REPLIES, Maker, asked, judge, refused
+from refusals import REFUSED
+from shapes import Shape, Want
+
+ASPECTS = ("text", "calls", "reasoning", "finish", "usage", "errors")
+
+
+@contextmanager
+def jumping_time() -> Iterator[None]:
+    """Time in which nobody waits: a sleep moves the clock."""
+    ahead_s, monotonic = 0.0, time.monotonic
+
+    def jump(seconds: float) -> None:
+        nonlocal ahead_s
+        ahead_s += seconds
+
+    def now() -> float:
+        return monotonic() + ahead_s
+
+    with mock.patch("time.sleep", jump), mock.patch("time.monotonic", now):
+        yield
+
+
+def aspects(want: Want) -> set[str]:
+    """What of a row can be right or wrong."""
+    if want.error:
+        return {"errors"}
+    given = {"calls": want.calls, "reasoning": want.reasoning, "usage": want.usage}
+    return {"text", "finish", *(name for name, value in given.items() if value)}
+
+
+def wrong_aspects(want: Want, wrong: Sequence[str]) -> set[str]:
+    """Which of them are wrong; an exception in place of an answer spoils all."""
+    if wrong in (["raised"], ["no error"]):
+        return aspects(want)
+    names = {"ids": "calls", "cached": "usage"}
+    found = [item.partition(":")[0].partition(" ")[0] for item in wrong]
+    return {names.get(one, one) for one in found}
+
+
+def replies(maker: Maker, route: str, shapes: Sequence[tuple[Shape, bool]], listed: list[str]) -> Iterator[str]:
+    """Cells of a line: right of all, by aspect, then whole rows."""
+    right, total = Counter[str](), Counter[str]()
+    for shape, stream in shapes:
+        wrong = judge(shape.want, asked(maker, shape, route, "sync", stream=stream))
+        concerned = aspects(shape.want)
+        total.update(concerned)
+        right.update(concerned - wrong_aspects(shape.want, wrong))
+        total["rows"] += 1
+        right["rows"] += not wrong
+        listed += [f"{route}, {shape.name}: {'; '.join(wrong)}"] if wrong else []
+    for name in (*ASPECTS, "rows"):
+        yield f"{right[name]} of {total[name]}" if total[name] else "-"
+
+
+def refusals(maker: Maker, route: str, listed: list[str]) -> Iterator[str]:
+    """Cells of a line: raised, as many requests as wanted, the code in the text, all of it."""
+    found = [refused(maker, row, route) for row in REFUSED]
+    listed += [f"{route}, {row.name}: {'; '.join(wrong)}" for row, wrong in zip(REFUSED, found, strict=True) if wrong]
+    for without in ("no error", "requests", "no code", ""):
+        yield f"{sum(not any(without in one for one in wrong) for wrong in found)} of {len(REFUSED)}"
+
+
+def installed() -> dict[str, Maker]:
+    """The classes whose package is there."""
+    present = {dist.metadata["name"] for dist in importlib.metadata.distributions()}
+    return {name: maker for name, maker in MAKERS.items() if name in present}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the comparison."""
+    logging.disable()
+    makers, listed = installed(), {name: list[str]() for name in MAKERS}
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in (*makers, "langchain-core"))
+    print(f"Measured on {dt.datetime.now(dt.UTC):%Y-%m-%d}: {versions}.\n")
+    print(f"| replies | route | package | {' | '.join(ASPECTS)} | whole rows |")
+    print(f"|---|---|---|{'---|' * len(ASPECTS)}---|")
+    for group, shapes in REPLIES.items():
+        for name, maker in makers.items():
+            for route in maker.routes:
+                print(f"| {group} | {route} | {name} | {' | '.join(replies(maker, route, shapes, listed[name]))} |")
+    print("\n| refusals | package | raised | requests as wanted | code in the text | all |\n|---|---|---|---|---|---|")
+    with jumping_time():
+        for name, maker in makers.items():
+            for route in maker.routes:
+                print(f"| {route} | {name} | {' | '.join(refusals(maker, route, listed[name]))} |")
+    if "--rows" in arguments:
+        for name, lines in listed.items():
+            print(f"\n{name}\n" + "\n".join(f"- {line}" for line in lines))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1:])

@@ -1,0 +1,165 @@
+"""The rows of this suite through LangChain classes: ours, and those of other packages, by the same reading.
+
+Judged is what a user of LangChain sees: text, reasoning, calls, finish reason and usage of the message, or whether an
+error is raised where there is no answer. Which class an error has, neurons, and the text so far of a broken stream are
+not judged: they are ours alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import zip_longest
+from operator import add
+from typing import Any, Final, NamedTuple
+
+import httpx
+from langchain_core.messages import HumanMessage
+from readers import disagreements, of_message
+from shapes import NATIVE, Call, Refused, Shape, Want
+from streamed_replies import STREAMS
+from whole_replies import WHOLE
+
+__all__ = ["MAKERS", "REPLIES", "Maker", "asked", "judge", "refused"]
+
+ACCOUNT: Final = "0123456789abcdef0123456789abcdef"
+BASE: Final = "https://api.cloudflare.com/client/v4"
+HI: Final = [HumanMessage("hi")]
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+class Maker(NamedTuple):
+    """A class to be compared: how it is made on a route, and the routes it has."""
+
+    make: Callable[[str, str, Handler], Any]
+    routes: Sequence[str]
+
+
+def _ours(model: str, route: str, handler: Handler) -> Any:
+    from langchain_workers_ai import ChatWorkersAI
+
+    transport = httpx.MockTransport(handler)
+    return ChatWorkersAI(
+        model=model,
+        api=route,
+        account_id=ACCOUNT,
+        api_token="token",
+        http_client=httpx.Client(transport=transport),
+        http_async_client=httpx.AsyncClient(transport=transport),
+    )
+
+
+def _langchain_cloudflare(model: str, route: str, handler: Handler) -> Any:
+    from langchain_cloudflare import ChatCloudflareWorkersAI
+
+    api = "openai_compatible" if route == "chat_completions" else "workers_ai"
+    llm = ChatCloudflareWorkersAI(model=model, account_id=ACCOUNT, api_token="token", endpoint_format=api)
+    transport = httpx.MockTransport(handler)
+    llm.client = httpx.Client(base_url=BASE, transport=transport)
+    llm.async_client = httpx.AsyncClient(base_url=BASE, transport=transport)
+    return llm
+
+
+def _langchain_openai(model: str, route: str, handler: Handler) -> Any:
+    from langchain_openai import ChatOpenAI
+
+    transport = httpx.MockTransport(handler)
+    return ChatOpenAI(
+        model=model,
+        base_url=f"{BASE}/accounts/{ACCOUNT}/ai/v1",
+        api_key="token",
+        stream_usage=True,
+        http_client=httpx.Client(transport=transport),
+        http_async_client=httpx.AsyncClient(transport=transport),
+    )
+
+
+MAKERS: Final = {
+    "langchain-workers-ai": Maker(_ours, ("run", "chat_completions")),
+    "langchain-cloudflare": Maker(_langchain_cloudflare, ("run", "chat_completions")),
+    "langchain-openai": Maker(_langchain_openai, ("chat_completions",)),
+}
+
+REPLIES: Final = {
+    "whole": [(shape, False) for shape in WHOLE],
+    "whole, asked to stream": [(shape, True) for shape in WHOLE],
+    "streamed": [(shape, True) for shape in STREAMS],
+}
+
+
+def _bound(llm: Any, params: dict[str, Any]) -> Any:
+    """The model with the parameters of a row, in LangChain's own words."""
+    if tools := params.pop("tools", None):
+        choice = {"required": "any"}.get(params.get("tool_choice", ""), params.get("tool_choice"))
+        params.pop("tool_choice", None)
+        llm = llm.bind_tools(list(tools), **({"tool_choice": choice} if choice else {}))
+    return llm.bind(**params) if params else llm
+
+
+async def _astream(llm: Any) -> list[Any]:
+    return [chunk async for chunk in llm.astream(HI)]
+
+
+def _message(llm: Any, mode: str, *, stream: bool) -> Any:
+    if not stream:
+        return llm.invoke(HI) if mode == "sync" else asyncio.run(llm.ainvoke(HI))
+    return reduce(add, list(llm.stream(HI)) if mode == "sync" else asyncio.run(_astream(llm)))
+
+
+def asked(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) -> Want:
+    """What a class makes of a reply; an error of any class is ``error="any"``."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if shape.streamed:
+            headers = {"content-type": "text/event-stream; charset=utf-8", **shape.headers}
+            return httpx.Response(200, headers=headers, content=shape.stream_bytes())
+        headers = {"content-type": "application/json", **shape.headers}
+        return httpx.Response(200, headers=headers, content=shape.whole_body(route))
+
+    try:
+        llm = _bound(maker.make(shape.model, route, answer), dict(shape.params))
+        return of_message(_message(llm, mode, stream=stream))
+    except Exception:  # noqa: BLE001 - whatever a package raises, it is an error and no answer
+        return Want(error="any")
+
+
+def judge(want: Want, got: Want) -> list[str]:
+    """What is not as it should be."""
+    if want.error or got.error:
+        return [] if want.error and got.error else ["raised" if got.error else "no error"]
+    got = replace(got, calls=tuple(_unclosed(call, one) for call, one in zip_longest(got.calls, want.calls) if call))
+    fields = ["text", "calls", "finish"]
+    fields += ["reasoning"] if want.reasoning else []
+    fields += ["usage"] if want.usage else []
+    fields += ["cached"] if want.cached is not None else []
+    return disagreements(want, got, fields)
+
+
+def _unclosed(call: Call, wanted: Call | None) -> Call:
+    """A call whose text is no JSON without what was put behind it, so that LangChain does not complete it by itself."""
+    broken = wanted is not None and isinstance(wanted.args, str) and isinstance(call.args, str)
+    return replace(call, args=wanted.args) if wanted and broken and call.args.startswith(wanted.args) else call
+
+
+def refused(maker: Maker, row: Refused, route: str) -> list[str]:
+    """What is not as it should be of a refusal: no error, other requests than wanted, or a text without its words."""
+    sent: list[httpx.Request] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        content = row.body if isinstance(row.body, str) else json.dumps(row.body)
+        return httpx.Response(row.status, headers={"content-type": "application/json", **row.headers}, content=content)
+
+    llm = maker.make(NATIVE, route, refuse)
+    try:
+        llm.invoke(HI)
+    except Exception as exc:  # noqa: BLE001 - any class will do
+        code = row.body["errors"] if isinstance(row.body, dict) and "errors" in row.body else []
+        code = str(code[0].get("code") or "") if isinstance(code, list) and code else ""
+        wrong = [f"{len(sent)} requests instead of {row.requests}"] if len(sent) != row.requests else []
+        return wrong + (["no code"] if code not in str(exc) else [])
+    return ["no error"]

@@ -1,0 +1,44 @@
+"""Every rule of the peer is traced to rows that exist, or has a reason; and the README says the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rules import GAPS, RULES, TABLES, Traced, cited, evidence, markdown, rows_of
+
+TESTS = Path(__file__).parents[1]
+README = Path(__file__).with_name("README.md")
+
+
+def test_names_are_unique_in_each_table() -> None:
+    for table, rows in TABLES.items():
+        names = [row.name for row in rows]
+        assert len(set(names)) == len(names), table
+
+
+def test_the_rules_are_all_there() -> None:
+    assert list(RULES) == list(range(1, 36))
+
+
+@pytest.mark.parametrize("number", RULES)
+def test_a_rule_has_rows_or_tests(number: int) -> None:
+    assert evidence(number)
+
+
+def test_rows_cite_rules_that_exist() -> None:
+    assert {number for number, _ in cited()} <= set(RULES)
+
+
+@pytest.mark.parametrize("traced", [*RULES.values(), *GAPS.values()], ids=[*map(str, RULES), *GAPS])
+def test_what_is_named_exists(traced: Traced) -> None:
+    assert [pattern for pattern in traced.rows if not rows_of(pattern)] == []
+    for test in traced.tests:
+        file, _, name = test.partition("::")
+        source = (TESTS / file).read_text(encoding="utf-8")
+        assert re.search(rf"def {name.replace('*', '.*')}\(", source), test
+
+
+def test_the_readme_has_the_table() -> None:
+    assert markdown() in README.read_text(encoding="utf-8")

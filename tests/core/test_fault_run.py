@@ -1,0 +1,171 @@
+"""A thousand calls on a service that fails in every way, by chance and from a seed.
+
+Every call ends: with the right value, or with a typed error. Nothing waits for an allocation that is used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from tests.core.virtual_time import EmulatorClock, VirtualTime
+
+from workers_ai import AsyncClient, Client, RetryEvent
+from workers_ai import errors as e
+from workers_ai_emulator import Emulator, Fault
+
+LLAMA, GEMMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/google/gemma-4-26b-a4b-it"
+BGE, RERANKER = "@cf/baai/bge-small-en-v1.5", "@cf/baai/bge-reranker-base"
+KINDS = ("chat", "stream", "embed", "rerank")
+CALLS, THREADS, LOOPS = 1000, 20, 4
+TIMEOUT_S = 30.0
+
+TEMPORARY = (e.CapacityError, e.RateLimitError, e.InternalServerError, e.APIConnectionError, e.RequestTimeoutError)
+FAULTS = [
+    ("busy", 0.05, Fault.busy),
+    ("minute", 0.003, lambda **where: Fault.error(429, 3021, "per min rate reached", **where)),
+    ("broken", 0.04, lambda **where: Fault.error(500, 3043, "Internal server error", **where)),
+    ("edge", 0.02, lambda **where: Fault.html(522, **where)),
+    ("dropped", 0.04, Fault.drop),
+    ("timeout", 0.02, lambda **where: Fault.error(408, 3007, "Request timeout", **where)),
+    ("slow", 0.05, lambda **where: Fault.slow(0.2, **where)),
+    ("too slow", 0.02, lambda **where: Fault.slow(2 * TIMEOUT_S, **where)),
+    ("bytes", 0.05, lambda **where: Fault("one_byte_chunks", **where)),
+    ("cut", 0.05, lambda **where: Fault.cut(2, **where)),
+    ("torn", 0.05, lambda **where: Fault.cut(2, abrupt=True, **where)),
+    ("frame", 0.05, lambda **where: Fault.error_frame(3043, "Internal server error", 2, **where)),
+    ("quota", 0.004, lambda **where: Fault.error(429, 4006, "daily free allocation used up", **where)),
+]
+
+
+class Asked(NamedTuple):
+    """A call: its number decides everything about it."""
+
+    number: int
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.number % len(KINDS)]
+
+    @property
+    def sentence(self) -> str:
+        """The one right answer."""
+        return f"The code of parcel {self.number} is K{self.number:04}X."
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Those of the client's method of this kind."""
+        if self.kind == "embed":
+            return BGE, [self.sentence, f"Something else about {self.number}."]
+        if self.kind == "rerank":
+            return RERANKER, f"parcel K{self.number:04}X", ["nothing at all", self.sentence]
+        question = f"Context:\n{self.sentence}\n\nQuestion: What is the code of parcel {self.number}?"
+        return (LLAMA, GEMMA)[self.number % 3 == 0], [{"role": "user", "content": question}]
+
+
+def right(asked: Asked, value: Any, vectors: Callable[[list[str]], list[list[float]]]) -> bool:
+    """Whether it is the right value."""
+    if asked.kind == "embed":
+        return value == vectors(asked.arguments()[1])
+    return value == ([1, 0] if asked.kind == "rerank" else asked.sentence)
+
+
+def ask(client: Client, asked: Asked) -> Any:
+    try:
+        if asked.kind == "stream":
+            return "".join(piece.text for piece in client.stream_chat(*asked.arguments()))
+        return reduced(asked, getattr(client, asked.kind)(*asked.arguments()))
+    except Exception as exc:  # noqa: BLE001 - what it is, is judged below
+        return exc
+
+
+async def aask(client: AsyncClient, asked: Asked) -> Any:
+    try:
+        if asked.kind == "stream":
+            return "".join([piece.text async for piece in client.stream_chat(*asked.arguments())])
+        return reduced(asked, await getattr(client, asked.kind)(*asked.arguments()))
+    except Exception as exc:  # noqa: BLE001 - what it is, is judged below
+        return exc
+
+
+def reduced(asked: Asked, reply: Any) -> Any:
+    """The value of a reply."""
+    if asked.kind == "embed":
+        return reply.vectors
+    return [one.index for one in reply] if asked.kind == "rerank" else reply.text
+
+
+def oracle() -> Callable[[list[str]], list[list[float]]]:
+    """Vectors from an emulator that never fails, without our client."""
+    plain = httpx.Client(transport=Emulator().transport(), headers={"authorization": "Bearer any"})
+    url = f"https://api.cloudflare.com/client/v4/accounts/acct/ai/run/{BGE}"
+    return lambda texts: plain.post(url, json={"text": texts}).json()["result"]["data"]
+
+
+class Run:
+    """The thousand calls, in threads and on event loops, and everything that was waited for."""
+
+    def __init__(self, virtual: VirtualTime, seed: int, account: dict[str, Any]) -> None:
+        self.virtual = virtual
+        self.emulator = Emulator(clock=EmulatorClock(virtual), seed=seed, latency_s=0.05)
+        self.faults = {
+            name: self.emulator.faults.add(make(probability=chance, times=None)) for name, chance, make in FAULTS
+        }
+        self.waits: list[RetryEvent] = []
+        self.answers: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._settings = {**account, "timeout": TIMEOUT_S, "on_retry": self.waits.append}
+
+    def go(self) -> None:
+        half = CALLS // 2
+        jobs = [lambda first=first: self._blocking(range(first, half, THREADS)) for first in range(THREADS)]
+        jobs += [
+            self.virtual.awaiting(lambda first=first: self._awaiting(range(half + first, CALLS, LOOPS)))
+            for first in range(LOOPS)
+        ]
+        assert [result for result in self.virtual.run(jobs) if result is not None] == []
+
+    def _blocking(self, numbers: range) -> None:
+        client = Client(**self._settings, http_client=httpx.Client(transport=self.emulator.transport()))
+        client.service.calls.clock = self.virtual.now
+        for number in numbers:
+            self.answers[number] = ask(client, Asked(number))
+
+    async def _awaiting(self, numbers: range) -> None:
+        client = AsyncClient(**self._settings, http_async_client=httpx.AsyncClient(transport=self.emulator.transport()))
+        client.service.calls.clock = self.virtual.now
+        answers = await asyncio.gather(*(aask(client, Asked(number)) for number in numbers))
+        self.answers.update(zip(numbers, answers, strict=True))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_thousand_calls_are_right_or_a_typed_error(seed: int, virtual: VirtualTime, account: dict[str, Any]) -> None:
+    run, vectors = Run(virtual, seed, account), oracle()
+    run.go()
+
+    assert {name: fault.met > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)
+    assert sorted(run.answers) == list(range(CALLS))
+    outcomes = Counter[str]()
+    for number, answer in run.answers.items():
+        asked = Asked(number)
+        if not isinstance(answer, Exception):
+            assert right(asked, answer, vectors), f"{asked}: {answer}"
+            outcomes["right"] += 1
+            continue
+        assert isinstance(answer, e.WorkersAIError), repr(answer)
+        assert answer.model == asked.arguments()[0]
+        outcomes[type(answer).__name__] += 1
+        assert asked.sentence.startswith(answer.partial)
+        if isinstance(answer, e.QuotaExhaustedError):
+            assert answer.resets_at is not None
+        elif asked.kind != "stream":  # a stream that has begun is not begun again
+            assert isinstance(answer, TEMPORARY), repr(answer)
+            assert answer.attempts == 3
+    assert outcomes["right"] >= 0.85 * CALLS, outcomes
+    assert [event for event in run.waits if isinstance(event.error, e.QuotaExhaustedError)] == []
+    assert [event for event in run.waits if not event.error.is_retryable] == []
+    assert max(event.wait_s for event in run.waits) <= 60.0
