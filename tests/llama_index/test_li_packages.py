@@ -1,0 +1,97 @@
+"""The three distributions: what they hold, what they say of themselves, and what importing them loads."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIBS = Path(__file__).parents[2] / "libs"
+PACKAGES = {
+    "llama-index-llms-workers-ai": "llama_index.llms.workers_ai",
+    "llama-index-embeddings-workers-ai": "llama_index.embeddings.workers_ai",
+    "llama-index-postprocessor-workers-ai-rerank": "llama_index.postprocessor.workers_ai_rerank",
+}
+BESIDE = {
+    "llama_index.llms.openai_like": "OpenAILike",
+    "llama_index.embeddings.cloudflare_workersai": "CloudflareEmbedding",
+}
+"""Packages of others under the same namespaces."""
+
+
+@pytest.fixture(params=PACKAGES)
+def distribution(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def project(distribution: str) -> dict[str, Any]:
+    return tomllib.loads((LIBS / distribution / "pyproject.toml").read_text())
+
+
+def test_nothing_stands_above_the_leaf(distribution: str) -> None:
+    home = LIBS / distribution
+    leaf = home.joinpath(*PACKAGES[distribution].split("."))
+    assert (leaf / "__init__.py").is_file()
+    assert (leaf / "py.typed").is_file()
+    above = {path for path in (home / "llama_index").rglob("*") if path.is_file() and leaf not in path.parents}
+    assert {path for path in above if "__pycache__" not in path.parts} == set()
+
+
+def test_the_wheel_holds_the_package_alone(distribution: str) -> None:
+    hatch = project(distribution)["tool"]["hatch"]["build"]["targets"]
+    assert hatch["wheel"] == hatch["sdist"] == {"include": ["llama_index/"]}
+
+
+def test_what_it_says_of_itself(distribution: str) -> None:
+    told = project(distribution)
+    hub, module = told["tool"]["llamahub"], importlib.import_module(PACKAGES[distribution])
+    assert told["project"]["name"] == distribution
+    assert hub["import_path"] == PACKAGES[distribution]
+    classes = [name for name in module.__all__ if hasattr(getattr(module, name), "class_name")]
+    assert sorted(hub["class_authors"]) == sorted(classes)
+    assert f"workers-ai=={module.__version__}" in told["project"]["dependencies"]
+    assert "llama-index-core>=0.14.23,<0.15" in told["project"]["dependencies"]
+    assert len(told["project"]["dependencies"]) == 2
+
+
+def test_every_public_name_is_there_and_documented(distribution: str) -> None:
+    module = importlib.import_module(PACKAGES[distribution])
+    for name in module.__all__:
+        assert name == "__version__" or getattr(module, name).__doc__
+
+
+def test_others_are_left_alone() -> None:
+    for name, found in BESIDE.items():
+        assert hasattr(importlib.import_module(name), found)
+    for name in PACKAGES.values():
+        module = importlib.import_module(name)
+        for package in (name.rpartition(".")[0], "llama_index"):
+            assert sys.modules[package].__file__ is None  # a namespace that all of them share
+        assert module.__file__ is not None
+
+
+def test_an_import_loads_nothing_but_our_own_modules() -> None:
+    script = """
+import json, sys
+import llama_index.core, tqdm.auto
+before = set(sys.modules)
+for name in sys.argv[1:]:
+    module = __import__(name, fromlist=["*"])
+    [getattr(module, public) for public in module.__all__]
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, *PACKAGES.values()], capture_output=True, text=True, check=True
+    )
+    loaded = json.loads(shown.stdout)
+    assert not {name.split(".")[0] for name in loaded} & {"httpx", "openai", "requests", "aiohttp", "tiktoken", "anyio"}
+    assert "workers_ai.client" not in loaded  # nor our own client, before the first call
+    ours = ("workers_ai", *PACKAGES.values())
+    foreign = [name for name in loaded if not name.startswith(ours)]
+    assert set(foreign) <= {"difflib", "llama_index.llms", "llama_index.embeddings", "llama_index.postprocessor"}
