@@ -62,7 +62,7 @@ def guarded(path: Path) -> Iterator[None]:
         raise LedgerError(f"the ledger {path} cannot be used ({exc.strerror}): choose another path") from exc
     except sqlite3.Error as exc:
         text = str(exc)
-        if "full" in text:
+        if "full" in text or "I/O" in text:
             hint = "free some space and run the same ingestion again; what was recorded is kept"
         elif "locked" in text or "busy" in text:
             hint = "another process holds it; wait for it, and keep ledgers off network file systems"

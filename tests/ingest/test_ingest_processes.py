@@ -1,0 +1,121 @@
+"""Real processes on one ledger: killed, two at once, interrupted, and on a disk that is full."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from workers_ai.ingest import Ledger
+from workers_ai_emulator import Emulator
+
+MODEL = "@cf/baai/bge-small-en-v1.5"
+COMMAND = [sys.executable, "-c", "from workers_ai.cli import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def killing() -> ModuleType:
+    """The module of the benchmarks that kills an ingestion."""
+    path = Path(__file__).parents[1] / "benchmarks" / "killing.py"
+    spec = importlib.util.spec_from_file_location("killing", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["killing"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("concurrency", "polls"), [(1, 0), (8, 1)])
+def test_killed_at_random_moments_nothing_is_lost_and_little_is_paid_twice(
+    killing: Any, tmp_path: Path, concurrency: int, polls: int
+) -> None:
+    """The one window left: what was being sent at the moment of the kill, one submission for each worker."""
+    outcome = killing.killed(tmp_path, kills=5, texts=1000, per_job=25, concurrency=concurrency, polls=polls, seed=7)
+    assert outcome.kills == 5
+    assert (outcome.vectors, outcome.held) == (1000, 1000)
+    assert outcome.repeated <= 5 * 25 * concurrency
+    assert outcome.submissions <= 40 + 5 * concurrency
+
+
+def test_two_processes_share_the_work_of_one_ledger(killing: Any, emulator: Emulator, ledger: Path) -> None:
+    emulator.settings.latency_s = 0.02
+    with emulator.serve() as url:
+        both = [killing.child(url, ledger, 2000, 50, 2) for _ in range(2)]
+        results = [process.communicate() for process in both]
+    assert [(process.returncode, err) for process, (_, err) in zip(both, results, strict=True)] == [(0, "")] * 2
+    counts = [[int(part) for part in out.split()] for out, _ in results]
+    assert sum(embedded for embedded, _, _ in counts) == 2000
+    assert all(embedded + reused == vectors == 2000 for embedded, reused, vectors in counts)
+    assert min(embedded for embedded, _, _ in counts) > 0, "one of them did nothing"
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2000, 0)
+
+
+@pytest.fixture
+def environment(account: dict[str, Any]) -> dict[str, str]:
+    return {"CLOUDFLARE_ACCOUNT_ID": account["account_id"], "CLOUDFLARE_API_TOKEN": account["api_token"]}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    path = tmp_path / "docs.jsonl"
+    path.write_text("\n".join(json.dumps({"id": n, "text": f"text {n}"}) for n in range(3000)))
+    return path
+
+
+def ingesting(docs: Path, url: str, *more: str) -> list[str]:
+    output = docs.with_name("v.parquet")
+    return [*COMMAND, "ingest", str(docs), str(output), "--model", MODEL, "--base-url", url, *more]
+
+
+def test_ctrl_c_leaves_a_ledger_that_goes_on(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
+    emulator.queue.settings.progress = "never"
+    with emulator.serve() as url:
+        command = ingesting(docs, url)
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while emulator.queue.submitted < 3 and process.poll() is None:
+            threading.Event().wait(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (130, "")
+        assert err == "workers-ai: interrupted: the same command goes on where it was\n"
+        with Ledger(docs.with_name("v.parquet.ledger")) as held:
+            assert len(held.in_flight()) == 3
+        emulator.queue.settings.progress = "at_once"
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 3000
+    assert (emulator.queue.submitted, emulator.log.texts_repeated) == (3, 0)
+
+
+def test_a_file_that_may_not_grow_is_one_line_and_nothing_is_lost(
+    emulator: Emulator, docs: Path, environment: dict[str, str]
+) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+
+    with emulator.serve() as url:
+        command = ingesting(docs, url, "--max-concurrency", "1")
+        full = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, preexec_fn=small_files
+        )
+        assert (full.returncode, full.stdout) == (1, "")
+        assert full.stderr.startswith("workers-ai: the ledger ")
+        assert "run the same ingestion again; what was recorded is kept" in full.stderr
+        assert len(full.stderr.splitlines()) == 1
+        with Ledger(docs.with_name("v.parquet.ledger")) as held:
+            kept = held.counts()["vectors"]
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert f"  reused    {kept:,}\n" in again.stdout
+    assert emulator.log.texts_repeated <= 1000, "more than the one submission that could not be recorded"
