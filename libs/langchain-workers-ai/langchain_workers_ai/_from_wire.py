@@ -158,8 +158,9 @@ def _token_usage(usage: Usage) -> dict[str, Any]:
 
 def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
     out: dict[str, Any] = {"model_name": model, "model_provider": PROVIDER}
-    if reply.model and reply.model != model:
-        out["served_model"] = reply.model
+    served = reply.headers.get("cf-aig-routed-model") or reply.model
+    if served and served != model:
+        out["served_model"] = served
     if reply.id:
         out["id"] = reply.id
     if reply.headers:
@@ -167,7 +168,7 @@ def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
     if reply.usage is not None:
         if (neurons := reply.usage.neurons) is not None:
             out["neurons"] = neurons
-        if (cost := _cost_usd(reply.usage, model, reply.model)) is not None:
+        if (cost := _cost_usd(reply.usage, model, served)) is not None:
             out["cost_usd"] = cost
     return out
 

@@ -200,6 +200,14 @@ class APIStatusError(WorkersAIError):
 class BadRequestError(APIStatusError, ValueError):
     """The input does not fit the model or the route (400; codes such as 5004, 5006, 8001)."""
 
+    def _remedy(self) -> str:
+        wants_input = "required properties at '/' are 'input'" in self.message
+        return (
+            "The native route of this model takes no messages: use api='chat_completions'."
+            if wants_input
+            else self.remedy
+        )
+
 
 class ContextWindowExceededError(BadRequestError):
     """Input and requested output together exceed the model's context window (5021, 3010; 3030 and 8007 by text)."""

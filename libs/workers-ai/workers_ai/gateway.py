@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
@@ -39,6 +39,8 @@ class GatewayOptions:
         max_attempts: Tries by the gateway: 1 to 5.
         retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
         backoff: How that delay grows.
+        allowed_models: Models among which the Auto Router (model ``"cloudflare/auto"``) may choose, such as
+            ``["@cf/*"]``; see https://developers.cloudflare.com/ai-gateway/features/auto-router/.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -56,6 +58,7 @@ class GatewayOptions:
     max_attempts: int | None = None
     retry_delay_ms: int | None = None
     backoff: Literal["constant", "linear", "exponential"] | None = None
+    allowed_models: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.token, str):
@@ -68,6 +71,7 @@ class GatewayOptions:
         require_int("gateway max_attempts", self.max_attempts, 1, 5)
         require_int("gateway retry_delay_ms", self.retry_delay_ms, 0, 5_000)
         require_int("gateway request_timeout_ms", self.request_timeout_ms, 1, None)
+        require(not isinstance(self.allowed_models, str), "gateway allowed_models must be a list of model ids")
         require(len(self.metadata or {}) <= 5, "gateway metadata may have at most 5 entries")
         require(
             self.backoff in (None, "constant", "linear", "exponential"),
@@ -90,6 +94,7 @@ class GatewayOptions:
             "cf-aig-max-attempts": self.max_attempts,
             "cf-aig-retry-delay": self.retry_delay_ms,
             "cf-aig-backoff": self.backoff,
+            "cf-aig-allowed-models": ",".join(self.allowed_models) if self.allowed_models else None,
         }
         if isinstance(self.token, SecretStr):
             values["cf-aig-authorization"] = f"Bearer {self.token.get_secret_value()}"

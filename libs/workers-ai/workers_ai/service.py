@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from workers_ai.wire.types import JSON, Api
 
 __all__ = ["MAX_CONCURRENCY", "Service", "join_embeddings", "join_rankings"]
+
+AUTO_ROUTER: Final = "cloudflare/auto"
+"""The model with which AI Gateway chooses one for each request."""
 
 MAX_CONCURRENCY = 8
 """Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
@@ -115,8 +118,17 @@ class Service:
             stream=stream,
             reject_if_busy=(on_busy or self.settings.on_busy) != "wait",
             extra_body=extra_body,
-            headers=session_headers(session_id),
+            headers=self._session_headers(model, session_id),
         )
+
+    def _session_headers(self, model: str, session_id: str | None) -> dict[str, str]:
+        """Headers of a session; the Auto Router keeps to one model through it.
+
+        Source: https://developers.cloudflare.com/ai-gateway/features/auto-router/.
+        """
+        if model == AUTO_ROUTER and (affinity := session_headers(session_id or self.settings.session_id)):
+            return {**affinity, "cf-aig-session-id": affinity["x-session-affinity"]}
+        return session_headers(session_id)
 
     def open_chat(self, plan: ChatPlan, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
         """Begin a streamed answer."""
