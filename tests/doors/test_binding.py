@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from types import SimpleNamespace
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -285,3 +288,17 @@ def test_a_pickle_leaves_the_binding_behind_and_says_so(env_ai: Any) -> None:
     service = pickle.loads(pickle.dumps(AsyncClient(binding=env_ai).service))
     with pytest.raises(errors.ConfigurationError, match="set binding= again"):
         asyncio.run(AsyncClient(service=service).embed(BGE, ["a"]))
+
+
+def test_the_worker_of_the_readme_answers(env_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("\n## Python Workers\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    runtime = ModuleType("workers")
+    runtime.WorkerEntrypoint, runtime.Response = SimpleNamespace, str  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "workers", runtime)
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), namespace)
+    entry = namespace["Default"](env=SimpleNamespace(AI=env_ai))
+    assert asyncio.run(entry.fetch(None))
+    assert env_ai.calls[0][1]["stream"] is True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +13,15 @@ import pytest
 
 from workers_ai_emulator import Emulator
 
-os.environ |= {"DO_NOT_TRACK": "true", "DAFT_ANALYTICS_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+os.environ |= {
+    "DO_NOT_TRACK": "true",
+    "DAFT_ANALYTICS_ENABLED": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",  # else it writes a token into the user's home
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else its workers make an environment of their own below ``uv run``
+}
+
+README = Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md"
 
 
 @pytest.fixture
@@ -33,3 +43,19 @@ def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[st
     url = f"{settings['base_url']}/accounts/{settings['account_id']}/ai/run/@cf/baai/bge-small-en-v1.5"
     headers = {"authorization": f"Bearer {settings['api_token']}"}
     return lambda text: httpx.post(url, json={"text": [text]}, headers=headers).json()["result"]["data"][0]
+
+
+@pytest.fixture
+def run_readme(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """Runs the block of a section of the README; what it leaves behind."""
+    for name in ("account_id", "api_token", "base_url"):
+        monkeypatch.setenv(f"CLOUDFLARE_{name.upper()}", settings[name])
+
+    def run(section: str) -> dict[str, Any]:
+        text = README.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        namespace: dict[str, Any] = {}
+        exec(compile(code, str(README), "exec"), namespace)
+        return namespace
+
+    return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +11,11 @@ import pytest
 
 daft = pytest.importorskip("daft", reason="Daft is in the dependency group 'engines'")
 
+from daft.errors import RetryAfterError  # noqa: E402
 from daft.functions import embed_text  # noqa: E402
 
 from workers_ai.daft import WorkersAIProvider  # noqa: E402
-from workers_ai.errors import ConfigurationError  # noqa: E402
+from workers_ai.errors import CapacityError, ConfigurationError  # noqa: E402
 from workers_ai_emulator import Emulator, Fault  # noqa: E402
 
 BGE = "@cf/baai/bge-small-en-v1.5"
@@ -56,6 +59,56 @@ def test_a_null_stays_a_null(settings: dict[str, Any]) -> None:
     assert vectors["a"].tolist() != vectors["b"].tolist()
 
 
+def test_rows_in_any_number_and_batches_of_any_size(emulator: Emulator, settings: dict[str, Any]) -> None:
+    texts = [f"row number {number}" for number in range(70)]
+    rows = embedded(texts, WorkersAIProvider(**settings), batch_size=30, pooling="cls", normalize=True)
+    assert sorted(text for text, _ in rows) == sorted(texts)
+    bodies = [entry.json for entry in emulator.log.entries]
+    assert sorted(len(body["text"]) for body in bodies) == [10, 30, 30]
+    assert {body["pooling"] for body in bodies} == {"cls"}
+    assert [sum(vector**2) for _, vector in rows] == pytest.approx([1.0] * 70, abs=1e-5)
+
+
+@pytest.mark.parametrize("texts", [[], [None, None]])
+def test_nothing_to_embed_sends_nothing(emulator: Emulator, settings: dict[str, Any], texts: list[None]) -> None:
+    frame = daft.from_pydict({"text": daft.Series.from_pylist(texts, dtype=daft.DataType.string())})
+    vectors = embed_text(daft.col("text"), provider=WorkersAIProvider(**settings), model=BGE)
+    assert frame.with_column("vector", vectors).to_pydict()["vector"] == texts
+    assert emulator.log.requests == 0
+
+
+def test_an_empty_text_is_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="text 1 is empty"):
+        embedded(["a", "", "b"], WorkersAIProvider(**settings))
+    assert emulator.log.requests == 0
+    assert len(embedded(["a", "", "b"], WorkersAIProvider(**settings), empty_text="space")) == 3
+
+
+def test_a_batch_that_fails_may_cost_its_own_rows_alone(emulator: Emulator, settings: dict[str, Any]) -> None:
+    texts: list[str | None] = [f"row number {number}" for number in range(250)]
+    texts[120] = ""
+    vectors = dict(embedded(texts, WorkersAIProvider(**settings), on_error="ignore"))
+    assert [text for text in texts if vectors[text] is None] == texts[100:200]
+    assert emulator.log.texts_embedded == 150
+
+
+def test_the_delay_that_daft_is_told(emulator: Emulator, settings: dict[str, Any]) -> None:
+    for told, expected in (("7", 7.0), (None, 5.0)):
+        emulator.faults.add(Fault.busy(times=1, retry_after=told))
+        embedder = WorkersAIProvider(**settings, max_retries=0).get_text_embedder(BGE).instantiate()
+        with pytest.raises(RetryAfterError) as caught:
+            asyncio.run(embedder.embed_text(["a"]))
+        assert caught.value.retry_after == expected
+        assert isinstance(caught.value.__cause__, CapacityError)
+
+
+def test_what_goes_to_the_workers_of_daft_shows_no_token(settings: dict[str, Any]) -> None:
+    provider = WorkersAIProvider(**settings)
+    embedder = pickle.loads(pickle.dumps(provider.get_text_embedder(BGE)))
+    assert settings["api_token"] not in f"{provider!r} {embedder!r} {embedder.get_options()}"
+    assert len(asyncio.run(embedder.instantiate().embed_text(["a"]))[0]) == 384
+
+
 def test_daft_waits_as_it_is_told_where_our_own_tries_end(emulator: Emulator, settings: dict[str, Any]) -> None:
     emulator.faults.add(Fault.busy(times=2, retry_after="0.01"))
     assert len(embedded(["a"], WorkersAIProvider(**settings, max_retries=0), max_retries=2)) == 1
@@ -89,3 +142,13 @@ def test_options_are_checked_before_anything_runs(
 def test_settings_are_checked_when_the_provider_is_made(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'on_busy'"):
         WorkersAIProvider(**settings, onbusy="raise")
+
+
+def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
+    try:
+        rows = run_readme("Daft")["rows"]
+    finally:
+        daft.detach_provider("workers-ai")
+    vectors = dict(zip(rows["id"], rows["vector"], strict=True))
+    assert [vectors[number] is None for number in (1, 2, 3)] == [False, True, False]
+    assert len(vectors[1]) == 768

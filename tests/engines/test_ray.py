@@ -12,6 +12,7 @@ pytest.importorskip("ray.data", reason="Ray Data is in the dependency group 'eng
 
 import numpy as np  # noqa: E402
 
+from workers_ai.errors import BadRequestError, ConfigurationError  # noqa: E402
 from workers_ai.ray import WorkersAIEmbedder  # noqa: E402
 from workers_ai_emulator import Emulator, Fault  # noqa: E402
 
@@ -23,11 +24,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray
 
 @pytest.fixture(scope="module", autouse=True)
 def local_ray() -> Iterator[None]:
-    """A Ray of this test's own."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    yield
-    ray.shutdown()
+    """A Ray of this test's own; its workers find a service in their environment, which is that of its start."""
+    with Emulator().serve() as url, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CLOUDFLARE_ACCOUNT_ID", "0123456789abcdef0123456789abcdef")
+        environment.setenv("CLOUDFLARE_API_TOKEN", "token-of-the-tests")
+        environment.setenv("CLOUDFLARE_BASE_URL", url)
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
+        ray.shutdown()
 
 
 def embedded(rows: int, settings: dict[str, Any], **options: Any) -> Any:
@@ -66,3 +71,25 @@ def test_columns_are_named(emulator: Emulator, settings: dict[str, Any]) -> None
     assert set(batch) == {"body", "id", "embedding"}
     assert batch["embedding"].dtype == np.float32
     assert np.linalg.norm(batch["embedding"], axis=1) == pytest.approx([1.0, 1.0], abs=1e-5)
+
+
+def test_a_text_that_cannot_be_embedded_is_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+    embedder = WorkersAIEmbedder(BGE, **settings)
+    for texts, message in ((["a", ""], "text 1 is empty"), (["a", "b", None], "text 2 is a NoneType")):
+        with pytest.raises(BadRequestError, match=message):
+            embedder({"text": np.array(texts, dtype=object)})
+    assert emulator.log.requests == 0
+    batch = WorkersAIEmbedder(BGE, empty_text="space", **settings)({"text": np.array(["a", ""], dtype=object)})
+    assert batch["vector"].shape == (2, 384)
+
+
+def test_settings_are_checked_when_the_object_is_made(settings: dict[str, Any]) -> None:
+    for options, message in (({"model": None}, "model is missing"), ({"model": BGE, "onbusy": "x"}, "'on_busy'")):
+        with pytest.raises(ConfigurationError, match=message):
+            WorkersAIEmbedder(**settings, **options)
+
+
+def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
+    rows = run_readme("Ray")["rows"]
+    assert sorted(row["id"] for row in rows) == list(range(300))
+    assert {row["vector"].shape for row in rows} == {(768,)}

@@ -24,12 +24,15 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from daft import DataType
-from daft.ai.protocols import TextEmbedderDescriptor
-from daft.ai.provider import Provider
-from daft.ai.typing import EmbeddingDimensions, UDFOptions
-from daft.errors import RetryAfterError
+try:
+    import numpy as np
+    from daft import DataType
+    from daft.ai.protocols import TextEmbedderDescriptor
+    from daft.ai.provider import Provider
+    from daft.ai.typing import EmbeddingDimensions, UDFOptions
+    from daft.errors import RetryAfterError
+except ImportError as exc:
+    raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
 from workers_ai.bulk import bulk_settings, check_options, texts_per_request
 from workers_ai.catalogue import lookup

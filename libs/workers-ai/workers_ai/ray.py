@@ -20,7 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as exc:
+    raise ImportError("workers_ai.ray needs NumPy, and Ray to run in: pip install 'workers-ai[ray]'") from exc
 
 from workers_ai.bulk import bulk_settings, texts_per_request
 from workers_ai.client import Client
