@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 from tests.llama_index.conftest import TOKEN, wired
-from tests.llama_index.standard import EmbeddingStandardTests, LLMStandardTests
+from tests.llama_index.standard import EmbeddingStandardTests, LLMStandardTests, RerankerStandardTests
 
 from workers_ai_emulator import Emulator
 
@@ -39,6 +40,15 @@ class TestJsonSchema(TestChatCompletions):
         return WorkersAI(**wired(emulator, should_use_structured_outputs=True))
 
 
+class TestWithoutTools(LLMStandardTests):
+    secret = TOKEN
+    calls_tools = False
+
+    @pytest.fixture
+    def model(self, emulator: Emulator) -> WorkersAI:
+        return WorkersAI(**wired(emulator, model="@cf/deepseek-ai/deepseek-r1-distill-qwen-32b"))
+
+
 class TestEmbedding(EmbeddingStandardTests):
     secret = TOKEN
     dimensions = 1024
@@ -57,3 +67,11 @@ class TestInstructedEmbedding(EmbeddingStandardTests):
         return WorkersAIEmbedding(
             **wired(emulator, model="@cf/qwen/qwen3-embedding-0.6b", query_instruction="Find the passage", batch_size=2)
         )
+
+
+class TestReranker(RerankerStandardTests):
+    secret = TOKEN
+
+    @pytest.fixture
+    def model(self, emulator: Emulator) -> WorkersAIRerank:
+        return WorkersAIRerank(**wired(emulator))
