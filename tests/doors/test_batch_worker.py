@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.load import dumps
 
+from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
 from workers_ai.batch import BatchJob
 from workers_ai.fields import ConnectionFields
@@ -378,3 +380,11 @@ async def test_async_connections_to_the_worker_are_closed(service: Service, acco
         async with AsyncClient(**account, base_url="http://127.0.0.1:9", batch_worker=worker) as client:
             (item,) = await client.batch.run(BGE, [{"text": ["a"]}])
     assert item.success
+
+
+def test_a_dump_of_langchain_names_the_worker_and_not_its_headers(account: dict[str, Any]) -> None:
+    chat = ChatWorkersAI(model="@cf/openai/gpt-oss-120b", **account, batch_worker=WORKER)
+    dump = dumps(chat)
+    assert "secret-of-the-worker" not in dump
+    kwargs = json.loads(dump)["kwargs"]
+    assert ChatWorkersAI(**{**kwargs, **account}).batch_worker == BatchWorker(URL)

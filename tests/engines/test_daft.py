@@ -129,6 +129,7 @@ def test_what_cannot_succeed_is_sent_once(emulator: Emulator, settings: dict[str
         ({"model": "@cf/someone/new"}, "pass dimensions="),
         ({"dimensions": 100}, "384 dimensions"),
         ({"poolin": "cls"}, "did you mean 'pooling'"),
+        ({"batch_size": 0}, "batch_size must be a whole number 1 or more"),
     ],
 )
 def test_options_are_checked_before_anything_runs(

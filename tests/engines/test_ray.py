@@ -19,7 +19,10 @@ from workers_ai_emulator import Emulator, Fault  # noqa: E402
 BGE = "@cf/baai/bge-small-en-v1.5"
 ROWS = 10_000
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # Ray warns about its own settings
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),  # Ray warns about its own settings
+    pytest.mark.timeout(240),  # it starts slowly on a busy machine
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -38,6 +38,7 @@ from workers_ai.bulk import bulk_settings, check_options, texts_per_request
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient
 from workers_ai.errors import ConfigurationError, WorkersAIError
+from workers_ai.gateway import require_int
 from workers_ai.service import MAX_CONCURRENCY, Service
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class WorkersAIProvider(Provider):
         """
         cap = texts_per_request(model)
         udf: dict[str, Any] = {name: options.pop(name) for name in _OF_DAFT if name in options}
+        require_int("batch_size", udf.get("batch_size"), 1, None)
         udf["batch_size"] = min(udf.get("batch_size", cap), cap)
         udf["concurrency"] = self._settings.max_concurrency
         embed = check_options("embed_text", options)
