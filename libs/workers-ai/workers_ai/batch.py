@@ -9,6 +9,7 @@ is sent again only where it was certainly refused, and whatever ends a call that
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,7 @@ from workers_ai.wire.batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from workers_ai.calls import Calls
     from workers_ai.flow import AsyncSender, Flow, Sender
@@ -59,6 +60,7 @@ __all__ = [
     "surely_refused",
 ]
 
+_UNKNOWN: Final = (400, 404, 410)
 _UNKNOWN_LIMIT: Final = 3
 _FAILURE_LIMIT: Final = 8
 
@@ -137,7 +139,7 @@ class Watch:
             self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
             return
         self._failures += 1
-        unknown = error.status_code in (400, 404, 410)
+        unknown = error.status_code in _UNKNOWN
         if not unknown:
             self._hold_s = min(0.25 * 2.0**self._failures, self._pace.longest_s)
         if not unknown and not error.is_retryable:
@@ -146,12 +148,16 @@ class Watch:
             return
         if isinstance(error, APIConnectionError):
             raise error
-        what = "does not know" if unknown else "failed to give the result of"
-        raise BatchError(
+        raise self.lost(error) from error
+
+    def lost(self, error: WorkersAIError) -> BatchError:
+        """The error that ends the wait, since the queue will not give a result."""
+        what = "does not know" if error.status_code in _UNKNOWN else "failed to give the result of"
+        return BatchError(
             f"the queue {what} {self.job.request_id}: {error.message}",
             model=self.job.model,
             request_ids=[self.job.request_id],
-        ) from error
+        )
 
     def wait_s(self) -> float:
         """Seconds until the next poll."""
@@ -165,13 +171,13 @@ class BatchFlows:
     Attributes:
         calls: Sends, and maps errors.
         pace: How often a job is polled.
-        unfinished: Ids of what :meth:`run_jobs` has with the queue; shared by all flows of one call, so that the
-            error that ends it can name them all.
+        taken: Ids of what the queue has taken from :meth:`run_jobs`; shared by all flows of one call, so that the error
+            that ends it names everything of which the caller has no result.
     """
 
     calls: Calls
     pace: Pace = field(default_factory=Pace)
-    unfinished: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
 
     def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
         """Submit requests that fit one submission."""
@@ -197,12 +203,11 @@ class BatchFlows:
         """Ask once how far a job is, with the client's own retries."""
         if job.answer:
             return job.answer
-        watch = Watch(job, self.pace)
         try:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
         except APIStatusError as exc:
-            for _ in range(_UNKNOWN_LIMIT if exc.status_code in (400, 404, 410) else 0):
-                watch.failed(exc)
+            if exc.status_code in _UNKNOWN:
+                raise Watch(job, self.pace).lost(exc) from exc
             raise
         return read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
 
@@ -214,7 +219,10 @@ class BatchFlows:
         try:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait", repeatable=lambda error: False)
         except WorkersAIError as exc:
-            watch.failed(exc)
+            if exc.status_code == 202:  # still at work, and no more to say
+                watch.answered()
+            else:
+                watch.failed(exc)
             return None
         status = read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
         watch.answered()
@@ -222,7 +230,8 @@ class BatchFlows:
 
     def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> Flow[list[BatchItem]]:
         """Wait for a job; its items in the order of the requests."""
-        status = yield from self._wait(job, _ends(self.calls.clock, deadline_s))
+        with _naming([job.request_id]):
+            status = yield from self._wait(job, _ends(self.calls.clock, deadline_s))
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
@@ -243,7 +252,7 @@ class BatchFlows:
         self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
     ) -> Flow[list[BatchItem]]:
         """Submit requests of any number and wait for them all."""
-        statuses = yield from self.run_jobs(model, requests, deadline_s)
+        statuses = yield from replace(self, taken=[]).run_jobs(model, requests, deadline_s)
         items = [item for status in statuses for item in status.items]
         return [_renumbered(item, index) for index, item in enumerate(items)]
 
@@ -261,17 +270,14 @@ class BatchFlows:
         end = _ends(self.calls.clock, deadline_s)
         jobs: list[BatchJob] = []
         done: list[BatchStatus] = []
-        try:
+        with _naming(self.taken):
             for part in list(split_requests(requests, model=model, max_requests=max_requests)):
                 job = yield from self.send(model, part)
-                self.unfinished.append(job.request_id)
+                self.taken.append(job.request_id)
                 jobs.append(job)
             for job in jobs:
-                done.append((yield from self._wait(job, end)))
-                self.unfinished.remove(job.request_id)
-        except BaseException as exc:
-            _name_unfinished(exc, [request_id for request_id in self.unfinished if request_id])
-            raise
+                status = yield from self._wait(job, end)
+                done.append(status)
         return done
 
 
@@ -298,12 +304,18 @@ def _renumbered(item: BatchItem, index: int) -> BatchItem:
     return replace(item, index=index)
 
 
-def _name_unfinished(exc: BaseException, request_ids: Sequence[str]) -> None:
-    """Put the ids of what is still with the queue on whatever ends the wait."""
-    if isinstance(exc, WorkersAIError):
-        exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *request_ids]))
-    elif request_ids and not isinstance(exc, GeneratorExit):
-        exc.add_note(f"still with the queue: {' '.join(request_ids)}")
+@contextmanager
+def _naming(request_ids: Sequence[str]) -> Iterator[None]:
+    """Put the ids of what the queue has taken on whatever ends the wait for it."""
+    try:
+        yield
+    except BaseException as exc:
+        named = [request_id for request_id in request_ids if request_id]
+        if isinstance(exc, WorkersAIError):
+            exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *named]))
+        elif named:
+            exc.add_note(f"still with the queue: {' '.join(named)}")
+        raise
 
 
 class Batch:

@@ -1,7 +1,7 @@
 """Flows: what a call does, step by step, written once for sync and async.
 
 A flow is a generator. It yields :class:`Send`, :class:`Sleep` or :class:`Do`, is handed the response of a ``Send`` (or
-has the transport's exception thrown into it) or the result of a ``Do``, and returns its result. :func:`drive` and
+has whatever ended a step thrown into it) or the result of a ``Do``, and returns its result. :func:`drive` and
 :func:`adrive` are the only places that do I/O for calls; a test can step a flow with no socket and no clock.
 """
 
@@ -39,10 +39,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """Run ``work``, which may block for a moment (a disk, a lock); the async driver runs it in a thread.
-
-    What it raises ends the flow.
-    """
+    """Run ``work``, which may block for a moment (a disk, a lock); the async driver runs it in a thread."""
 
     work: Callable[[], Any]
 
@@ -69,24 +66,21 @@ class AsyncSender(Protocol):
 
 def drive(flow: Flow[T], sender: Sender) -> T:
     """Run a flow to its end, blocking."""
-    import httpx
-
     try:
         step = next(flow)
         while True:
-            if isinstance(step, Sleep):
-                time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
-                step = next(flow)
-                continue
-            if isinstance(step, Do):
-                step = flow.send(step.work())
-                continue
+            reply: Any = None
             try:
-                response = sender.send(step.request, step.stream)
-            except httpx.RequestError as exc:
+                if isinstance(step, Send):
+                    reply = sender.send(step.request, step.stream)
+                elif isinstance(step, Do):
+                    reply = step.work()
+                else:
+                    time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
+            except BaseException as exc:  # noqa: BLE001 - an interrupt, too: the flow says what it leaves behind
                 step = flow.throw(exc)
             else:
-                step = flow.send(response)
+                step = flow.send(reply)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
@@ -96,24 +90,22 @@ def drive(flow: Flow[T], sender: Sender) -> T:
 async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
     """Run a flow to its end without blocking the event loop."""
     import anyio
-    import httpx
 
     try:
         step = next(flow)
         while True:
-            if isinstance(step, Sleep):
-                await anyio.sleep(step.seconds)
-                step = next(flow)
-                continue
-            if isinstance(step, Do):
-                step = flow.send(await anyio.to_thread.run_sync(step.work))
-                continue
+            reply: Any = None
             try:
-                response = await sender.asend(step.request, step.stream)
-            except httpx.RequestError as exc:
+                if isinstance(step, Send):
+                    reply = await sender.asend(step.request, step.stream)
+                elif isinstance(step, Do):
+                    reply = await anyio.to_thread.run_sync(step.work)
+                else:
+                    await anyio.sleep(step.seconds)
+            except BaseException as exc:  # noqa: BLE001 - a cancellation, too: the flow says what it leaves behind
                 step = flow.throw(exc)
             else:
-                step = flow.send(response)
+                step = flow.send(reply)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:

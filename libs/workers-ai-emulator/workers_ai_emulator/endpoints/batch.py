@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.endpoints import chat, embeddings
+from workers_ai_emulator.endpoints import chat, embeddings, responses
 from workers_ai_emulator.rules import embedding_checks
 from workers_ai_emulator.rules.words import neurons
 from workers_ai_emulator.shapes.envelopes import success
@@ -132,6 +132,10 @@ def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[
         embedding_checks.check_native(model, inputs)
         text, tokens = embeddings.result_json(service, model, inputs)
         return text, tokens, 0
+    if model.responses and "input" in inputs:
+        given = responses.read_checked(service, model, inputs)
+        shape, usage = responses.result_of(service, call, model, given, inputs)
+        return dumps(shape).decode(), usage.prompt_tokens, usage.completion_tokens
     asked = chat.read_checked(model, inputs, service, compat=False)
     answer = chat.answer_of(service, call, model, asked, inputs)
     text = dumps(chat.native_result(answer, model, asked)).decode()

@@ -13,6 +13,8 @@ from workers_ai_emulator.wire import ServiceError
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.player.request import ChatRequest
+    from workers_ai_emulator.shapes.answer import Usage
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
@@ -29,6 +31,22 @@ def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
 
 def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
     """Answer a request in the Responses form."""
+    asked = read_checked(service, model, body)
+
+    def reply() -> Reply:
+        shape, usage = result_of(service, call, model, asked, body)
+        return priced(service, meeting.whole(shape if compat else success(shape)), usage.neurons)
+
+    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    return result
+
+
+def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatRequest, Json]:
+    """A body in the Responses form, checked: as a chat request, and as the body of one.
+
+    Raises:
+        ServiceError: If the body is refused.
+    """
     if not isinstance(body.get("input"), str | list) or not body["input"]:
         raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
     if body.get("stream") is True:
@@ -37,12 +55,12 @@ def respond(service: Service, call: Call, model: Model, body: Json, meeting: Mee
         chat_body = responses.chat_body(body)
     except (KeyError, TypeError, AttributeError):
         raise ServiceError(400, 5006, "Bad input: Error: Type mismatch of '/input'") from None
-    request = chat.read_checked(model, chat_body, service, compat=True)
+    return chat.read_checked(model, chat_body, service, compat=True), chat_body
 
-    def reply() -> Reply:
-        answer = chat.answer_of(service, call, model, request, chat_body)
-        shape: Any = responses.response(answer, body, service.new_hex(32))
-        return priced(service, meeting.whole(shape if compat else success(shape)), answer.usage.neurons)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
-    return result
+def result_of(
+    service: Service, call: Call, model: Model, asked: tuple[ChatRequest, Json], body: Json
+) -> tuple[Any, Usage]:
+    """The result in the Responses form, and what it used."""
+    answer = chat.answer_of(service, call, model, *asked)
+    return responses.response(answer, body, service.new_hex(32)), answer.usage

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from workers_ai.errors import BatchError, BatchItemError, RequestTooLargeError
+from workers_ai.errors import BadRequestError, BatchError, BatchItemError, RequestTooLargeError
 from workers_ai.refusals import read_refusal
 from workers_ai.wire.chat import plan_chat, run_request
 from workers_ai.wire.reply import shortened, unwrap
@@ -44,7 +44,11 @@ MAX_SUBMISSION_BYTES: Final = 9_900_000
 QUEUE_QUERY: Final = "queueRequest=true"
 """What sends a request to the queue. Polls carry it too, as the documentation of the REST route shows them."""
 
-_FAILED: Final = frozenset({"failed", "error", "errored", "cancelled", "canceled", "expired", "not_found", "unknown"})
+_OVER: Final = frozenset(
+    {"failed", "error", "errored", "cancelled", "canceled", "expired", "not_found", "unknown"}
+    | {"complete", "completed", "done", "finished", "succeeded", "success"}
+)
+"""States in which there will be no result, if there is none beside them."""
 _FRAME_BYTES: Final = 1
 
 
@@ -131,11 +135,15 @@ def split_requests(
 
     Raises:
         RequestTooLargeError: One request alone exceeds it; names its index.
+        BadRequestError: A request cannot be written as JSON; names its index.
     """
     part: list[Mapping[str, JSON]] = []
     total = 0
     for index, request in enumerate(requests):
-        size = json_bytes(request) + _FRAME_BYTES
+        try:
+            size = json_bytes(request) + _FRAME_BYTES
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise BadRequestError(f"request {index} cannot be written as JSON: {exc}", model=model) from None
         if size > max_bytes:
             raise RequestTooLargeError(
                 f"request {index} has {size:,} bytes; a submission may have {max_bytes:,}", model=model
@@ -191,13 +199,23 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
     status = _finished(result, job.model, job.size, job.request_id, neurons)
     if status is not None:
         return status
-    word = result.get("status") if isinstance(result, dict) else None
-    if not isinstance(word, str) or word.lower() in _FAILED:
-        refusal = read_refusal(result) or read_refusal(data)
+    refusal = read_refusal(result) or read_refusal(data)
+    word = _pending(result) if refusal is None else None
+    if word is None:
         why = refusal.message if refusal else shortened(data, 300)
         raise BatchError(f"the queue has no result for {job.request_id}: {why}", model=job.model,
                          request_ids=[job.request_id])  # fmt: skip
-    return BatchStatus("queued" if word.lower() in ("queued", "pending") else "running")
+    return BatchStatus(word)
+
+
+def _pending(result: JSON) -> Literal["queued", "running"] | None:
+    """The state of a job that is still at work; None where the reply does not say that it is."""
+    if not isinstance(result, dict):
+        return None
+    word = result.get("status") or ("running" if result.get("request_id") else None)
+    if not isinstance(word, str) or word.lower() in _OVER:
+        return None
+    return "queued" if word.lower() in ("queued", "pending") else "running"
 
 
 def _finished(
@@ -209,8 +227,9 @@ def _finished(
     found: dict[int, BatchItem] = {}
     for entry in responses:
         index = _index(entry)
-        if index is not None and (size is None or index < size):
-            found[index] = _item(index, entry, model, request_id)
+        if index is None or (size is not None and index >= size) or (index in found and found[index].success):
+            continue  # no index of ours, or one that has its result
+        found[index] = _item(index, entry, model, request_id)
     count = size if size is not None else max(found, default=-1) + 1
     items = [found.get(index) or _missing(index, model, request_id) for index in range(count)]
     usage = read_usage(result.get("usage"), neurons) if isinstance(result, dict) else None
