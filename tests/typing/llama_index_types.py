@@ -51,7 +51,7 @@ async def achat(llm: WorkersAI) -> None:
 
 
 def embed() -> None:
-    embedding = WorkersAIEmbedding(model_name="@cf/baai/bge-m3", embed_batch_size=50, num_workers=4)
+    embedding = WorkersAIEmbedding(model="@cf/baai/bge-m3", embed_batch_size=50, num_workers=4)
     as_base: BaseEmbedding = embedding
     assert_type(as_base.get_query_embedding("q"), Embedding)
     assert_type(embedding.get_text_embedding_batch(["a"]), list[Embedding])

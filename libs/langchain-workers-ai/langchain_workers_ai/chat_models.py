@@ -6,7 +6,7 @@ import math
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages.utils import count_tokens_approximately
@@ -20,8 +20,8 @@ from langchain_workers_ai._profiles import profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai.config import GatewayOptions, check_model
-from workers_ai.wire.params import CHAT_PARAMS
+from workers_ai.config import BatchWorker, GatewayOptions, check_model
+from workers_ai.fields import ChatFields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -38,11 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatWorkersAI"]
 
-_PARAMS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
-"""Parameters of the service that are fields of the model."""
 
-
-class ChatWorkersAI(Connection, BaseChatModel):
+class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
     ``model`` is the id of the catalogue; account and token come from arguments or from the environment::
@@ -50,10 +47,10 @@ class ChatWorkersAI(Connection, BaseChatModel):
         llm = ChatWorkersAI(model="@cf/meta/llama-3.3-70b-instruct-fp8-fast")
         llm.invoke("Why is the sky blue?")
 
-    Every parameter below can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
+    Every parameter can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
     ``on_busy``, ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Only what was set is sent. An unknown keyword
     raises, here and per call. The settings of the connection are those of
-    :class:`workers_ai.fields.ConnectionFields`.
+    :class:`workers_ai.fields.ConnectionFields`, the parameters those of :class:`workers_ai.fields.ChatFields`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.
@@ -70,47 +67,6 @@ class ChatWorkersAI(Connection, BaseChatModel):
     model: str
     """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Any
     well-formed id is sent."""
-    api: Literal["chat_completions", "run", "responses"] | None = None
-    """The route: OpenAI-compatible chat completions (the default), the native ``run``, or ``responses`` (gpt-oss only,
-    not streaming). With a parameter set that exists only on ``run``, that route is the default."""
-    temperature: float | None = None
-    """Randomness of the answer, 0 to 2 on most models."""
-    top_p: float | None = None
-    """Nucleus sampling, 0 to 1."""
-    top_k: int | None = None
-    """Sample from the k likeliest tokens; ``run`` only."""
-    max_tokens: int | None = None
-    """Tokens of the answer at most, reasoning included. The service's default is 256 on older models."""
-    stop: list[str] | str | None = None
-    """Texts that end the answer (alias ``stop_sequences``)."""
-    seed: int | None = None
-    """Seed for answers that can be repeated, where the model honours it."""
-    frequency_penalty: float | None = None
-    """Penalty for frequent tokens, -2 to 2."""
-    presence_penalty: float | None = None
-    """Penalty for tokens that occurred, -2 to 2."""
-    repetition_penalty: float | None = None
-    """Multiplicative penalty for repetition; ``run`` only."""
-    logprobs: bool | None = None
-    """Whether to return log probabilities, in ``response_metadata["logprobs"]``."""
-    top_logprobs: int | None = None
-    """How many alternatives per token ``logprobs`` lists."""
-    tool_choice: str | bool | dict[str, Any] | None = None
-    """Which tool to call: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), its name, or an OpenAI dict."""
-    parallel_tool_calls: bool | None = None
-    """Whether one answer may hold several calls."""
-    response_format: dict[str, Any] | None = None
-    """JSON mode or a JSON schema; ``with_structured_output`` sets it for you."""
-    reasoning_effort: str | None = None
-    """How much a reasoning model thinks; values differ by model. None given explicitly is sent as null: not at all."""
-    chat_template_kwargs: dict[str, Any] | None = None
-    """Switches of the chat template, such as ``{"enable_thinking": False}``."""
-    lora: str | None = None
-    """Name or id of a LoRA adapter; ``run`` only."""
-    raw: bool | None = None
-    """Send the prompt without the chat template; ``run`` only."""
-    guided_json: dict[str, Any] | None = None
-    """JSON schema for models that take it by this name; ``run`` only."""
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More fields of the request body, sent as they are."""
     stream_usage: bool = True
@@ -150,14 +106,6 @@ class ChatWorkersAI(Connection, BaseChatModel):
         if options.get("session_id") is None and self.session_id is None:
             options["session_id"] = _thread_id(run_manager)
         return model, to_wire(messages), options
-
-    def _set_params(self) -> dict[str, Any]:
-        """The parameters that were set. None means something only for ``reasoning_effort``, given explicitly."""
-        values = vars(self)
-        params = {name: value for name in _PARAMS if (value := values[name]) is not None}
-        if "reasoning_effort" in self.model_fields_set:
-            params["reasoning_effort"] = self.reasoning_effort
-        return params
 
     def _generate(
         self,
@@ -331,11 +279,13 @@ class ChatWorkersAI(Connection, BaseChatModel):
 
     @property
     def lc_attributes(self) -> dict[str, Any]:
-        """Settings whose own form a dump cannot carry: the gateway as plain data, secrets left out."""
+        """Settings whose own form a dump cannot carry: gateway and batch Worker as plain data, secrets left out."""
         attributes: dict[str, Any] = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
             attributes["gateway"] = {k: v for k, v in options.items() if k != "token" and v is not None}
+        if isinstance(self.batch_worker, BatchWorker):
+            attributes["batch_worker"] = self.batch_worker.url
         if self.default_headers:
             attributes["default_headers"] = None
         return attributes

@@ -10,26 +10,24 @@ from pydantic import Field, field_validator, model_validator
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._handover import Texts
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.config import DEADLINE_S, check_model
-from workers_ai.fanout import agather, gather
+from workers_ai.config import check_model
+from workers_ai.fanout import Paced, agather, gather
+from workers_ai.fields import EmbeddingFields
 from workers_ai.service import join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    import httpx
-    from langchain_core.rate_limiters import BaseRateLimiter
-
     from workers_ai.flow import Flow
-    from workers_ai.wire.types import EmbedReply, Request
+    from workers_ai.wire.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
 
 _Kind = Literal["document", "query"]
 
 
-class WorkersAIEmbeddings(Connection, Embeddings):
+class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     """Embedding models of Cloudflare Workers AI.
 
     Requests hold up to the model's own cap of texts and run several at a time; order, count and length of the
@@ -50,21 +48,6 @@ class WorkersAIEmbeddings(Connection, Embeddings):
     """Model id, such as ``"@cf/baai/bge-m3"`` (alias ``model_name``)."""
     batch_size: int | None = Field(default=None, ge=1)
     """Texts in one request; None for the model's own cap (100 or 32), which is also the most."""
-    pooling: Literal["mean", "cls"] | None = None
-    """How the bge family makes one vector of a text. The service's default is ``"mean"``; the two do not mix."""
-    truncate_inputs: bool | None = None
-    """Let the service cut texts that are too long, where the model has that option."""
-    query_instruction: str | None = None
-    """Instruction for queries, in the form the model wants it; documents never get one."""
-    normalize: bool = False
-    """Scale each vector to length 1."""
-    empty_text: Literal["raise", "space"] = "raise"
-    """What an empty text means: an error that names its index, or one space embedded in its place."""
-    queue: Literal["never", "overflow", "always"] = "never"
-    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those there that a busy service
-    rejects, ``"always"`` all of them. Queries never wait in the queue."""
-    deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
-    """Seconds to wait for the queue; None for no end."""
     max_concurrency: int | None = Field(default=8, ge=1)
     """Requests in flight of this object."""
     rate_limiter: Any = Field(default=None, exclude=True, repr=False)
@@ -105,7 +88,8 @@ class WorkersAIEmbeddings(Connection, Embeddings):
 
     def _sender(self) -> Any:
         transport = self._connection().transport
-        return transport if self.rate_limiter is None else _Limited(transport, self.rate_limiter)
+        limiter = self.rate_limiter
+        return transport if limiter is None else Paced(transport, limiter.acquire, limiter.aacquire)
 
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
@@ -143,21 +127,3 @@ class WorkersAIEmbeddings(Connection, Embeddings):
     async def aembed_query(self, text: str) -> list[float]:
         """See :meth:`embed_query`."""
         return (await self._aembed([text], "query"))[0]
-
-
-class _Limited:
-    """The transport behind a rate limiter of LangChain: each request takes its turn."""
-
-    def __init__(self, transport: Any, limiter: BaseRateLimiter) -> None:
-        self._transport = transport
-        self._limiter = limiter
-
-    def send(self, request: Request, stream: bool) -> httpx.Response:
-        self._limiter.acquire()
-        response: httpx.Response = self._transport.send(request, stream)
-        return response
-
-    async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        await self._limiter.aacquire()
-        response: httpx.Response = await self._transport.asend(request, stream)
-        return response

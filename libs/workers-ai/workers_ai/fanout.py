@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers_ai.flow import AsyncSender, Do, Flow, Sender, Sleep, Step, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["agather", "gather"]
+    import httpx
+
+    from workers_ai.wire.types import Request
+
+__all__ = ["Paced", "agather", "gather"]
 
 T = TypeVar("T")
 
@@ -96,3 +100,32 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
     if errors:
         raise errors[0]
     return [results[index] for index in range(len(flows))]
+
+
+class Paced:
+    """A transport where each request, one that is sent again too, first takes its turn at a framework's rate limiter.
+
+    Args:
+        transport: Sends the requests.
+        acquire: Blocks until the next request may go.
+        aacquire: Waits for the same without blocking.
+    """
+
+    def __init__(
+        self, transport: Sender | AsyncSender, acquire: Callable[[], object], aacquire: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._transport: Any = transport
+        self._acquire = acquire
+        self._aacquire = aacquire
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        """Take a turn, then send."""
+        self._acquire()
+        response: httpx.Response = self._transport.send(request, stream)
+        return response
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Take a turn, then send."""
+        await self._aacquire()
+        response: httpx.Response = await self._transport.asend(request, stream)
+        return response

@@ -1,20 +1,29 @@
-"""The settings of a client as fields of a pydantic model: the base that every framework class shares."""
+"""Settings and parameters as fields of pydantic models: the bases that the classes of all frameworks share."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from workers_ai.config import DEFAULT_MAX_RETRIES, BatchWorker, GatewayOptions, OnBusy, Settings, unknown_keyword
+from workers_ai.config import (
+    DEADLINE_S,
+    DEFAULT_MAX_RETRIES,
+    BatchWorker,
+    GatewayOptions,
+    OnBusy,
+    Settings,
+    unknown_keyword,
+)
 from workers_ai.errors import ConfigurationError
+from workers_ai.wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:
     from workers_ai.client import AsyncClient, Client
     from workers_ai.service import Service
 
-__all__ = ["ConnectionFields"]
+__all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
 _SETTINGS = (
     "account_id",
@@ -34,6 +43,7 @@ _SETTINGS = (
 )
 _HANDLES = ("http_client", "http_async_client", "binding", "on_retry")
 """What belongs to this process: in no dump and no pickle, and shared by copies."""
+_CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 
 
 class ConnectionFields(BaseModel):
@@ -194,6 +204,81 @@ class ConnectionFields(BaseModel):
         BaseModel.__setstate__(self, {**state, "__dict__": {**local, **state["__dict__"]}})
         if self.api_token is None:
             self.api_token = self._resolve({"account_id": self.account_id}).api_token
+
+
+class ChatFields(ConnectionFields):
+    """Parameters of a chat call. Only what was set is sent."""
+
+    api: Literal["chat_completions", "run", "responses"] | None = None
+    """The route: OpenAI-compatible chat completions (the default), the native ``run``, or ``responses`` (gpt-oss only,
+    not streaming). With a parameter set that exists only on ``run``, that route is the default."""
+    temperature: float | None = None
+    """Randomness of the answer, 0 to 2 on most models, 0 to 5 on older ones."""
+    top_p: float | None = None
+    """Nucleus sampling, 0 to 1."""
+    top_k: int | None = None
+    """Sample from the k likeliest tokens; ``run`` only."""
+    max_tokens: int | None = None
+    """Tokens of the answer at most, reasoning included. The service's default is 256 on older models."""
+    stop: list[str] | str | None = None
+    """Texts that end the answer (alias ``stop_sequences``)."""
+    seed: int | None = None
+    """Seed for answers that can be repeated, where the model honours it."""
+    frequency_penalty: float | None = None
+    """Penalty for frequent tokens, -2 to 2."""
+    presence_penalty: float | None = None
+    """Penalty for tokens that occurred, -2 to 2."""
+    repetition_penalty: float | None = None
+    """Multiplicative penalty for repetition; ``run`` only."""
+    logprobs: bool | None = None
+    """Whether to return log probabilities."""
+    top_logprobs: int | None = None
+    """How many alternatives per token ``logprobs`` lists."""
+    tool_choice: str | bool | dict[str, Any] | None = None
+    """Which tool to call where tools are given: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), its name, or
+    an OpenAI dict."""
+    parallel_tool_calls: bool | None = None
+    """Whether one answer may hold several calls; some models refuse the parameter."""
+    response_format: dict[str, Any] | None = None
+    """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
+    reasoning_effort: str | None = None
+    """How much a reasoning model thinks; values differ by model. None given explicitly is sent as null: not at all."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Switches of the chat template, such as ``{"enable_thinking": False}``."""
+    lora: str | None = None
+    """Name or id of a LoRA adapter; ``run`` only."""
+    raw: bool | None = None
+    """Send the prompt without the chat template; ``run`` only."""
+    guided_json: dict[str, Any] | None = None
+    """JSON schema for models that take it by this name; ``run`` only."""
+
+    def _set_params(self) -> dict[str, Any]:
+        """The parameters that were set. None means something only for ``reasoning_effort``, given explicitly."""
+        values = vars(self)
+        params = {name: value for name in _CHAT_FIELDS if (value := values[name]) is not None}
+        if "reasoning_effort" in self.model_fields_set:
+            params["reasoning_effort"] = self.reasoning_effort
+        return params
+
+
+class EmbeddingFields(ConnectionFields):
+    """What shapes vectors, and how documents get to the service."""
+
+    pooling: Literal["mean", "cls"] | None = None
+    """How the bge family makes one vector of a text. The service's default is ``"mean"``; the two do not mix."""
+    truncate_inputs: bool | None = None
+    """Let the service cut texts that are too long, where the model has that option."""
+    query_instruction: str | None = None
+    """Instruction for queries, in the form the model wants it; documents never get one."""
+    normalize: bool = False
+    """Scale each vector to length 1."""
+    empty_text: Literal["raise", "space"] = "raise"
+    """What an empty text means: an error that names its index, or one space embedded in its place."""
+    queue: Literal["never", "overflow", "always"] = "never"
+    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those there that a busy service
+    rejects, ``"always"`` all of them. Queries never wait in the queue."""
+    deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
+    """Seconds to wait for the queue; None for no end."""
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:

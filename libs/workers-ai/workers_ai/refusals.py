@@ -257,7 +257,9 @@ def error_from_reply(
         now: The present time, in UTC.
     """
     text = scrub(text)
-    refusal = read_refusal(text if body is None else body) or Refusal(_plain(text) or f"HTTP {status} with an empty body")
+    refusal = read_refusal(text if body is None else body) or Refusal(
+        _plain(text) or f"HTTP {status} with an empty body"
+    )
     refusal = refusal._replace(message=scrub(refusal.message))
     cls = classify(refusal, status)
     reply = e.ErrorResponse(status, {k: v for k, v in headers.items() if k.lower() != "set-cookie"}, text)
@@ -313,7 +315,7 @@ def _plain(text: str) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str], now: Callable[[], dt.datetime]) -> float | None:
-    """Seconds to wait, from ``retry-after-ms``, or ``retry-after`` as seconds or as an HTTP date; None if neither fits."""
+    """Seconds to wait, from ``retry-after-ms``, or ``retry-after`` as seconds or an HTTP date; None if neither fits."""
     if (milliseconds := _as_float(headers.get("retry-after-ms"))) is not None:
         return max(0.0, milliseconds / 1000)
     value = headers.get("retry-after") or ""

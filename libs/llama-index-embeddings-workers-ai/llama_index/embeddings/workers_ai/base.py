@@ -15,22 +15,18 @@ from pydantic import Field, model_validator
 
 from workers_ai.calls import check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.config import DEADLINE_S
 from workers_ai.errors import WorkersAIError
-from workers_ai.fanout import agather, gather
-from workers_ai.fields import ConnectionFields
+from workers_ai.fanout import Paced, agather, gather
+from workers_ai.fields import EmbeddingFields
 from workers_ai.service import MAX_CONCURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import httpx
     from llama_index.core.base.embeddings.base import Embedding
-    from llama_index.core.rate_limiter import BaseRateLimiter
     from llama_index.core.schema import BaseNode
 
     from workers_ai.flow import Flow
-    from workers_ai.wire.types import Request
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
@@ -45,7 +41,7 @@ _CONCURRENCY: Final = ("max_concurrency", "num_workers")
 dispatcher = get_dispatcher(__name__)
 
 
-class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
+class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     """An embedding model of Cloudflare Workers AI.
 
     Requests hold at most ``embed_batch_size`` texts, and at most ``max_concurrency`` are in flight, in sync (threads)
@@ -61,13 +57,13 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
 
     extra_keyword: ClassVar[str] = "no embedding request"
     keyword_aliases: ClassVar[dict[str, str]] = {
-        **ConnectionFields.keyword_aliases,
+        **EmbeddingFields.keyword_aliases,
         "model": "model_name",
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager", "rate_limiter"}
-    knobs: ClassVar[frozenset[str]] = ConnectionFields.knobs | {
+    process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
+    knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",
         "num_workers",
         "embeddings_cache",
@@ -75,24 +71,8 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
         "deadline_s",
     }
 
-    model_name: str = DEFAULT_MODEL
-    """Model id (alias ``model``)."""
-    pooling: Literal["mean", "cls"] | None = None
-    """Pooling of the bge family; vectors of the two do not mix. None leaves it to the service (``"mean"``)."""
-    truncate_inputs: bool | None = None
-    """Let the service cut texts that are too long, where the model has that option."""
-    query_instruction: str | None = None
-    """Put before each query, or sent beside it where the model has a field for it; never with documents."""
-    normalize: bool = False
-    """Scale each vector to length 1."""
-    empty_text: Literal["raise", "space"] = "raise"
-    """An empty text raises an error that names its index, or a space is embedded in its place."""
-
-    queue: Literal["never", "overflow", "always"] = "never"
-    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those there that a busy service
-    rejects, ``"always"`` all of them. Queries never wait in the queue."""
-    deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
-    """Seconds to wait for the queue; None for no end."""
+    model_name: str = Field(default=DEFAULT_MODEL, alias="model")
+    """Model id; ``model`` and ``model_name`` are both taken."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,7 +140,8 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
 
     def _sender(self) -> Any:
         transport = self._connection().transport
-        return _Limited(transport, self.rate_limiter) if self.rate_limiter is not None else transport
+        limiter = self.rate_limiter
+        return transport if limiter is None else Paced(transport, limiter.acquire, limiter.async_acquire)
 
     def _embed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
         texts = self._begin(given)
@@ -297,24 +278,6 @@ class WorkersAIEmbedding(ConnectionFields, BaseEmbedding):
 def _cap(model: str) -> int:
     """Texts that one request to ``model`` may hold."""
     return lookup(model).max_items or TEXTS_PER_REQUEST
-
-
-class _Limited:
-    """The transport behind a rate limiter of LlamaIndex: each request takes its turn, one that is sent again too."""
-
-    def __init__(self, transport: Any, limiter: BaseRateLimiter) -> None:
-        self._transport = transport
-        self._limiter = limiter
-
-    def send(self, request: Request, stream: bool) -> httpx.Response:
-        self._limiter.acquire()
-        response: httpx.Response = self._transport.send(request, stream)
-        return response
-
-    async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        await self._limiter.async_acquire()
-        response: httpx.Response = await self._transport.asend(request, stream)
-        return response
 
 
 @contextmanager

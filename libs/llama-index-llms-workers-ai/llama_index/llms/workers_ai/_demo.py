@@ -1,4 +1,4 @@
-"""The part of ``workers-ai demo`` that goes through LlamaIndex; it needs the embedding and rerank packages beside this."""
+"""The part of ``workers-ai demo`` that goes through LlamaIndex; it needs the embedding and rerank packages, too."""
 
 from __future__ import annotations
 

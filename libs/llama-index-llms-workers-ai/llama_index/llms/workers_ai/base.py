@@ -34,7 +34,7 @@ from pydantic import Field
 from workers_ai.catalogue import lookup
 from workers_ai.config import unknown_keyword
 from workers_ai.errors import ConfigurationError
-from workers_ai.fields import ConnectionFields
+from workers_ai.fields import ChatFields
 from workers_ai.wire.chat import CHAT_PARAMS
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 DEFAULT_CONTEXT_WINDOW: Final = 8_192
 """Tokens assumed for a model that the catalogue does not know: what every current chat model has at least."""
 
-_OPTIONS: Final = (*sorted(CHAT_PARAMS - {"tools", "stream_options"}), "api")
 _PER_CALL: Final = CHAT_PARAMS | {"api", "model", "on_busy", "session_id", "additional_kwargs", "tool_names"}
 
 
-class WorkersAI(ConnectionFields, StructuredPrediction):
+class WorkersAI(ChatFields, StructuredPrediction):
     """A chat model of Cloudflare Workers AI.
 
     Every option can be given per call as well: ``llm.chat(messages, temperature=0)``. Only what was set is sent. Fields
@@ -70,54 +69,14 @@ class WorkersAI(ConnectionFields, StructuredPrediction):
 
     extra_keyword: ClassVar[str] = "additional_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
-        **ConnectionFields.keyword_aliases,
+        **ChatFields.keyword_aliases,
         "model_name": "model",
         "stop_sequences": "stop",
     }
-    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager", "rate_limiter"}
+    process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL
     """Model id (alias ``model_name``)."""
-    temperature: float | None = None
-    """Randomness, from 0 to 5."""
-    top_p: float | None = None
-    """Share of the probability that tokens are drawn from."""
-    top_k: int | None = None
-    """Number of tokens that are drawn from; only on ``api="run"``."""
-    max_tokens: int | None = None
-    """Tokens of output at most. Many models stop after 256 where it is not set."""
-    stop: list[str] | str | None = None
-    """Texts that end the answer (alias ``stop_sequences``)."""
-    seed: int | None = None
-    """Makes answers repeatable, as far as the model allows."""
-    frequency_penalty: float | None = None
-    """Lowers the chance of tokens by how often they occurred."""
-    presence_penalty: float | None = None
-    """Lowers the chance of tokens that occurred."""
-    repetition_penalty: float | None = None
-    """Lowers the chance of repetition; only on ``api="run"``."""
-    logprobs: bool | None = None
-    """Return log probabilities, in ``response.logprobs``."""
-    top_logprobs: int | None = None
-    """Return that many likely tokens for each place."""
-    tool_choice: Any = None
-    """Default choice where tools are given: ``"auto"``, ``"none"``, ``"required"``, a tool's name, or a dict."""
-    parallel_tool_calls: bool | None = None
-    """Sent only where it is set; some models refuse it."""
-    response_format: dict[str, Any] | None = None
-    """``{"type": "json_schema", "json_schema": ...}`` or ``{"type": "json_object"}``."""
-    reasoning_effort: str | None = None
-    """How long a reasoning model thinks; an explicit None is sent as null."""
-    chat_template_kwargs: dict[str, Any] | None = None
-    """Options of the chat template, such as ``{"enable_thinking": False}``."""
-    lora: str | None = None
-    """LoRA adapter; only on ``api="run"``."""
-    raw: bool | None = None
-    """Send one prompt without a chat template; only on ``api="run"``."""
-    guided_json: dict[str, Any] | None = None
-    """JSON schema that guides the decoding; only on ``api="run"``."""
-    api: Literal["chat_completions", "run", "responses"] | None = None
-    """The route; None takes ``"run"`` where an option exists only there, else ``"chat_completions"``."""
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the body, sent as they are."""
     context_window: int | None = None
@@ -176,9 +135,7 @@ class WorkersAI(ConnectionFields, StructuredPrediction):
         given = {self.keyword_aliases.get(name, name): value for name, value in kwargs.items()}
         if unknown := given.keys() - _PER_CALL:
             raise unknown_keyword(type(self).__name__, min(unknown), _PER_CALL, "additional_kwargs")
-        options: dict[str, Any] = {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
-        if "reasoning_effort" in self.model_fields_set:
-            options["reasoning_effort"] = self.reasoning_effort
+        options = self._set_params() | {"api": self.api}
         model = given.pop("model", None) or self.model
         names = given.pop("tool_names", None) or {}
         options["extra_body"] = {**self.additional_kwargs, **(given.pop("additional_kwargs", None) or {})}
