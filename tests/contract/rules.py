@@ -162,17 +162,17 @@ RULES: Final[dict[int, Traced]] = {
         "Embeddings go out as `{text: [...]}` and come back as `{shape, data}`.",
         "At most 100 texts a request, 32 where the model says so; pooling is in the body.",
         tests=[
-            "contract/test_vectors.py::test_vectors_of_every_shape",
-            "contract/test_vectors.py::test_what_an_embedding_sends",
-            "contract/test_vectors.py::test_what_is_no_vector_is_never_handed_on",
+            "contract/test_vector_replies.py::test_vectors_of_every_shape",
+            "contract/test_vector_replies.py::test_what_an_embedding_sends",
+            "contract/test_vector_replies.py::test_what_is_no_vector_is_never_handed_on",
         ],
     ),
     35: Traced(
         "Scores come back by id, and are sorted.",
         "A ranking that is missing is an error, not an empty one: texts would be lost without a word.",
         tests=[
-            "contract/test_vectors.py::test_scores_of_every_shape",
-            "contract/test_vectors.py::test_scores_that_are_missing_are_an_error",
+            "contract/test_vector_replies.py::test_scores_of_every_shape",
+            "contract/test_vector_replies.py::test_scores_that_are_missing_are_an_error",
         ],
     ),
 }

@@ -1,0 +1,43 @@
+"""What the checks of the repository look at."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["PACKAGES", "READMES", "ROOT", "leaf_of", "project_of", "tracked"]
+
+ROOT: Final = Path(__file__).parents[2]
+
+PACKAGES: Final = {
+    "workers-ai": "workers_ai",
+    "langchain-workers-ai": "langchain_workers_ai",
+    "llama-index-llms-workers-ai": "llama_index.llms.workers_ai",
+    "llama-index-embeddings-workers-ai": "llama_index.embeddings.workers_ai",
+    "llama-index-postprocessor-workers-ai-rerank": "llama_index.postprocessor.workers_ai_rerank",
+    "workers-ai-emulator": "workers_ai_emulator",
+}
+"""Import name by distribution, which is also the folder under ``libs``."""
+
+READMES: Final = sorted(path for path in (ROOT / "README.md", *(ROOT / "libs").glob("*/README.md")))
+
+
+@functools.cache
+def tracked() -> tuple[Path, ...]:
+    """Every file of the repository, those included that are about to be added."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    return tuple(path for name in sorted(set(names)) if name and (path := ROOT / name).is_file())
+
+
+def leaf_of(distribution: str) -> Path:
+    """The folder that holds the package's modules."""
+    return ROOT / "libs" / distribution / PACKAGES[distribution].replace(".", "/")
+
+
+def project_of(folder: Path) -> dict[str, Any]:
+    """The ``pyproject.toml`` of a folder."""
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))

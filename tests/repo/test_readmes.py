@@ -1,0 +1,168 @@
+"""What the READMEs say: code runs, files, commands and tests exist, tables are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import gc
+import inspect
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import PACKAGES, READMES, ROOT, project_of, tracked
+
+from workers_ai import Settings, errors
+
+DOCUMENTS = [*READMES, ROOT / "CONTRIBUTING.md", *(ROOT / "cassettes").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]
+
+ELSEWHERE = {
+    "import daft": "tests/engines/test_daft.py",
+    "import ray": "tests/engines/test_ray.py",
+    "from workers import": "tests/doors/run_pyodide.py",
+    "https://batch.example.workers.dev": "tests/doors",
+}
+"""Blocks that need what a test run does not have, by a line of them, and what runs the same instead."""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, code) of every Python block."""
+    text = path.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield text[: match.start()].count("\n") + 2, match.group(1)
+
+
+def run(code: str, names: dict[str, Any], where: str) -> None:
+    """Run a block, which may await."""
+    compiled = compile(code, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = types.FunctionType(compiled, names)()
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+@pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
+def test_code_runs_on_the_emulator(
+    path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of a README run in their order, and may build on each other."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
+    monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
+    monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "token")
+    names: dict[str, Any] = {"__name__": "readme"}
+    for line, code in blocks(path):
+        if not any(sign in code for sign in ELSEWHERE):
+            run("\n" * (line - 1) + code, names, str(path))
+    names.clear()
+    gc.collect()
+
+
+@pytest.mark.parametrize(("sign", "place"), ELSEWHERE.items())
+def test_what_is_run_elsewhere_is_there(sign: str, place: str) -> None:
+    assert (ROOT / place).exists()
+    assert any(sign in code for path in READMES for _, code in blocks(path))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_files_that_are_named_exist(path: Path) -> None:
+    """A path in backticks is one of the repository, by its end."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = re.findall(r"`([\w./-]+\.(?:py|md|toml|ipynb|json|mjs))(?:::[\w.*:\[\]-]+)?`", text)
+    ends = [f"/{file.relative_to(ROOT)}" for file in tracked()]
+    assert [name for name in named if not any(end.endswith(f"/{name.lstrip('./')}") for end in ends)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_tests_that_are_named_exist(path: Path) -> None:
+    named = re.findall(r"([\w/]+\.py)::((?:\w+::)*\w+)", path.read_text(encoding="utf-8"))
+    missing = []
+    for file, test in named:
+        found = [one for one in tracked() if f"/{one.relative_to(ROOT)}".endswith(f"/{file}")]
+        sources = [one.read_text(encoding="utf-8") for one in found]
+        patterns = [rf"(?:def|class) {part}\w*\b" for part in test.split("::")]
+        if not all(any(re.search(pattern, source) for source in sources) for pattern in patterns):
+            missing.append(f"{file}::{test}")
+    assert missing == []
+
+
+def scripts() -> set[str]:
+    """Commands that the packages install."""
+    return {script for name in PACKAGES for script in project_of(ROOT / "libs" / name)["project"].get("scripts", {})}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_commands_that_are_named_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    verbs = re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    wrong = []
+    for command in re.findall(r"uv run (?:--group \w+ )?((?:python )?[\w./<>-]+)", text):
+        name = command.removeprefix("python ")
+        known = name in scripts() | {"pytest", "pyright", "mypy", "ruff", "lint-imports"}
+        if not known and "<" not in name and not (ROOT / name).is_file():
+            wrong.append(command)
+    for line in re.findall(r"bash \.ci/run((?: [a-z]+)*)", text):
+        wrong += [verb for verb in line.split() if verb not in verbs]
+    assert wrong == []
+
+
+def test_contributing_lists_the_verbs() -> None:
+    source = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (default,) = re.findall(r"^    set -- (.+)$", source, re.MULTILINE)
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == default.split()
+
+
+def table(path: Path, first: str) -> list[list[str]]:
+    """Rows of the table whose first column has this heading."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {first} |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+CORE = ROOT / "libs" / "workers-ai" / "README.md"
+
+
+def test_the_error_table_is_the_error_tree() -> None:
+    told = {
+        name: row[2].split()[0] == "yes" for row in table(CORE, "error") for name in re.findall(r"`(\w+Error)`", row[0])
+    }
+    tree = {
+        name: getattr(errors, name).is_retryable
+        for name in errors.__all__
+        if isinstance(getattr(errors, name), type) and issubclass(getattr(errors, name), errors.WorkersAIError)
+    }
+    bases = {"WorkersAIError", "APIStatusError"}
+    assert told == {name: value for name, value in tree.items() if name not in bases}
+
+
+def test_the_settings_table_has_every_setting() -> None:
+    rows = table(CORE, "setting")
+    first = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    anywhere = {name for row in rows for cell in row for name in re.findall(r"`(\w+)", cell)}
+    settings = set(Settings.__dataclass_fields__) - {"token_from_env"}
+    assert settings - anywhere == set()
+    assert first - settings == {"api_key", "http_client", "http_async_client"}
+
+
+def test_the_packages_table_is_the_workspace() -> None:
+    rows = table(ROOT / "README.md", "distribution")
+    assert {re.findall(r"`([\w-]+)`", row[0])[0]: row[1].strip("`") for row in rows} == PACKAGES

@@ -1,0 +1,76 @@
+"""What stands where: top level, namespaces, types, wheels, public names, names of tests."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+
+import pytest
+from repository import PACKAGES, ROOT, leaf_of, project_of, tracked
+
+TOP_LEVEL = {
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "cassettes",
+    "libs",
+    "notebooks",
+    "pyproject.toml",
+    "tests",
+}
+MODULES = [path for path in tracked() if path.suffix == ".py" and path.is_relative_to(ROOT / "libs")]
+
+
+def test_the_top_level_is_the_agreed_list() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in tracked()} == TOP_LEVEL
+
+
+def test_every_folder_of_libs_is_a_package() -> None:
+    assert {path.relative_to(ROOT / "libs").parts[0] for path in MODULES} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("distribution", PACKAGES)
+def test_a_package_has_its_types_license_and_readme(distribution: str) -> None:
+    folder = ROOT / "libs" / distribution
+    assert (leaf_of(distribution) / "py.typed").read_bytes() == b""
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {distribution}\n")
+
+
+@pytest.mark.parametrize("distribution", PACKAGES)
+def test_nothing_above_the_leaf_is_a_package(distribution: str) -> None:
+    """``llama_index`` and its categories are namespaces, shared with other distributions."""
+    folder, leaf = ROOT / "libs" / distribution, leaf_of(distribution)
+    above = [path for path in leaf.parents if path.is_relative_to(folder)]
+    assert [path for path in above if list(path.glob("*.py"))] == []
+    assert (leaf / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("distribution", PACKAGES)
+def test_a_wheel_holds_the_package_and_nothing_else(distribution: str) -> None:
+    folder = ROOT / "libs" / distribution
+    targets = project_of(folder)["tool"]["hatch"]["build"]["targets"]
+    root = f"{PACKAGES[distribution].partition('.')[0]}/"
+    assert targets["wheel"]["include"] == targets["sdist"]["include"] == [root]
+    inside = [path for path in tracked() if path.is_relative_to(folder / root)]
+    assert [path for path in inside if not path.is_relative_to(leaf_of(distribution))] == []
+    assert {path.suffix for path in inside} <= {".py", ".json", ".typed"}
+    beside = {path.name for path in tracked() if path.parent == folder}
+    assert beside == {"LICENSE", "README.md", "pyproject.toml"}
+
+
+@pytest.mark.parametrize("name", PACKAGES.values())
+def test_every_public_name_is_there_and_in_order(name: str) -> None:
+    module = importlib.import_module(name)
+    names = [one for one in module.__all__ if one != "__version__"]
+    assert names == sorted(names, key=lambda one: (one.upper() != one, one))
+    assert len(set(module.__all__)) == len(module.__all__)
+    assert [one for one in module.__all__ if not hasattr(module, one)] == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = Counter(path.name for path in tracked() if path.name.startswith("test_") and path.suffix == ".py")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,0 +1,55 @@
+"""What may stand in no file: places of one machine, hosts of package registries, secrets."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from repository import ROOT, tracked
+
+BINARY = {".png", ".parquet"}
+TEXTS = [path for path in tracked() if path.suffix not in BINARY]
+
+# Cut in two, so that this file does not hold them itself.
+FORBIDDEN = {
+    "a place of one machine": r"(?<![\w.])/(?:wor" r"k|far" r"m|roo" r"t|hom" r"e|User" r"s)/\w",
+    "a temporary place": r"(?<![\w.])/tm" r"p/[a-z]",
+    "a host of a package registry": r"py" r"pi\.org|pythonhost" r"ed|npmj" r"s\.(?:org|com)|deb\.debi" r"an",
+    "a word for papers": r"(?i)\bdoss" r"ier",
+}
+SECRET = {
+    "a bearer token": r"(?i)bearer (?!TOKEN\b)[\w.-]{8,}",
+    "an id of 32 or 40 digits": r"\b(?!0+\b)(?:[0-9a-f]{40}|[0-9a-f]{32})\b",
+    "a token of Cloudflare's form": r"(?<![\w/-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*[0-9])[\w-]{40}(?![\w/-])",
+    "an id that is no stand-in": r"\b(?!00000000-0000-4000-8000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+}
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN)
+def test_no_file_holds(pattern: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in TEXTS
+        for match in re.finditer(pattern, path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("pattern", SECRET.values(), ids=SECRET)
+def test_no_cassette_holds(pattern: str) -> None:
+    cassettes = sorted((ROOT / "cassettes").rglob("*.yaml"))
+    assert cassettes
+    assert [path.stem for path in cassettes if re.search(pattern, path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a bearer token", "authorization: Bearer abcdefgh12345678"),
+        ("an id of 32 or 40 digits", "accounts/0123456789abcdef0123456789abcdef/ai"),
+        ("a token of Cloudflare's form", "token: v1Abcdefghijklmnopqrstuvwxyz-ABCDEFG_789"),
+        ("an id that is no stand-in", "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"),
+    ],
+)
+def test_a_secret_would_be_found(name: str, text: str) -> None:
+    assert re.search(SECRET[name], text)
