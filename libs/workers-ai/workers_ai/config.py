@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 
+from workers_ai.endpoints import BatchWorker, batch_worker_options, check_url, reveal
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int
 
@@ -77,34 +77,6 @@ def from_environment(setting: str) -> str | None:
         if value := os.environ.get(name, "").strip():
             return value
     return None
-
-
-@dataclass(frozen=True)
-class BatchWorker:
-    """A deployed Worker that is the queue, in place of the REST route; see :mod:`workers_ai.batch_worker`.
-
-    Args:
-        url: URL that ``/batch`` follows, such as ``https://batch.example.workers.dev``.
-        headers: Headers the Worker asks for, such as ``{"Authorization": "Bearer ..."}``; masked like the token. The
-            API token is never sent to a Worker.
-
-    Raises:
-        ConfigurationError: A header cannot be sent.
-    """
-
-    url: str
-    headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "url", self.url.strip().rstrip("/"))
-        for name, value in self.headers.items():
-            check_header(name, _reveal(value))
-        masked = {name: SecretStr(_reveal(value)) for name, value in self.headers.items()}
-        object.__setattr__(self, "headers", masked)
-
-    def plain_headers(self) -> dict[str, str]:
-        """The headers as they are sent."""
-        return {name: _reveal(value) for name, value in self.headers.items()}
 
 
 @dataclass(frozen=True)
@@ -177,7 +149,7 @@ class Settings:
             _check_account(account, token)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
             _check_base_url(url, allow_insecure_http)
-        worker = _batch_worker(batch_worker, allow_insecure_http)
+        worker = batch_worker_options(batch_worker, allow_insecure_http)
         require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
@@ -188,7 +160,7 @@ class Settings:
             require(timeout > 0, f"timeout must be more than 0 seconds, not {timeout}")
         else:
             require(timeout is None or hasattr(timeout, "connect"), "timeout must be seconds or an httpx.Timeout")
-        headers = {name: _reveal(value) for name, value in (default_headers or {}).items()}
+        headers = {name: reveal(value) for name, value in (default_headers or {}).items()}
         for name, value in headers.items():
             check_header(name, value)
         return cls(
@@ -278,7 +250,7 @@ def _given(value: str | None, setting: str) -> str:
 
 
 def _token(value: SecretStr | str | None) -> tuple[str, bool]:
-    given = _reveal(value).strip() if value is not None else ""
+    given = reveal(value).strip() if value is not None else ""
     token = given or from_environment("api_token")
     if not token:
         names = " or ".join(ENVIRONMENT["api_token"])
@@ -288,10 +260,6 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
         "api_token is malformed (white space, a control character or a placeholder): check CLOUDFLARE_API_TOKEN",
     )
     return token, not given
-
-
-def _reveal(value: SecretStr | str) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _check_account(account: str, token: str) -> None:
@@ -304,54 +272,13 @@ def _check_account(account: str, token: str) -> None:
         )
 
 
-def _batch_worker(given: BatchWorker | Mapping[str, Any] | str | None, allow_insecure_http: bool) -> BatchWorker | None:
-    """The Worker out of its URL, or out of plain data, the form it has in dumps and configuration files."""
-    if isinstance(given, str):
-        given = BatchWorker(given)
-    elif isinstance(given, Mapping):
-        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker takes url and headers")
-        given = BatchWorker(**given)
-    if given is not None:
-        _check_url(given.url, allow_insecure_http, "batch_worker", "")
-    return given
-
-
 def _check_base_url(url: str, allow_insecure_http: bool) -> None:
-    parts = _check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
+    parts = check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
     if "/accounts/" in f"{parts.path}/":
         raise ConfigurationError(
             f"base_url {parts.scheme}://{parts.hostname}{parts.path} must end with /client/v4; the account and the "
             "route are added to it"
         )
-
-
-def _check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> SplitResult:
-    """The parts of the URL that setting ``name`` holds; ``hint`` says where else it may come from."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        _ = parts.port
-    except ValueError as exc:
-        raise ConfigurationError(f"{name} is malformed ({exc}){hint}") from None
-    shown = f"{parts.scheme}://{host}{parts.path}"
-    if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f\x7f]", url):
-        raise ConfigurationError(f"{name} is not an http(s) URL{hint}")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigurationError(f"{name} {shown} may hold no user, query or fragment{hint}")
-    if ".." in parts.path.split("/"):
-        raise ConfigurationError(f"{name} {shown} may hold no '..'{hint}")
-    if parts.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
-        raise ConfigurationError(f"{name} {shown} is not encrypted: use https, or pass allow_insecure_http=True")
-    return parts
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_on_busy(on_busy: OnBusy) -> None:
