@@ -80,7 +80,7 @@ class Caller:
     def __init__(self, mode: str) -> None:
         self.mode = mode
 
-    def __call__(self, target: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, target: Any, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """``target.method(...)``, or its ``a``-twin in a fresh event loop. Streams come back as lists."""
         streams = method == "stream"
         if self.mode == "sync":
@@ -93,7 +93,7 @@ class Caller:
 
         return asyncio.run(run())
 
-    def collect(self, target: Any, *args: Any, **kwargs: Any) -> Any:
+    def collect(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
         """The sum of a stream."""
         total: Any = None
         for piece in self(target, "stream", *args, **kwargs):
@@ -178,9 +178,11 @@ def call(request: pytest.FixtureRequest) -> Caller:
 @pytest.fixture(params=["whole", "streamed"])
 def ask(request: pytest.FixtureRequest, call: Caller) -> Callable[..., Any]:
     """Asks a model and gives its message: whole or added up from a stream, sync or async."""
-    if request.param == "whole":
-        return lambda model, *args, **kwargs: call(model, "invoke", *args, **kwargs)
-    return call.collect
+
+    def whole(target: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return call(target, "invoke", *args, **kwargs)
+
+    return whole if request.param == "whole" else call.collect
 
 
 @pytest.fixture(params=["chat_completions", "run"])
