@@ -100,6 +100,28 @@ def test_what_a_busy_service_rejects_goes_to_the_worker(face: Callable[..., Any]
     assert vectors == client.embed(BGE, texts).vectors
 
 
+def test_without_an_account_the_worker_is_all_there_is(face: Callable[..., Any], service: Service) -> None:
+    client = face(service, account_id=None, api_token=None, batch_worker=WORKER)
+    assert len(client.embed(BGE, ["a", "b"], queue="always").vectors) == 2
+    thing = pickle.loads(pickle.dumps(_Thing(batch_worker=WORKER)))
+    assert thing.client.settings.batch_worker == WORKER
+    sent = len(service.seen)
+    for call in (
+        lambda: client.embed(BGE, ["a"]),
+        lambda: client.embed(BGE, ["a"], queue="overflow"),
+        lambda: client.chat("@cf/openai/gpt-oss-120b", [{"role": "user", "content": "a"}]),
+    ):
+        with pytest.raises(errors.ConfigurationError, match="takes the queue alone: other calls need account_id"):
+            call()
+    assert len(service.seen) == sent
+
+
+@pytest.mark.parametrize("half", [{"account_id": "a"}, {"api_token": "t"}])
+def test_half_an_account_is_none(half: dict[str, str]) -> None:
+    with pytest.raises(errors.ConfigurationError, match="is missing"):
+        Client(batch_worker=WORKER, **half)
+
+
 class Scripted:
     """A Worker that puts ``step`` texts into each request of the queue; the vector of a text is the text itself.
 

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from pydantic_core import from_json, to_json
 
 from workers_ai.errors import BadRequestError
+from workers_ai.gateway import require
 from workers_ai.http import HttpTransport
 from workers_ai.refusals import CODES, read_refusal
 from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
@@ -34,7 +35,7 @@ _NOT_LET_IN: Final = (401, 403, 404, 405)
 class BatchWorkerTransport:
     """Sends what is for the queue to the Worker, and everything else to the service.
 
-    The Worker gets the headers meant for it, and never the API token.
+    The Worker gets the headers meant for it, and never the API token. Without an account it is all there is.
 
     Args:
         settings: Settings with a ``batch_worker``.
@@ -50,24 +51,33 @@ class BatchWorkerTransport:
     ) -> None:
         self._of_worker = _worker_settings(settings)
         self._worker = HttpTransport(self._of_worker, http_client, http_async_client)
+        self._has_account = bool(settings.account_id)
         self._service = HttpTransport(settings, http_client, http_async_client)
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request.
 
         Raises:
-            ConfigurationError: The queue is asked for more than to embed texts (nothing was sent), or the Worker uses
-                another model.
+            ConfigurationError: The queue is asked for more than to embed texts, or there is no account for anything
+                else (nothing was sent); or the Worker uses another model.
         """
-        if request.task != "queue":
+        if not self._is_for_worker(request):
             return self._service.send(request, stream)
         return self._read(request, self._worker.send(to_worker(request), False))
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; see :meth:`send`."""
-        if request.task != "queue":
+        if not self._is_for_worker(request):
             return await self._service.asend(request, stream)
         return self._read(request, await self._worker.asend(to_worker(request), False))
+
+    def _is_for_worker(self, request: Request) -> bool:
+        require(
+            request.task == "queue" or self._has_account,
+            "a batch Worker takes the queue alone: other calls need account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
+            "and CLOUDFLARE_API_TOKEN)",
+        )
+        return request.task == "queue"
 
     def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
         """The reply as the service would have given it."""

@@ -84,8 +84,8 @@ class Settings:
     """Everything one client needs to know, checked. Make it with :meth:`resolve`.
 
     Attributes:
-        account_id: Cloudflare account id.
-        api_token: API token with the permission Workers AI Read.
+        account_id: Cloudflare account id; "" where a batch Worker is all there is.
+        api_token: API token with the permission Workers AI Read; as ``account_id``.
         token_from_env: Whether the token came from the environment; then a pickle leaves it out.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
@@ -140,17 +140,15 @@ class Settings:
         Raises:
             ConfigurationError: A setting is missing or malformed; the text names the argument and the variables.
         """
+        worker = batch_worker_options(batch_worker, allow_insecure_http)
+        require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         if binding:
             account, token, from_env, url = "binding", "", False, BINDING_URL
         else:
             require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
-            account = _given(account_id, "account_id")
-            token, from_env = _token(api_token)
-            _check_account(account, token)
+            account, token, from_env = _credentials(account_id, api_token, optional=worker is not None)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
             _check_base_url(url, allow_insecure_http)
-        worker = batch_worker_options(batch_worker, allow_insecure_http)
-        require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
         require_int("max_retries", max_retries, 0, None)
@@ -240,6 +238,16 @@ def _restore(state: dict[str, Any]) -> Settings:
     if state["api_token"] is None:
         state["api_token"] = SecretStr(_token(None)[0])
     return replace(Settings(state["account_id"], state["api_token"]), **state)
+
+
+def _credentials(account_id: str | None, api_token: SecretStr | str | None, *, optional: bool) -> tuple[str, str, bool]:
+    """Account, token, and whether that is from the environment; empty where they are optional and both are missing."""
+    if optional and not any((account_id, api_token, from_environment("account_id"), from_environment("api_token"))):
+        return "", "", False
+    account = _given(account_id, "account_id")
+    token, from_env = _token(api_token)
+    _check_account(account, token)
+    return account, token, from_env
 
 
 def _given(value: str | None, setting: str) -> str:
