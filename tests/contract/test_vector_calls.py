@@ -1,0 +1,168 @@
+"""Calls for vectors and scores: how they are cut into requests, and what is refused before it is sent (group 9)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import errors as e
+from workers_ai_emulator import Emulator, Fault
+
+BGE = "@cf/baai/bge-small-en-v1.5"
+BGE_M3 = "@cf/baai/bge-m3"
+QWEN = "@cf/qwen/qwen3-embedding-0.6b"
+RERANKER = "@cf/baai/bge-reranker-base"
+
+
+class Counting:
+    """Answers each text with a vector that names it, and keeps what was asked for.
+
+    Args:
+        limit: Characters that one request may have together; more is refused as ``refusal``.
+    """
+
+    def __init__(self, limit: int | None = None, refusal: httpx.Response | None = None) -> None:
+        self.limit, self.refusal = limit, refusal
+        self.bodies: list[Any] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        texts = body.get("text") or body.get("documents") or body.get("queries")
+        if self.limit is not None and sum(map(len, texts)) > self.limit:
+            assert self.refusal is not None
+            return httpx.Response(self.refusal.status_code, content=self.refusal.content)
+        self.bodies.append(texts)
+        result = {"data": [[float(len(text)), float(ord(text[-1]))] for text in texts], "pooling": "mean"}
+        result["usage"] = {"prompt_tokens": len(texts), "total_tokens": len(texts), "neurons": 0.5 * len(texts)}
+        return httpx.Response(200, json={"result": result, "success": True, "errors": [], "messages": []})
+
+
+def vector(text: str) -> list[float]:
+    return [float(len(text)), float(ord(text[-1]))]
+
+
+def refused(status: int, code: int, text: str) -> httpx.Response:
+    entry = {"message": f"AiError: {text}", "code": code}
+    return httpx.Response(status, json={"errors": [entry], "success": False, "result": {}, "messages": []})
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "sizes"),
+    [
+        (BGE, {}, [100, 100, 50]),
+        (QWEN, {}, [32] * 7 + [26]),
+        ("@cf/somebody/unknown-embedding", {}, [100, 100, 50]),
+        (BGE, {"batch_size": 40}, [40] * 6 + [10]),
+        (BGE, {"batch_size": 1000}, [100, 100, 50]),  # a request that is sure to be refused is never sent
+    ],
+)
+def test_texts_are_cut_to_what_a_request_may_hold_and_come_back_in_order(
+    model: str, options: Any, sizes: list[int], face: Any
+) -> None:
+    texts = ["x" * number + chr(65 + number % 26) for number in range(250)]
+    service = Counting()
+    reply = face(service).embed(model, texts, **options)
+    assert reply.vectors == [vector(text) for text in texts]
+    assert sorted(map(len, service.bodies), reverse=True) == sizes
+    assert (reply.usage.input_tokens, reply.usage.neurons) == (250, 125.0)
+
+
+def test_no_texts_no_request(face: Any) -> None:
+    """workerd#5261: an empty list matches another schema, and the complaint misleads."""
+    service = Counting()
+    assert face(service).embed(BGE_M3, []).vectors == []
+    assert service.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (["ok", None], "text 1 is a NoneType"),
+        ([1], "text 0 is a int"),
+        ([[15339, 1917]], "text 0 is a list"),  # danny-avila/rag_api#115: token ids
+        (["a", b"b"], "text 1 is a bytes"),
+        ("one string", "one string"),
+        (["ok", ""], "text 1 is empty"),  # run-llama/llama_index#9180
+        (["ok"] * 150 + [""], "text 150 is empty"),
+    ],
+)
+def test_what_is_no_text_is_named_before_anything_is_sent(texts: Any, says: str, face: Any) -> None:
+    service = Counting()
+    with pytest.raises(e.BadRequestError, match=says):
+        face(service).embed(BGE, texts)
+    assert service.bodies == []
+
+
+def test_an_empty_text_may_be_a_space_in_its_place(face: Any) -> None:
+    service = Counting()
+    reply = face(service).embed(BGE, ["", "ok", "   "], empty_text="space")
+    assert service.bodies == [[" ", "ok", "   "]]
+    assert reply.vectors == [vector(" "), vector("ok"), vector("   ")]
+
+
+TOO_LARGE = {
+    "context of all texts (3030)": refused(400, 3030, "Max context reached 82800 tokens but model supports only 60000"),
+    "context window (5021)": refused(413, 5021, "exceeded this model context window limit (60000)"),
+    "request too large": refused(413, 3006, "Request is too large"),
+}
+
+
+@pytest.mark.parametrize("refusal", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_request_that_is_too_large_is_halved_until_it_fits(refusal: httpx.Response, face: Any) -> None:
+    texts = ["aa", "bb", "cc", "dd", "ee"]
+    service = Counting(5, refusal)
+    reply = face(service).embed(BGE_M3, texts)
+    assert reply.vectors == [vector(text) for text in texts]
+    assert service.bodies == [["aa", "bb"], ["cc"], ["dd", "ee"]]
+    assert reply.usage.input_tokens == 5
+
+
+@pytest.mark.parametrize("refusal", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_text_that_is_too_long_by_itself_is_named_by_its_place(refusal: httpx.Response, face: Any) -> None:
+    texts = ["a"] * 120 + ["b" * 50] + ["c"] * 3  # cloudflare/cloudflare-docs#11316
+    with pytest.raises((e.ContextWindowExceededError, e.RequestTooLargeError), match="text 120 is too long") as caught:
+        face(Counting(40, refusal)).embed(BGE_M3, texts)
+    assert (caught.value.index, caught.value.is_retryable) == (120, False)
+
+
+def test_one_failing_request_of_several_fails_the_call(face: Any) -> None:
+    emulator = Emulator()
+    emulator.faults.add(Fault.error(400, 5006, "Bad input", skip=1))
+    with pytest.raises(e.BadRequestError, match="Bad input"):
+        face(emulator.transport(), max_concurrency=1).embed(BGE, ["a"] * 250)
+    assert len(emulator.log.entries) == 2
+
+
+def test_many_texts_are_scored_in_parts_and_ranked_as_one_list(face: Any) -> None:
+    """At most a hundred contexts go into one request; an index is that of the caller's list."""
+    sizes: list[int] = []
+
+    def score(request: httpx.Request) -> httpx.Response:
+        contexts = json.loads(request.content)["contexts"]
+        sizes.append(len(contexts))
+        scores = [{"id": index, "score": int(one["text"]) / 1000} for index, one in enumerate(contexts)]
+        return httpx.Response(200, json={"result": {"response": scores}, "success": True})
+
+    numbers = [(7 * number) % 250 for number in range(250)]
+    scores = face(score).rerank(RERANKER, "q", [str(number) for number in numbers], top_n=3)
+    assert [one.score for one in scores] == [0.249, 0.248, 0.247]
+    assert [numbers[one.index] for one in scores] == [249, 248, 247]
+    assert sorted(sizes, reverse=True) == [100, 100, 50]
+
+
+def test_the_models_of_all_pages(face: Any) -> None:
+    """The reported total counts the platform, so pages are asked for until a short one."""
+    pages: list[str] = []
+
+    def page(request: httpx.Request) -> httpx.Response:
+        pages.append(request.url.params["page"])
+        assert request.url.params["task"] == "Text Generation"
+        rows = [{"name": f"@cf/{len(pages)}/{number}"} for number in range(100 if len(pages) < 3 else 7)]
+        return httpx.Response(200, json={"result": rows, "success": True, "result_info": {"total_count": 900}})
+
+    names = [model["name"] for model in face(page).models(task="Text Generation")]
+    assert pages == ["1", "2", "3"]
+    assert (len(names), names[0], names[-1]) == (207, "@cf/1/0", "@cf/3/6")
