@@ -56,6 +56,7 @@ __all__ = [
     "BatchStatus",
     "Pace",
     "Watch",
+    "naming",
     "require_queue",
     "surely_refused",
 ]
@@ -171,7 +172,7 @@ class BatchFlows:
     Attributes:
         calls: Sends, and maps errors.
         pace: How often a job is polled.
-        taken: Ids of what the queue has taken from :meth:`run_jobs`; shared by all flows of one call, so that the error
+        taken: Ids of what the queue has taken by :meth:`run_jobs`; shared by all flows of one call, so that the error
             that ends it names everything of which the caller has no result.
     """
 
@@ -230,7 +231,7 @@ class BatchFlows:
 
     def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> Flow[list[BatchItem]]:
         """Wait for a job; its items in the order of the requests."""
-        with _naming([job.request_id]):
+        with naming([job.request_id]):
             status = yield from self._wait(job, _ends(self.calls.clock, deadline_s))
         return list(status.items)
 
@@ -252,7 +253,9 @@ class BatchFlows:
         self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
     ) -> Flow[list[BatchItem]]:
         """Submit requests of any number and wait for them all."""
-        statuses = yield from replace(self, taken=[]).run_jobs(model, requests, deadline_s)
+        own = replace(self, taken=[])
+        with naming(own.taken):
+            statuses = yield from own.run_jobs(model, requests, deadline_s)
         items = [item for status in statuses for item in status.items]
         return [_renumbered(item, index) for index, item in enumerate(items)]
 
@@ -264,20 +267,22 @@ class BatchFlows:
         *,
         max_requests: int | None = None,
     ) -> Flow[list[BatchStatus]]:
-        """The same, as one status for each submission of at most ``max_requests`` requests."""
+        """The same, as one status for each submission of at most ``max_requests`` requests.
+
+        What the queue has taken is noted in ``taken``; whoever hands the results on names it where that fails.
+        """
         require_queue(model)
         _check_caps(model, requests)
         end = _ends(self.calls.clock, deadline_s)
         jobs: list[BatchJob] = []
         done: list[BatchStatus] = []
-        with _naming(self.taken):
-            for part in list(split_requests(requests, model=model, max_requests=max_requests)):
-                job = yield from self.send(model, part)
-                self.taken.append(job.request_id)
-                jobs.append(job)
-            for job in jobs:
-                status = yield from self._wait(job, end)
-                done.append(status)
+        for part in list(split_requests(requests, model=model, max_requests=max_requests)):
+            job = yield from self.send(model, part)
+            self.taken.append(job.request_id)
+            jobs.append(job)
+        for job in jobs:
+            status = yield from self._wait(job, end)
+            done.append(status)
         return done
 
 
@@ -305,8 +310,12 @@ def _renumbered(item: BatchItem, index: int) -> BatchItem:
 
 
 @contextmanager
-def _naming(request_ids: Sequence[str]) -> Iterator[None]:
-    """Put the ids of what the queue has taken on whatever ends the wait for it."""
+def naming(request_ids: Sequence[str]) -> Iterator[None]:
+    """Put the ids of what the queue has taken on whatever ends the wait for it.
+
+    Args:
+        request_ids: The ids; those that are added meanwhile count, and an empty one does not.
+    """
     try:
         yield
     except BaseException as exc:

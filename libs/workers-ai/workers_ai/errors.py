@@ -90,7 +90,7 @@ class WorkersAIError(Exception):
         code: Cloudflare's error code, or None.
         request_id: The service's id of the request, or None.
         response: The reply as an :class:`ErrorResponse`, or None.
-        request_ids: Ids of submissions that were still with the queue when this was raised; they can be polled again.
+        request_ids: Ids of what the queue has taken and the caller has no result of; they can be polled again.
         index: Place of the one text or item that is to blame in the caller's list, or None.
     """
 

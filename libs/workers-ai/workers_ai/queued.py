@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from workers_ai.batch import BatchFlows
+from workers_ai.batch import BatchFlows, naming
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.config import DEADLINE_S
 from workers_ai.errors import RateLimitError
@@ -43,7 +43,7 @@ def embed_queued(
         texts: Texts, none of them empty.
         options: What shapes the vectors.
         first: Index of the first text in the caller's list, for errors.
-        deadline_s: Seconds to wait for each round.
+        deadline_s: Seconds to wait in all.
 
     Raises:
         BatchItemError: A text failed alone; ``index`` is its place in the caller's list.
@@ -54,25 +54,31 @@ def embed_queued(
     vectors: dict[int, list[float]] = {}
     whole = EmbedReply([], model)
     together = max(1, TEXTS_PER_JOB // size)
-    while waiting:
-        requests = [embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in waiting]
-        statuses = yield from batch.run_jobs(model, requests, deadline_s, max_requests=together)
-        for status in statuses:
-            whole.usage = add_usage(whole.usage, status.usage)
-        failed: list[range] = []
-        for span, item in zip(waiting, [item for status in statuses for item in status.items], strict=True):
-            if item.error is None:
-                reply = read_vectors(item.result, model, len(span), normalize=options.normalize)
-                vectors.update(zip(span, reply.vectors, strict=True))
-                whole.pooling = reply.pooling
-            elif len(span) == 1:
-                item.error.index = first + span.start
-                raise item.error
-            else:
-                middle = span.start + len(span) // 2
-                failed += [range(span.start, middle), range(middle, span.stop)]
-        waiting = failed
-        together = 1  # what stands behind may make requests of its own out of a submission, as a batch Worker does
+    clock = batch.calls.clock
+    end = None if deadline_s is None else clock() + deadline_s
+    with naming(batch.taken):
+        while waiting:
+            requests = [
+                embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in waiting
+            ]
+            left = None if end is None else max(0.0, end - clock())
+            statuses = yield from batch.run_jobs(model, requests, left, max_requests=together)
+            failed: list[range] = []
+            for span, item in zip(waiting, [item for status in statuses for item in status.items], strict=True):
+                if item.error is None:
+                    reply = read_vectors(item.result, model, len(span), normalize=options.normalize)
+                    vectors.update(zip(span, reply.vectors, strict=True))
+                    whole.pooling = reply.pooling
+                elif len(span) == 1:
+                    item.error.index = first + span.start
+                    raise item.error
+                else:
+                    middle = span.start + len(span) // 2
+                    failed += [range(span.start, middle), range(middle, span.stop)]
+            for status in statuses:
+                whole.usage = add_usage(whole.usage, status.usage)
+            waiting = failed
+            together = 1  # what stands behind may make requests of its own out of a submission, as a batch Worker does
     whole.vectors = [vectors[index] for index in range(len(texts))]
     return whole
 

@@ -1,0 +1,236 @@
+"""Embeddings that go through the queue: always, or when a busy service rejects a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from workers_ai import AsyncClient, Client
+from workers_ai.errors import (
+    BadRequestError,
+    BatchItemError,
+    BatchTimeoutError,
+    CapacityError,
+    ConfigurationError,
+    QuotaExhaustedError,
+    WorkersAIError,
+)
+from workers_ai_emulator import Clock, Emulator, Fault
+from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.ingest.conftest import VirtualTime
+
+BGE = "@cf/baai/bge-small-en-v1.5"
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
+
+
+@pytest.fixture(params=["sync", "async"])
+def embed(
+    request: pytest.FixtureRequest, account: dict[str, Any], emulator: Emulator, clock: Any
+) -> Callable[..., Any]:
+    """``client.embed`` in virtual time; gives the vectors."""
+
+    def call(texts: list[str], *, model: str = BGE, transport: Any = None, **options: Any) -> Any:
+        settings = {"max_concurrency": options.pop("max_concurrency", 4), **account}
+        transport = transport or emulator.transport()
+        client: Client | AsyncClient
+        if request.param == "sync":
+            client = Client(http_client=httpx.Client(transport=transport), **settings)
+        else:
+            client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **settings)
+        client.service.calls.clock = clock
+        reply: Any = client.embed(model, texts, **options)
+        return (reply if request.param == "sync" else asyncio.run(reply)).vectors
+
+    return call
+
+
+def texts(count: int) -> list[str]:
+    return [f"text number{number}" for number in range(count)]
+
+
+def direct(count: int) -> list[list[float]]:
+    """The vectors of these texts by direct requests to another emulator."""
+    transport = Emulator().transport()
+    with Client(http_client=httpx.Client(transport=transport), account_id="0" * 32, api_token="t") as client:
+        return client.embed(BGE, texts(count)).vectors
+
+
+def routes(emulator: Emulator) -> dict[str, int]:
+    return {name: emulator.log.routes[name] for name in ("run", "submit", "poll")}
+
+
+def queued(emulator: Emulator) -> list[list[list[str]]]:
+    """The texts of each item of each submission."""
+    return [
+        [item["text"] for item in entry.json["requests"]] for entry in emulator.log.entries if entry.route == "submit"
+    ]
+
+
+class TestAlways:
+    def test_all_documents_wait_in_the_queue(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        vectors = embed(texts(2150), queue="always")
+
+        assert vectors == direct(2150)
+        assert [[len(item) for item in job] for job in queued(emulator)] == [[100] * 10, [100] * 10, [100, 50]]
+        assert routes(emulator) == {"run": 0, "submit": 3, "poll": 3}
+
+    def test_queries_never_do(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        embed(texts(3), queue="always", kind="query")
+        assert routes(emulator) == {"run": 1, "submit": 0, "poll": 0}
+
+    def test_no_texts(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        assert embed([], queue="always") == []
+        assert emulator.log.requests == 0
+
+    def test_a_text_that_fails_is_named_by_its_place(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.queue.settings.failures = [ItemFailure(contains='number137"', code=3030, message="too long")]
+
+        with pytest.raises(BatchItemError, match="too long") as raised:
+            embed(texts(250), queue="always")
+
+        assert (raised.value.index, raised.value.code) == (137, 3030)
+        sizes = [[len(item) for item in job] for job in queued(emulator)]
+        assert sizes[0] == [100, 100, 50]
+        assert [sorted(size for job in sizes[1:] for size in job)[-2:]] == [[50, 50]]  # halved, not sent whole again
+
+    def test_a_request_that_fails_once_costs_nobody_a_vector(
+        self, embed: Callable[..., Any], emulator: Emulator
+    ) -> None:
+        emulator.queue.settings.failures = [ItemFailure(index=1, code=3043, times=1)]
+
+        assert embed(texts(250), queue="always") == direct(250)
+
+        assert sum(len(item) for job in queued(emulator) for item in job) == 350
+
+    def test_an_empty_text_is_named_before_anything_is_sent(
+        self, embed: Callable[..., Any], emulator: Emulator
+    ) -> None:
+        with pytest.raises(BadRequestError, match="text 1 is empty"):
+            embed(["a", ""], queue="always")
+        assert emulator.log.requests == 0
+        assert len(embed(["a", ""], queue="always", empty_text="space")) == 2
+
+    def test_a_wrong_number_of_vectors_is_an_error(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        short = {"responses": [{"id": 0, "success": True, "result": {"data": [[0.5]], "shape": [1, 1]}}]}
+        emulator.faults.add(Fault.reply({"result": short, "success": True}, route="poll"))
+        with pytest.raises(WorkersAIError, match=r"1 vectors? for 2 texts") as raised:
+            embed(["a", "b"], queue="always")
+        assert raised.value.request_ids == (emulator.queue.jobs[0].request_id,)
+
+    def test_the_deadline(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.queue.settings.progress = "never"
+        with pytest.raises(BatchTimeoutError) as raised:
+            embed(texts(1100), queue="always", deadline_s=30)
+        assert sorted(raised.value.request_ids) == sorted(job.request_id for job in emulator.queue.jobs)
+        assert len(raised.value.request_ids) == 2
+
+    def test_the_deadline_is_one_for_all_rounds(
+        self, embed: Callable[..., Any], emulator: Emulator, clock: VirtualTime
+    ) -> None:
+        emulator.queue.settings.progress, emulator.queue.settings.polls = "polls", 8  # about 12 s each
+        emulator.queue.settings.failures = [ItemFailure(code=3043)]
+        with pytest.raises(BatchTimeoutError):
+            embed(texts(100), queue="always", deadline_s=60)
+        assert sum(clock.waits) == pytest.approx(60)
+
+    @pytest.mark.usefixtures("clock")
+    def test_an_interrupt_names_what_the_queue_has(
+        self, emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(seconds: float) -> None:
+            raise KeyboardInterrupt
+
+        emulator.queue.settings.progress = "never"
+        monkeypatch.setattr("workers_ai.flow.time.sleep", interrupt)
+        client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            client.embed(BGE, texts(2), queue="always")
+        assert raised.value.__notes__ == [f"still with the queue: {emulator.queue.jobs[0].request_id}"]
+
+
+class TestOverflow:
+    def test_nothing_overflows_while_there_is_capacity(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        assert embed(texts(250), queue="overflow") == direct(250)
+        assert routes(emulator) == {"run": 3, "submit": 0, "poll": 0}
+
+    @pytest.mark.parametrize("rejected", [0, 1, 2])
+    def test_a_rejected_request_comes_back_in_its_place(
+        self, rejected: int, embed: Callable[..., Any], emulator: Emulator
+    ) -> None:
+        emulator.faults.add(Fault.busy(route="run", skip=rejected))
+
+        vectors = embed(texts(250), queue="overflow", max_concurrency=1)
+
+        assert vectors == direct(250)
+        assert queued(emulator) == [[texts(250)[rejected * 100 : rejected * 100 + 100]]]
+        assert routes(emulator) == {"run": 3, "submit": 1, "poll": 1}
+
+    def test_the_service_is_told_to_reject_rather_than_to_hold(
+        self, embed: Callable[..., Any], emulator: Emulator
+    ) -> None:
+        embed(texts(1), queue="overflow")
+        assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
+
+    def test_a_service_without_any_capacity(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.faults.add(Fault.busy(route="run", times=None))
+        assert embed(texts(450), queue="overflow") == direct(450)
+        assert routes(emulator) == {"run": 5, "submit": 5, "poll": 5}
+
+    def test_other_refusals_do_not_overflow(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.faults.add(Fault.error(429, 3036, "used up", route="run"))
+        with pytest.raises(QuotaExhaustedError):
+            embed(texts(1), queue="overflow")
+        assert routes(emulator)["submit"] == 0
+
+    def test_never_means_never(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.faults.add(Fault.busy(route="run", times=None))
+        with pytest.raises(CapacityError):
+            embed(texts(1), on_busy="raise")
+        assert routes(emulator)["submit"] == 0
+
+    def test_an_error_names_the_place_in_the_whole_list(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+        emulator.faults.add(Fault.busy(route="run", skip=1))
+        emulator.queue.settings.failures = [ItemFailure(contains='number137"', code=3030, message="too long")]
+        with pytest.raises(BatchItemError) as raised:
+            embed(texts(250), queue="overflow", max_concurrency=1)
+        assert raised.value.index == 137
+
+    def test_whatever_ends_it_names_what_the_queue_has(self, embed: Callable[..., Any]) -> None:
+        def service(request: httpx.Request) -> httpx.Response:
+            body = json.loads(request.content)
+            if "requests" in body:
+                name = body["requests"][0]["text"][0]
+                return httpx.Response(200, json={"result": {"request_id": name}, "success": True})
+            if "request_id" in body:
+                return httpx.Response(401, json={"success": False, "errors": [{"code": 10000, "message": "no"}]})
+            return httpx.Response(429, json={"success": False, "errors": [{"code": 3040, "message": "busy"}]})
+
+        with pytest.raises(WorkersAIError) as raised:
+            embed(texts(150), queue="overflow", transport=httpx.MockTransport(service), max_concurrency=1)
+        assert raised.value.request_ids == ("text number0",)
+
+
+@pytest.mark.parametrize("mode", ["always", "overflow"])
+def test_a_model_without_a_queue_says_so_before_anything_is_sent(
+    mode: Any, embed: Callable[..., Any], emulator: Emulator
+) -> None:
+    with pytest.raises(ConfigurationError, match="has no asynchronous queue"):
+        embed(texts(1), model="@cf/google/embeddinggemma-300m", queue=mode)
+    assert emulator.log.requests == 0
+
+
+def test_a_mode_that_is_none(embed: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigurationError, match="never, overflow, always"):
+        embed(texts(1), queue="sometimes")

@@ -1,0 +1,215 @@
+"""Every shape in which the queue may answer, and the cutting of submissions. No I/O."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
+from workers_ai.wire.batch import BatchJob, chat_inputs, read_poll, read_submission, split_requests, submit_request
+
+MODEL = "@cf/baai/bge-m3"
+JOB = BatchJob("r-1", MODEL, 2)
+
+
+def enveloped(result: Any) -> dict[str, Any]:
+    return {"result": result, "success": True, "errors": [], "messages": []}
+
+
+def entry(index: Any, result: Any = "ok", **more: Any) -> dict[str, Any]:
+    return {"id": index, "result": result, "success": True, "external_reference": None, **more}
+
+
+BOTH = [entry(0, "first"), entry(1, "second")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        enveloped({"responses": BOTH}),
+        enveloped({"responses": BOTH, "status": "complete"}),
+        enveloped({"responses": BOTH, "status": "running", "request_id": "r-1"}),
+        enveloped({"result": {"responses": BOTH}}),
+        enveloped(BOTH),
+        {"responses": BOTH},
+        BOTH,
+        enveloped({"responses": [BOTH[1], BOTH[0]]}),
+        enveloped({"responses": [entry("1", "second"), entry("0", "first")]}),
+        enveloped({"responses": [*BOTH, entry(2), entry(-1), entry(None), entry("x"), entry(True), "junk", None]}),
+        enveloped({"responses": [*BOTH, entry(1, "an echo"), {"id": 0, "success": False, "error": "late"}]}),
+        enveloped({"responses": [{"id": 0, "success": False, "error": "early"}, *BOTH]}),
+        enveloped({"responses": [{"id": 0, "result": "first"}, {"id": 1, "result": "second"}]}),
+        enveloped({"responses": [entry(0, "first", error=None), entry(1, "second", errors=[])]}),
+    ],
+)
+def test_results_in_every_place_are_matched_by_id(data: Any) -> None:
+    status = read_poll(data, JOB)
+    assert status.state == "done"
+    assert [(item.index, item.success, item.result) for item in status.items] == [
+        (0, True, "first"),
+        (1, True, "second"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failed", "code", "words"),
+    [
+        ({"success": False, "error": {"message": "AiError: too long", "code": 3030}}, 3030, "too long"),
+        ({"success": False, "errors": [{"message": "AiError: too long", "code": 3030}]}, 3030, "too long"),
+        ({"success": False, "error": "5006: too long"}, 5006, "too long"),
+        ({"success": False, "error": "just text"}, None, "just text"),
+        ({"success": False, "internalCode": 3030, "message": "too long"}, 3030, "too long"),
+        ({"success": False, "result": {"error": {"code": 3030, "message": "too long"}}}, 3030, "too long"),
+        ({"success": False}, None, ""),
+        ({"success": False, "result": "a result all the same"}, None, ""),
+        ({"success": True, "result": None}, None, "no result"),
+        ({"success": True, "result": "r", "error": {"code": 3043, "message": "broke"}}, 3043, "broke"),
+        ({}, None, "no result"),
+    ],
+)
+def test_why_an_item_failed(failed: dict[str, Any], code: int | None, words: str) -> None:
+    data = enveloped({"responses": [entry(0), {"id": 1, "external_reference": "ref", **failed}]})
+    good, bad = read_poll(data, JOB).items
+    assert good.success
+    assert (bad.success, bad.result, bad.external_reference) == (False, None, "ref")
+    assert isinstance(bad.error, BatchItemError)
+    assert (bad.error.index, bad.error.external_reference, bad.error.code) == (1, "ref", code)
+    assert words in bad.error.message
+    assert bad.error.request_ids == ("r-1",)
+
+
+@pytest.mark.parametrize(
+    "responses", [[entry(1)], [entry(1), entry(7)], [{"result": "no id", "success": True}, entry(1)]]
+)
+def test_an_item_that_is_missing_is_an_error_in_its_place(responses: list[Any]) -> None:
+    first, second = read_poll(enveloped({"responses": responses}), JOB).items
+    assert (first.index, first.success, second.success) == (0, False, True)
+    assert "returned no result for this item" in str(first.error)
+
+
+def test_a_job_of_unknown_size_has_the_items_that_came() -> None:
+    status = read_poll(enveloped({"responses": [entry(2), entry(0)]}), BatchJob("r-1", MODEL))
+    assert [(item.index, item.success) for item in status.items] == [(0, True), (1, False), (2, True)]
+
+
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [
+        ({"status": "queued", "request_id": "r-1"}, "queued"),
+        ({"status": "PENDING"}, "queued"),
+        ({"status": "running"}, "running"),
+        ({"status": "something new"}, "running"),
+        ({"request_id": "r-1", "model": MODEL}, "running"),
+        ({"request_id": "r-1", "status": None, "error": None}, "running"),
+        ({"status": "running", "responses": None}, "running"),
+    ],
+)
+def test_pending_with_and_without_a_status(result: Any, state: str) -> None:
+    assert read_poll(enveloped(result), JOB) == (state, (), None)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (enveloped({"status": "failed", "error": {"code": 3043, "message": "model crashed"}}), "model crashed"),
+        (enveloped({"status": "Expired"}), "Expired"),
+        (enveloped({"status": "complete"}), "complete"),
+        (enveloped({"request_id": "r-1", "errors": [{"code": 5001, "message": "broke"}]}), "broke"),
+        (enveloped({}), "r-1"),
+        (enveloped(None), "r-1"),
+        (enveloped("what"), "what"),
+        (None, "r-1"),
+    ],
+)
+def test_no_result_and_none_to_come(data: Any, words: str) -> None:
+    with pytest.raises(BatchError, match="has no result for r-1") as raised:
+        read_poll(data, JOB)
+    assert words in str(raised.value)
+    assert raised.value.request_ids == ("r-1",)
+
+
+def test_usage_and_neurons_of_the_whole_job() -> None:
+    usage = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+    status = read_poll(enveloped({"responses": BOTH, "usage": usage}), JOB, neurons="0.5")
+    assert status.usage is not None
+    assert (status.usage.input_tokens, status.usage.output_tokens, status.usage.neurons) == (12, 3, 0.5)
+
+
+@pytest.mark.parametrize("data", [enveloped({"request_id": "r-9"}), {"request_id": "r-9", "status": "queued"}])
+def test_a_submission_that_was_taken(data: Any) -> None:
+    assert read_submission(data, MODEL, 5) == BatchJob("r-9", MODEL, 5)
+
+
+def test_a_submission_that_was_answered_at_once() -> None:
+    job = read_submission(enveloped({"responses": BOTH}), MODEL, 2)
+    assert job.request_id == ""
+    assert job.answer is not None
+    assert [item.result for item in job.answer.items] == ["first", "second"]
+
+
+def test_a_single_request_that_was_answered_at_once_like_a_direct_one() -> None:
+    job = read_submission(enveloped({"data": [[0.5]], "shape": [1, 1]}), MODEL, 1)
+    assert job.answer is not None
+    (item,) = job.answer.items
+    assert (item.success, item.result) == (True, {"data": [[0.5]], "shape": [1, 1]})
+
+
+@pytest.mark.parametrize("data", [enveloped({}), enveloped(None), enveloped({"request_id": ""}), enveloped("queued")])
+def test_a_submission_without_an_id(data: Any) -> None:
+    with pytest.raises(BatchError, match="gave no request id"):
+        read_submission(data, MODEL, 2)
+
+
+@given(
+    st.lists(st.text(max_size=30), max_size=30),
+    st.integers(min_value=200, max_value=400),
+    st.none() | st.integers(min_value=1, max_value=4),
+)
+def test_submissions_keep_order_and_bounds(texts: list[str], max_bytes: int, max_requests: int | None) -> None:
+    requests = [{"text": text} for text in texts]
+
+    parts = list(split_requests(requests, model=MODEL, max_bytes=max_bytes, max_requests=max_requests))
+
+    assert [request for part in parts for request in part] == requests
+    for part in parts:
+        body = json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        assert 0 < len(part) <= (max_requests or len(texts))
+        assert len(body) <= max_bytes + 2  # the brackets
+
+
+def test_the_bound_is_one_of_bytes_not_of_characters() -> None:
+    requests = [{"text": "日" * 1_700_000}, {"text": "日" * 1_700_000}]  # 3 bytes each: 10.2 MB together
+    assert [len(part) for part in split_requests(requests, model=MODEL)] == [1, 1]
+
+
+def test_a_submission_goes_to_the_model_with_the_flag() -> None:
+    request = submit_request(MODEL, [{"text": ["a"]}])
+    assert (request.path, request.query) == (f"run/{MODEL}", "queueRequest=true")
+    assert request.body == {"requests": [{"text": ["a"]}]}
+
+
+def test_chat_inputs_take_the_form_of_the_model() -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    llama = chat_inputs("@cf/meta/llama-3.3-70b-instruct-fp8-fast", messages, max_tokens=5, temperature=0)
+    assert llama == {"messages": messages, "max_tokens": 5, "temperature": 0}
+    oss = chat_inputs("@cf/openai/gpt-oss-120b", messages, max_tokens=5, reasoning_effort="low")
+    assert oss == {"input": messages, "max_output_tokens": 5, "reasoning": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BatchError("lost", model=MODEL, request_ids=["a", "b"]),
+        BatchTimeoutError("late", model=MODEL, request_ids=["a", "b"]),
+        BatchItemError("bad", index=3, external_reference="ref", code=3030, model=MODEL, request_ids=["a", "b"]),
+    ],
+)
+def test_errors_survive_a_process_boundary(error: BatchError) -> None:
+    twin = pickle.loads(pickle.dumps(error))
+    assert (type(twin), str(twin), twin.request_ids) == (type(error), str(error), ("a", "b"))
+    assert vars(twin) == vars(error)
