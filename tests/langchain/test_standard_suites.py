@@ -53,7 +53,7 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite loads with ``allowed_objects="all"``, which means the classes that LangChain's own mapping lists.
 
-    Programs name the class instead, ``allowed_objects=[ChatWorkersAI]``, as ``test_serialisation`` does.
+    Programs name the class instead, as ``test_lc_serdes`` does.
     """
     path = ("langchain_workers_ai", "chat_models", "ChatWorkersAI")
     monkeypatch.setattr(load, "_default_class_paths_cache", {})

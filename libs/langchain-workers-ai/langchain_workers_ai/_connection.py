@@ -16,3 +16,7 @@ class Connection(ConnectionFields):
     def __init__(self, **data: Any) -> None:
         with framework_errors:
             super().__init__(**data)
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        with framework_errors:
+            super().__setstate__(state)
