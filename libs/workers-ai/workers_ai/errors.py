@@ -396,9 +396,5 @@ class BatchItemError(BatchError):
         self.code = code
 
     def _facts(self) -> list[str]:
-        facts = [f"item {self.index}"]
-        if self.external_reference is not None:
-            facts.append(f"reference {self.external_reference}")
-        if self.code is not None:
-            facts.append(f"code {self.code}")
-        return facts
+        facts = {"item": self.index, "reference": self.external_reference, "code": self.code}
+        return [f"{name} {value}" for name, value in facts.items() if value is not None]
