@@ -196,7 +196,8 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
             def finish(vectors: list[Embedding]) -> list[Embedding]:
                 event.on_end(payload={EventPayload.CHUNKS: list(texts), EventPayload.EMBEDDINGS: vectors})
-                dispatcher.event(EmbeddingEndEvent(chunks=list(texts), embeddings=vectors))
+                # The vectors were checked when they were read; pydantic would go over every number again.
+                dispatcher.event(EmbeddingEndEvent.model_construct(chunks=list(texts), embeddings=vectors))
                 return vectors
 
             yield finish
