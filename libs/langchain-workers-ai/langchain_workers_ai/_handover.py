@@ -83,6 +83,15 @@ class Texts:
                 self.missing = [text for text, vector in zip(sent, found, strict=True) if vector is None]
                 return
 
+    @classmethod
+    async def looked_up(cls, embeddings: WorkersAIEmbeddings, texts: Sequence[str]) -> Self:
+        """The same, without blocking the event loop while a ledger is read."""
+        if not _open:
+            return cls(embeddings, texts)
+        import anyio
+
+        return await anyio.to_thread.run_sync(cls, embeddings, texts)
+
     def joined(self, vectors: list[list[float]]) -> list[list[float]]:
         """All vectors in the order of the texts, given those of the missing ones."""
         if not self._vectors:

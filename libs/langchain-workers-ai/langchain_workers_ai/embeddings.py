@@ -113,7 +113,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """See :meth:`embed_documents`."""
-        with framework_errors, Texts(self, texts) as given:
+        with framework_errors, await Texts.looked_up(self, texts) as given:
             return given.joined(await self._aembed(given.missing, "document"))
 
     def embed_query(self, text: str) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
@@ -176,21 +175,19 @@ class WorkersAIBatchIngestor:
         import anyio
 
         options = self._checked(indexing)
-        with framework_errors, Documents() as read:
+        with framework_errors, Documents() as read, contextlib.ExitStack() as stack:
             await read.aread(documents)
             manager = self.record_manager
             exists = None if manager is None else lambda keys: anyio.from_thread.run(manager.aexists, keys)
             texts = self._texts(read, options, exists)
             report = await aembed(texts, client=AsyncClient(service=self._service()), **self._embedding(read))
-            with self._filling(read, report) as ready:
-                if self.record_manager is None:
-                    await _adrive(self._upsert(ready, options), self.vector_store)
-                    return _report(report)
-                options = _careful(options, report)
-                result = await aindex(
-                    ready, self.record_manager, self.vector_store, batch_size=self.batch_size, **options
-                )
-                return _report(report, result)
+            ready = await anyio.to_thread.run_sync(stack.enter_context, self._filling(read, report))
+            if manager is None:
+                await _adrive(self._upsert(ready, options), self.vector_store)
+                return _report(report)
+            options = _careful(options, report)
+            result = await aindex(ready, manager, self.vector_store, batch_size=self.batch_size, **options)
+            return _report(report, result)
 
     # What both faces share
 
@@ -212,9 +209,7 @@ class WorkersAIBatchIngestor:
 
     def _service(self) -> Service:
         """The connection of the embedding model, behind its rate limiter."""
-        service = copy.copy(self.embeddings._connection())
-        service.transport = self.embeddings._sender()
-        return service
+        return self.embeddings._connection().through(self.embeddings._sender())
 
     def _embedding(self, documents: Documents) -> dict[str, Any]:
         """Arguments of the core's ingestion."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
@@ -79,6 +80,12 @@ class Service:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.calls = self._make_calls()
+
+    def through(self, transport: Any) -> Service:
+        """The same service, whose requests go through another transport."""
+        twin = copy(self)
+        twin.transport = transport
+        return twin
 
     @property
     def queue(self) -> BatchFlows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -76,9 +75,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
 
     def _service(self) -> Service:
         """The connection, behind the rate limiter."""
-        service = copy.copy(self._connection())
-        service.transport = self._sender()
-        return service
+        return self._connection().through(self._sender())
 
     def _options(self, *, show_progress: bool) -> dict[str, Any]:
         """Arguments of the core's ingestion."""
