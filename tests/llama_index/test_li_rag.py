@@ -123,10 +123,10 @@ class TestQueryEngine:
     def test_a_large_window_takes_the_context_whole(
         self, index: VectorStoreIndex, llm: Make, emulator: Emulator
     ) -> None:
-        index.as_query_engine(llm=llm(), similarity_top_k=20).query(DEDENT)
+        index.as_query_engine(llm=llm(), similarity_top_k=12).query(DEDENT)
         assert emulator.log.routes["chat_completions"] == 1
         small = llm(context_window=2000, num_output=256)
-        index.as_query_engine(llm=small, similarity_top_k=20).query(DEDENT)
+        index.as_query_engine(llm=small, similarity_top_k=12).query(DEDENT)
         assert emulator.log.routes["chat_completions"] > 2
 
     def test_structured_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
