@@ -10,19 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import httpx
 from pydantic import SecretStr
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from workers_ai.errors import BadRequestError
 from workers_ai.gateway import require
-from workers_ai.http import HttpTransport
+from workers_ai.http import PARSED, HttpTransport, parsed
 from workers_ai.refusals import CODES, read_refusal
 from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
 from workers_ai.wire.reply import unwrap
 
 if TYPE_CHECKING:
-    import httpx
-
     from workers_ai.config import Settings
     from workers_ai.wire.types import JSON, Request
 
@@ -82,7 +81,7 @@ class BatchWorkerTransport:
     def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
         """The reply as the service would have given it."""
         try:
-            data = from_json(reply.content)
+            data = parsed(reply)
         except ValueError:
             data = None
         result = unwrap(data)
@@ -112,7 +111,8 @@ class BatchWorkerTransport:
         hint = "; check the URL and headers of batch_worker=" if reply.status_code in _NOT_LET_IN else ""
         message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
         status = CODES[code][1] if code in CODES else reply.status_code
-        return _with_body(reply, {"success": False, "errors": [{"code": code, "message": message}]}, status)
+        body = {"success": False, "errors": [{"code": code, "message": message}]}
+        return httpx.Response(status, headers=_headers(reply), content=to_json(body))
 
     def close(self) -> None:
         """Close the sync clients that were made here."""
@@ -146,8 +146,9 @@ def _error_name(data: JSON) -> JSON:
     return error.get("code") if isinstance(error, dict) else None
 
 
-def _with_body(reply: httpx.Response, body: JSON, status: int | None = None) -> httpx.Response:
-    import httpx
+def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:
+    return httpx.Response(reply.status_code, headers=_headers(reply), extensions={PARSED: body})
 
-    headers = [(name, value) for name, value in reply.headers.multi_items() if name not in _OF_THE_BODY]
-    return httpx.Response(status or reply.status_code, headers=headers, content=to_json(body))
+
+def _headers(reply: httpx.Response) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in reply.headers.multi_items() if name not in _OF_THE_BODY]

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
-from pydantic_core import from_json
-
 from workers_ai import catalogue
 from workers_ai.errors import (
     APIConnectionError,
@@ -23,7 +21,7 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.flow import Flow, Send, Sleep
-from workers_ai.http import is_event_stream
+from workers_ai.http import is_event_stream, parsed
 from workers_ai.limiter import Limiter, Ticket
 from workers_ai.refusals import error_from_reply, read_refusal
 from workers_ai.retry import RetryEvent, RetryPolicy
@@ -222,7 +220,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     body: JSON = None
     unreadable = False
     try:
-        body = from_json(response.content)
+        body = parsed(response)
     except ValueError:
         unreadable = True
     failed = isinstance(body, dict) and (

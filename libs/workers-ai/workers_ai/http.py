@@ -9,8 +9,10 @@ import asyncio
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
+
+from pydantic_core import from_json
 
 from workers_ai.errors import BadRequestError
 
@@ -21,9 +23,12 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai.config import Settings
-    from workers_ai.wire.types import Request
+    from workers_ai.wire.types import JSON, Request
 
-__all__ = ["HttpTransport", "is_event_stream", "let_go", "release", "running_loop"]
+__all__ = ["PARSED", "HttpTransport", "is_event_stream", "let_go", "parsed", "release", "running_loop"]
+
+PARSED: Final = "workers_ai_json"
+"""Extension of a response that holds its body as parsed JSON."""
 
 _PATH_SAFE = "/@:+,;=!$&'()*~"
 _URLS_KEPT = 256
@@ -243,6 +248,17 @@ def running_loop() -> Any:
 def is_event_stream(response: httpx.Response) -> bool:
     """Whether a reply is the event stream that was asked for, and so was left unread."""
     return response.status_code < 300 and "event-stream" in response.headers.get("content-type", "")
+
+
+def parsed(response: httpx.Response) -> JSON:
+    """The body of a reply that has been read; parsed once, since results of the queue are large.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    if PARSED not in response.extensions:
+        response.extensions[PARSED] = from_json(response.content)
+    return response.extensions[PARSED]
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
