@@ -166,12 +166,12 @@ def test_an_estimate_counts_what_is_new(run: Any, texts: Any, ledger: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("mode", "requests", "submissions", "minutes"), [("queue", 95, 10, 10.0), ("direct", 95, 0, 95 / 3000)]
+    ("mode", "requests", "submissions", "minutes"), [("queue", 95, 10, 5.0), ("direct", 95, 0, 95 / 3000)]
 )
 def test_an_estimate_counts_requests_and_minutes(
     texts: Any, mode: Any, requests: int, submissions: int, minutes: float
 ) -> None:
-    """9,421 texts: ten submissions, eight at a time, five minutes each; or 95 requests at 3,000 a minute."""
+    """9,421 texts: ten submissions at one time, in five minutes; or 95 requests at 3,000 a minute."""
     told = estimate(texts(9421), model=MODEL, mode=mode)
     assert (told.requests, told.submissions) == (requests, submissions)
     assert told.minutes == pytest.approx(minutes)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from workers_ai import Client
-from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
 from workers_ai.ingest import Fingerprint, Ledger, ingest
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -232,17 +232,24 @@ def test_the_source_is_read_as_the_work_goes_on(run: Any, emulator: Any) -> None
 
 
 def test_several_submissions_are_in_flight(run: Any, texts: Any, emulator: Any) -> None:
-    """With room for four, four are with the queue before the first is done; else this never ends."""
+    """All of them are with the queue before the first is done; else this never ends."""
     emulator.queue.settings.progress = "never"
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if emulator.queue.submitted == 4:
+        if emulator.queue.submitted == 6:
             emulator.queue.settings.progress = "at_once"
         return emulator.handle(request)
 
-    report = run(texts(60), texts_per_job=10, max_concurrency=4, transport=httpx.MockTransport(answer))
+    report = run(texts(60), texts_per_job=10, max_concurrency=2, transport=httpx.MockTransport(answer))
     assert report.embedded == 60
-    assert emulator.queue.submitted == 6
+    assert emulator.log.texts_repeated == 0
+
+
+def test_no_more_than_64_submissions_are_in_flight(run: Any, texts: Any, emulator: Any) -> None:
+    emulator.queue.settings.progress = "never"
+    with pytest.raises(BatchTimeoutError):
+        run(texts(700), texts_per_job=10, deadline_s=60)
+    assert emulator.queue.submitted == 64
 
 
 @pytest.mark.parametrize("bound", [1, 3])

@@ -55,11 +55,9 @@ class Ingestion:
         Raises:
             ConfigurationError: The input cannot be read, or the ledger is that of another model.
         """
-        concurrency = {k: v for k, v in self.settings.items() if k == "max_concurrency"}
         return estimate(
-            self._pairs(), ledger=self.ledger, mode=self.mode, empty_text=self.empty_text, **self._options(),
-            **concurrency,
-        )  # fmt: skip
+            self._pairs(), ledger=self.ledger, mode=self.mode, empty_text=self.empty_text, **self._options()
+        )
 
     def run(self) -> int:
         """Embed, write, and tell; gives the exit status.

@@ -218,8 +218,8 @@ def ingest(
         source: Documents as (id, text); read once, as the work goes on. Ids are strings or integers.
         ledger: Path of the ledger; made where it is missing.
         model: Model id.
-        client: A client to use; else one is made from ``settings``. Its ``max_concurrency`` (8) bounds the submissions
-            in flight.
+        client: A client to use; else one is made from ``settings``. Its ``max_concurrency`` (8) bounds the requests at
+            one time; the queue has up to 64 submissions of a run.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
         pooling: ``"mean"`` or ``"cls"``, for the bge family.
         instruction: Text put before each document, where the model card asks for one.
@@ -313,4 +313,4 @@ async def aingest(
 
 def _workers(ingestion: _Ingestion, service: Service) -> tuple[list[Any], Any, int]:
     count = service.concurrency
-    return [ingestion.engine.worker() for _ in range(count)], service.transport, count
+    return [ingestion.engine.worker(number) for number in range(count)], service.transport, count

@@ -25,8 +25,9 @@ from workers_ai.errors import (
 )
 from workers_ai.flow import Do, Sleep
 from workers_ai.ingest.judge import Health, judge, judge_lost
-from workers_ai.ingest.records import as_sent, checked
+from workers_ai.ingest.records import Claim, as_sent, checked
 from workers_ai.ingest.report import neurons_of
+from workers_ai.ingest.watchlist import Watched, Watchlist
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from workers_ai.batch import BatchFlows
     from workers_ai.flow import Flow
     from workers_ai.ingest.ledger import Ledger
-    from workers_ai.ingest.records import Claim, Limits
+    from workers_ai.ingest.records import Limits
     from workers_ai.ingest.report import Bar, Tally
 
 __all__ = ["Engine", "Mode"]
@@ -47,29 +48,15 @@ Mode = Literal["queue", "direct"]
 JOB_DEADLINE_S: Final = 86_400.0
 """Seconds after which a job that is still unfinished ends the run; nothing is said to be kept longer than a day."""
 
-_RESULTS_AT_ONCE: Final = 2
-_TURN_S: Final = 0.01
-_IDLE_S: Final = 0.05
+_COLLECTORS: Final = 2
+"""Workers that fetch results. Each result is large, so that memory stays flat however many submissions there are."""
+
+_IDLE_S: Final = 0.1
+_GLANCE_S: Final = 0.02
 _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
 _SMALLEST_SUBMISSION: Final = 100_000
-
-
-class _Turns:
-    """How many results are fetched at once: each is large, so that memory stays flat however many jobs there are."""
-
-    def __init__(self, count: int) -> None:
-        self._gate = threading.Semaphore(count)
-
-    def take(self) -> Flow[None]:
-        """Wait for a turn, and take it."""
-        while not self._gate.acquire(blocking=False):
-            yield Sleep(_TURN_S, "turn")
-
-    def give(self) -> None:
-        """Give the turn back."""
-        self._gate.release()
 
 
 @dataclass
@@ -111,9 +98,10 @@ class Engine:
         self._documents = iter(self.source)
         self._exhausted = False
         self._open: set[int] = set()
+        self._open_kept = _OPEN_KEPT
         self._stray: set[int] = set()
         self._health = Health()
-        self._turns = _Turns(_RESULTS_AT_ONCE)
+        self._watched = Watchlist()
         self._taking = threading.Lock()  # held by the worker that reads the source, which may be slow
         self._lock = threading.RLock()  # around what all of them count
         self.stopped: BatchError | None = None
@@ -125,20 +113,21 @@ class Engine:
 
     # Workers
 
-    def worker(self) -> Flow[None]:
-        """Take work until nothing of this run is left."""
+    def worker(self, number: int) -> Flow[None]:
+        """Take work until nothing of this run is left. The first workers also fetch what the queue has done."""
         with self._counted():
             while True:
-                task = yield Do(self._next)
+                task = yield Do(partial(self._next, number < _COLLECTORS))
                 if task is None:
                     return
                 if isinstance(task, Sleep):
                     yield task
-                    continue
-                try:
-                    yield from self._queue(task) if self.mode == "queue" or task.request_id else self._direct(task)
-                finally:
-                    self._count(jobs=-1)
+                elif isinstance(task, Watched):
+                    yield from self._collect(task)
+                elif task.request_id:
+                    self._watch(task, BatchJob(task.request_id, self._model, len(task.groups)))
+                else:
+                    yield from self._submit(task) if self.mode == "queue" else self._direct(task)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -156,44 +145,39 @@ class Engine:
         with self._idle:
             return self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
 
-    def _queue(self, claim: Claim) -> Flow[None]:
-        """Submit a claim, unless that was done in an earlier life, and wait for its result."""
-        if claim.request_id is None:
-            job = yield from self._submit(claim)
-            if job is None:
-                return
-        else:
-            job = BatchJob(claim.request_id, self._model, len(claim.groups))
-        watch, since = Watch(job, self.batch.pace), self.clock()
-        while True:
-            yield from self._turns.take()
-            try:
-                try:
-                    status = yield from self.batch.ask(watch)
-                except BatchError as exc:
-                    yield Do(partial(self._lost, claim, exc))
-                    return
-                if status is not None:
-                    yield Do(partial(self._record, claim, status))
-                    return
-            finally:
-                self._turns.give()
-            self._check_deadline(since)
-            yield Sleep(watch.wait_s(), "queue")
-
-    def _submit(self, claim: Claim) -> Flow[BatchJob | None]:
+    def _submit(self, claim: Claim) -> Flow[None]:
+        """Hand a claim to the queue."""
         requests = [embed_inputs(self._model, texts, self._options, kind="document") for texts in claim.texts]
         try:
             job = yield from self.batch.send(self._model, requests)
         except WorkersAIError as exc:
             pause = yield Do(partial(self._refused, claim, exc))
             yield Sleep(pause, str(exc))
-            return None
+            return
         if job.request_id:
             yield Do(partial(self.ledger.accepted, self.run, claim.job, job.request_id))
         claim.texts = []
         self._health.well()
-        return job
+        self._watch(claim, job)
+
+    def _watch(self, claim: Claim, job: BatchJob) -> None:
+        now = self.clock()
+        self._watched.put(Watched(now, claim, Watch(job, self.batch.pace), now))
+
+    def _collect(self, watched: Watched) -> Flow[None]:
+        """Ask for a submission once."""
+        try:
+            status = yield from self.batch.ask(watched.watch)
+        except BatchError as exc:
+            yield Do(partial(self._lost, watched.claim, exc))
+            return
+        if status is not None:
+            yield Do(partial(self._record, watched.claim, status))
+            return
+        if self.clock() - watched.since > JOB_DEADLINE_S:
+            raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+        watched.due = self.clock() + watched.watch.wait_s()
+        self._watched.put(watched)
 
     def _direct(self, claim: Claim) -> Flow[None]:
         """Embed a claim of one request by a direct request."""
@@ -214,26 +198,40 @@ class Engine:
 
     # Taking work
 
-    def _next(self) -> Claim | Sleep | None:
-        with self._taking:
-            self._check_deadline()
-            if self.stopped:
-                return None
-            if (adopted := self._look_around()) is not None:
-                self._count(jobs=1)
-                return adopted
+    def _next(self, collects: bool) -> Watched | Claim | Sleep | None:
+        """What a worker does next. One that collects does not wait for another one that reads the source."""
+        now, deadline_s = self.clock(), self.limits.deadline_s
+        if deadline_s is not None and now - self._began > deadline_s:
+            raise BatchTimeoutError(f"the deadline of {deadline_s:g} s has passed", model=self._model)
+        if collects and (watched := self._watched.take(now)):
+            return watched
+        task: Claim | Sleep | None = Sleep(_IDLE_S, "other workers")
+        if self._taking.acquire(blocking=not (collects and self._watched)):
+            try:
+                task = self._take()
+            finally:
+                self._taking.release()
+        if collects and self._watched and not isinstance(task, Claim):
+            return Sleep(self._watched.due_in(now, _GLANCE_S), "queue")
+        return task
+
+    def _take(self) -> Claim | Sleep | None:
+        if self.stopped:
+            return None
+        if (adopted := self._look_around()) is not None:
+            self._count(jobs=1)
+            return adopted
+        if self.tally.jobs < self.limits.jobs:
             while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
                 self._feed()
-            claim = self._claim()
-            if claim is not None:
-                self._count(jobs=1)  # at once, so that a worker that finds nothing knows whom it waits for
+            claim = self._claim() if self.ledger.waiting() else None
             if claim is not None or self.stopped:
                 return claim
-            with self._lock:
-                self._open = self.ledger.still_open(self._open)
-                if not self._open:
-                    return None
-            return Sleep(_IDLE_S if self.tally.jobs else _FOREIGN_S, "other workers")
+        if self.tally.jobs:
+            return Sleep(_IDLE_S, "other workers")
+        with self._lock:
+            self._open = self.ledger.still_open(self._open)
+        return Sleep(_FOREIGN_S, "other processes") if self._open else None
 
     def _look_around(self) -> Claim | None:
         """Take over a job of a run that has ended; every two seconds."""
@@ -252,8 +250,9 @@ class Engine:
             return
         with self._lock:
             fed = self.ledger.feed(self.run, chunk, part=self._part, max_bytes=MAX_SUBMISSION_BYTES)
-            if len(self._open) > _OPEN_KEPT:
+            if len(self._open) > self._open_kept:
                 self._open = self.ledger.still_open(self._open)
+                self._open_kept = max(_OPEN_KEPT, 2 * len(self._open))
             fresh = len(fed.open - self._open)
             self._open |= fed.open
             mine = self._stray & fed.held
@@ -277,6 +276,7 @@ class Engine:
             return None
         with self._lock:
             self._reserved += neurons_of(self._model, claim.tokens) or 0.0
+            self._count(jobs=1)
             spent = ((self.tally.neurons or 0.0) + self._reserved) * USD_PER_NEURON
         if self.limits.cost_usd is not None and spent > self.limits.cost_usd:
             self._give_back(claim)
@@ -287,18 +287,13 @@ class Engine:
 
     def _give_back(self, claim: Claim) -> None:
         self.ledger.release(claim.job)
-        self._unreserve(claim)
+        self._settle(claim)
 
-    def _unreserve(self, claim: Claim) -> None:
+    def _settle(self, claim: Claim, **deltas: int) -> None:
+        """A claim has come to its end."""
         with self._lock:
             self._reserved -= neurons_of(self._model, claim.tokens) or 0.0
-
-    def _check_deadline(self, since: float | None = None) -> None:
-        now, deadline_s = self.clock(), self.limits.deadline_s
-        if deadline_s is not None and now - self._began > deadline_s:
-            raise BatchTimeoutError(f"the deadline of {deadline_s:g} s has passed", model=self._model)
-        if since is not None and now - since > JOB_DEADLINE_S:
-            raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+            self._count(jobs=-1, **deltas)
 
     # What came of it
 
@@ -323,16 +318,15 @@ class Engine:
             self.ledger.store(claim.job, vectors, verdict.again, verdict.failures, run=self.run)
             mine = stored & self._open
             self._stray |= stored - mine
-            self._unreserve(claim)
+            self._open -= mine
             self.tally.charge(tokens, usage.neurons if usage else None)
-            self._count(embedded=len(mine), failed=len(verdict.failures), retries=1 if verdict.again else 0)
+            self._settle(claim, embedded=len(mine), failed=len(verdict.failures), retries=1 if verdict.again else 0)
 
     def _lost(self, claim: Claim, error: BatchError) -> None:
         """The queue has lost or failed a whole submission: its texts go through again, three times at most."""
         verdict = judge_lost(error, self.ledger.tries(claim.job))
         self.ledger.store(claim.job, (), verdict.again, verdict.failures, run=self.run)
-        self._unreserve(claim)
-        self._count(failed=len(verdict.failures), retries=1)
+        self._settle(claim, failed=len(verdict.failures), retries=1)
         self._health.strike(error, self.clock())
 
     def _refused(self, claim: Claim, error: WorkersAIError) -> float:
@@ -362,8 +356,7 @@ class Engine:
         item = BatchItemError(error.message, index=0, code=error.code, model=self._model)
         verdict = judge([(ids, item)], self.ledger.tries(claim.job))
         self.ledger.store(claim.job, (), verdict.again, verdict.failures, run=self.run)
-        self._unreserve(claim)
-        self._count(failed=len(verdict.failures), retries=1)
+        self._settle(claim, failed=len(verdict.failures), retries=1)
         self._health.refused(error)
 
     def _count(self, **deltas: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.ingest.engine import Mode
 from workers_ai.ingest.ledger import Ledger
-from workers_ai.ingest.records import Fingerprint, Limits, as_sent, estimated_tokens, text_hash
+from workers_ai.ingest.records import JOBS_IN_FLIGHT, Fingerprint, Limits, as_sent, estimated_tokens, text_hash
 from workers_ai.ingest.report import neurons_of
 from workers_ai.limiter import REQUESTS_PER_MINUTE
 from workers_ai.wire.batch import json_bytes
@@ -79,7 +79,6 @@ def estimate(
     normalize: bool = False,
     empty_text: Literal["raise", "space"] = "raise",
     texts_per_job: int | None = None,
-    max_concurrency: int = 8,
 ) -> Estimate:
     """What :func:`ingest` would send, cost and take; reads the source, and sends nothing.
 
@@ -98,7 +97,6 @@ def estimate(
         normalize: The same.
         empty_text: The same.
         texts_per_job: Texts of one submission; 1,000 by default.
-        max_concurrency: Submissions in flight.
 
     Raises:
         ConfigurationError: The ledger was made with another model or other options.
@@ -124,7 +122,7 @@ def estimate(
     minutes = requests / (card.requests_per_minute or REQUESTS_PER_MINUTE["embeddings"])
     if mode == "queue":
         submissions = -(-texts // (texts_per_job or Limits.texts_per_job))
-        minutes = -(-submissions // max_concurrency) * _QUEUE_MINUTES
+        minutes = -(-submissions // JOBS_IN_FLIGHT) * _QUEUE_MINUTES
     neurons = neurons_of(model, tokens)
     cost = None if neurons is None else neurons * USD_PER_NEURON
     return Estimate(model, documents, texts, requests, submissions, tokens, neurons, cost, minutes)

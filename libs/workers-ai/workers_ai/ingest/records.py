@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from array import array
 
 __all__ = [
+    "JOBS_IN_FLIGHT",
     "Claim",
     "checked",
     "unsendable",
@@ -28,6 +29,9 @@ __all__ = [
     "text_hash",
 ]
 
+
+JOBS_IN_FLIGHT: Final = 64
+"""Submissions with the queue at one time: 64,000 texts in the minutes that each of them takes."""
 
 _LARGEST_ID: Final = 2**63
 
@@ -58,12 +62,14 @@ class Limits:
     Attributes:
         texts_per_job: Texts of one submission.
         max_bytes: Bytes of one submission.
+        jobs: Submissions that are sent or with the queue at one time.
         deadline_s: Seconds the run may take, or None.
         cost_usd: Estimated USD it may cost, or None.
     """
 
     texts_per_job: int = TEXTS_PER_JOB
     max_bytes: int = MAX_SUBMISSION_BYTES
+    jobs: int = JOBS_IN_FLIGHT
     deadline_s: float | None = None
     cost_usd: float | None = None
 
