@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from langchain_core.load import dumps
 
 from langchain_workers_ai import ChatWorkersAI
@@ -18,6 +20,7 @@ from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
 from workers_ai.batch import BatchJob
 from workers_ai.fields import ConnectionFields
 from workers_ai.ingest import aingest, ingest
+from workers_ai.wire.batch_worker import group_answer
 from workers_ai_emulator import Clock, Emulator, Fault, ItemFailure, QueueSettings
 
 URL = "https://batch.example.workers.dev"
@@ -178,6 +181,32 @@ def test_a_failed_part_fails_the_requests_that_have_texts_in_it(
     for item in items:
         if item.success:
             assert item.result["data"] == [[float(text)] for text in requests[item.index].split()]
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    step=st.integers(1, 15),
+    bad=st.sets(st.integers(0, 95)),
+)
+def test_no_text_gets_the_vector_of_another(sizes: list[int], step: int, bad: set[int]) -> None:
+    total = sum(sizes)
+    places = [list(range(first, min(first + step, total))) for first in range(0, total, step)]
+    lost = {place for part in places if bad & set(part) for place in part}
+    responses = [
+        {"id": index, "success": False} if bad & set(part)
+        else {"id": index, "success": True, "result": {"data": [[float(place)] for place in part]}}
+        for index, part in enumerate(places)
+    ]  # fmt: skip
+    grouped = group_answer(responses, sizes, BGE) or responses
+    assert [entry["id"] for entry in grouped] == list(range(len(sizes)))
+    first = 0
+    for entry, size in zip(grouped, sizes, strict=True):
+        asked = list(range(first, first + size))
+        first += size
+        assert entry["success"] == (not lost & set(asked))
+        if entry["success"]:
+            assert entry["result"]["data"] == [[float(place)] for place in asked]
 
 
 def test_an_answer_that_does_not_fit_the_texts_is_refused(face: Callable[..., Any]) -> None:
