@@ -125,9 +125,9 @@ class TestQueryEngine:
     ) -> None:
         index.as_query_engine(llm=llm(), similarity_top_k=12).query(DEDENT)
         assert emulator.log.routes["chat_completions"] == 1
-        small = llm(context_window=2000, num_output=256)
+        small = llm(context_window=1500, num_output=256)
         index.as_query_engine(llm=small, similarity_top_k=12).query(DEDENT)
-        assert emulator.log.routes["chat_completions"] > 2
+        assert emulator.log.routes["chat_completions"] > 2  # the whole one, and several more
 
     def test_structured_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
         class Found(BaseModel):
