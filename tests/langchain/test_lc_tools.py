@@ -133,9 +133,10 @@ def test_what_a_tool_lacks_is_left_out_or_completed(
     """https://github.com/cloudflare/ai/pull/454; the older schema demands a description and parameters."""
     call(chat(model=OPENAI).bind_tools([bare]), "invoke", "hi")
     assert emulator.log.last.json["tools"] == [{"type": "function", "function": {"name": "now"}}]
-    call(chat(model=NATIVE).bind_tools([bare]), "invoke", "hi")
     completed = {"name": "now", "description": "now", "parameters": {"type": "object", "properties": {}}}
-    assert emulator.log.last.json["tools"] == [{"type": "function", "function": completed}]
+    for older in (NATIVE, "@cf/openai/gpt-oss-120b", "@cf/qwen/qwen3-30b-a3b-fp8"):
+        call(chat(model=older).bind_tools([bare]), "invoke", "hi")
+        assert emulator.log.last.json["tools"] == [{"type": "function", "function": completed}]
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["inline_refs", "prepare_response_format", "prepare_tool_choice", "prepare_tools", "schema_of"]
+
+_OLDER_SCHEMA: Final = ("gpt-oss", "qwen3-30b")
+"""Models that answer in OpenAI's form but are described by the older schema of tools
+(https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/)."""
 
 
 def inline_refs(schema: JSON) -> JSON:
@@ -83,9 +87,7 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
 
 def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[dict[str, Any]]:
     """Tools in the nested form, with what is absent left out, or completed where the older schema demands it."""
-    # gpt-oss answers in OpenAI's form but is described by the older schema
-    # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/).
-    complete = card.family == "native" or "gpt-oss" in card.id
+    complete = card.family == "native" or any(name in card.id for name in _OLDER_SCHEMA)
     return [_tool(tool, complete=complete) for tool in tools]
 
 
