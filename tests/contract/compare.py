@@ -20,8 +20,9 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from langchain_rows import MAKERS, REPLIES, Maker, asked, judge, refused
+from langchain_rows import MAKERS, REPLIES, Maker, asked, expressible, judge, refused, sent
 from refusals import REFUSED
+from sent import SENT
 from shapes import Shape, Want
 
 ASPECTS = ("text", "calls", "reasoning", "finish", "usage", "errors")
@@ -83,6 +84,14 @@ def refusals(maker: Maker, route: str, listed: list[str]) -> Iterator[str]:
         yield f"{sum(not any(without in one for one in wrong) for wrong in found)} of {len(REFUSED)}"
 
 
+def requests(maker: Maker, route: str, listed: list[str]) -> str:
+    """Requests that are sent, or refused before they are, as wanted."""
+    rows = [row for row in SENT if expressible(row) and route in row.api]
+    found = [sent(maker, row, route, "sync") for row in rows]
+    listed += [f"{route}, {row.name}: {'; '.join(wrong)}" for row, wrong in zip(rows, found, strict=True) if wrong]
+    return f"{sum(not wrong for wrong in found)} of {len(rows)}"
+
+
 def installed() -> dict[str, Maker]:
     """The classes whose package is there."""
     present = {dist.metadata["name"] for dist in importlib.metadata.distributions()}
@@ -101,6 +110,10 @@ def main(arguments: Sequence[str]) -> None:
         for name, maker in makers.items():
             for route in maker.routes:
                 print(f"| {group} | {route} | {name} | {' | '.join(replies(maker, route, shapes, listed[name]))} |")
+    print("\n| requests | package | as wanted |\n|---|---|---|")
+    for name, maker in makers.items():
+        for route in maker.routes:
+            print(f"| {route} | {name} | {requests(maker, route, listed[name])} |")
     print("\n| refusals | package | raised | requests as wanted | code in the text | all |\n|---|---|---|---|---|---|")
     with jumping_time():
         for name, maker in makers.items():

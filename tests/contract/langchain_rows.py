@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
@@ -17,17 +17,20 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 import httpx
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, convert_to_messages
 from readers import disagreements, of_message
-from shapes import NATIVE, Call, Refused, Shape, Want
+from shapes import ABSENT, NATIVE, Call, Refused, Sent, Shape, Want, at, envelope, openai
 from streamed_replies import STREAMS
 from whole_replies import WHOLE
 
-__all__ = ["MAKERS", "REPLIES", "Maker", "asked", "judge", "refused"]
+__all__ = ["MAKERS", "REPLIES", "Maker", "asked", "expressible", "judge", "refused", "sent"]
 
 ACCOUNT: Final = "0123456789abcdef0123456789abcdef"
 BASE: Final = "https://api.cloudflare.com/client/v4"
 HI: Final = [HumanMessage("hi")]
+
+OWN_KEYWORDS: Final = {"extra_body", "on_busy", "session_id"}
+"""Parameters of this project's core that no other class has by the same name."""
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -94,8 +97,8 @@ REPLIES: Final = {
 def _bound(llm: Any, params: dict[str, Any]) -> Any:
     """The model with the parameters of a row, in LangChain's own words."""
     if tools := params.pop("tools", None):
-        choice = {"required": "any"}.get(params.get("tool_choice", ""), params.get("tool_choice"))
-        params.pop("tool_choice", None)
+        choice = params.pop("tool_choice", None)
+        choice = "any" if choice == "required" else choice
         llm = llm.bind_tools(list(tools), **({"tool_choice": choice} if choice else {}))
     return llm.bind(**params) if params else llm
 
@@ -143,6 +146,56 @@ def _unclosed(call: Call, wanted: Call | None) -> Call:
     """A call whose text is no JSON without what was put behind it, so that LangChain does not complete it by itself."""
     broken = wanted is not None and isinstance(wanted.args, str) and isinstance(call.args, str)
     return replace(call, args=wanted.args) if wanted and broken and call.args.startswith(wanted.args) else call
+
+
+def expressible(row: Sent) -> bool:
+    """Whether a row of what is sent can be said in LangChain's words: messages and parameters alone."""
+    if row.settings or row.sends_headers or row.path or not row.api[0] or OWN_KEYWORDS & row.params.keys():
+        return False
+    objects = [one for one in row.messages if one["role"] == "tool" and not isinstance(one["content"], str | None)]
+    if any("text" not in str(one["content"]) for one in objects):  # LangChain makes text of them by itself
+        return False
+    try:
+        convert_to_messages([dict(message) for message in row.messages])
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def sent(maker: Maker, row: Sent, route: str, mode: str) -> list[str]:
+    """What is not as it should be of what a class sends."""
+    bodies: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, json=envelope({"response": "{}"}) if route == "run" else openai("{}"))
+
+    messages = convert_to_messages([dict(message) for message in row.messages])
+    try:
+        llm = _bound(maker.make(row.model, route, answer), dict(row.params))
+        llm.invoke(messages) if mode == "sync" else asyncio.run(llm.ainvoke(messages))
+    except Exception as exc:  # noqa: BLE001 - any class will do
+        return [] if row.error and not bodies else [f"raised {type(exc).__name__}"]
+    if row.error:
+        return ["sent, and not refused"]
+    wanted = {**row.has, **(row.run if route == "run" else row.chat)}
+    found = {path: at(bodies[0], path) for path in wanted}
+    wrong = [f"{path} is {found[path]!r}" for path in wanted if parsed(found[path]) != parsed(wanted[path])]
+    return wrong + [f"{path} is there" for path in row.lacks if at(bodies[0], path) is not ABSENT]
+
+
+def parsed(value: Any) -> Any:
+    """A value with JSON texts read, so that their spacing does not count."""
+    if isinstance(value, Mapping):
+        return {key: parsed(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [parsed(one) for one in value]
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
 
 
 def refused(maker: Maker, row: Refused, route: str) -> list[str]:

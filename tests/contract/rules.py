@@ -2,12 +2,14 @@
 
 The peer is workers-ai-provider 4.0.0 (https://github.com/cloudflare/ai/tree/main/packages/workers-ai-provider); its
 rules are numbered in the order in which its sources state them. A row belongs to a rule when its ``source`` cites it.
+``uv run python tests/contract/rules.py`` writes the table into the README.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from refusals import REFUSED
@@ -15,7 +17,10 @@ from sent import SENT
 from streamed_replies import STREAMS
 from whole_replies import WHOLE
 
-__all__ = ["GAPS", "RULES", "TABLES", "Traced", "evidence", "markdown", "rows_of"]
+__all__ = ["BEGIN", "END", "GAPS", "RULES", "TABLES", "Traced", "evidence", "markdown", "rows_of"]
+
+BEGIN: Final = "<!-- written by rules.py -->"
+END: Final = "<!-- end -->"
 
 TABLES: Final[dict[str, Sequence[Any]]] = {
     "sent": SENT,
@@ -230,3 +235,14 @@ def markdown() -> str:
     for name, gap in GAPS.items():
         lines.append(f"| {name} | {gap.says} | {'; '.join([*gap.rows, *gap.tests])} |")
     return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the table into the README, between its marks."""
+    path = Path(__file__).with_name("README.md")
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    path.write_text(f"{before}{BEGIN}\n{markdown()}{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

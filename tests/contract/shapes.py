@@ -12,7 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-__all__ = ["HI", "TOOLS", "Call", "Refused", "Sent", "Shape", "Want", "envelope", "nested", "openai", "sse", "tool"]
+__all__ = [
+    "ABSENT",
+    "HI",
+    "TOOLS",
+    "Call",
+    "Refused",
+    "Sent",
+    "Shape",
+    "Want",
+    "at",
+    "envelope",
+    "nested",
+    "openai",
+    "sse",
+    "tool",
+]
 
 HI: Final = ({"role": "user", "content": "hi"},)
 NATIVE: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -154,6 +169,20 @@ class Refused:
     requests: int
     says: str
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+ABSENT: Final = object()
+"""Stands for the value of a path that is not there."""
+
+
+def at(body: Any, path: str) -> Any:
+    """The value at a path of keys and positions."""
+    for step in path.split(".") if path else []:
+        if isinstance(body, list):
+            body = body[int(step)] if step.isdigit() and int(step) < len(body) else ABSENT
+        else:
+            body = body.get(step, ABSENT) if isinstance(body, Mapping) else ABSENT
+    return body
 
 
 def envelope(result: Any) -> dict[str, Any]:

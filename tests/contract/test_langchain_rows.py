@@ -1,10 +1,11 @@
-"""Every reply of the table through ``ChatWorkersAI``, on both routes, whole and streamed, sync and async."""
+"""Requests and replies of the tables through ``ChatWorkersAI``, on both routes, whole and streamed, sync and async."""
 
 from __future__ import annotations
 
 import pytest
-from langchain_rows import MAKERS, REPLIES, asked, judge
-from shapes import Shape
+from langchain_rows import MAKERS, REPLIES, asked, expressible, judge, sent
+from sent import SENT
+from shapes import Sent, Shape
 
 OURS = MAKERS["langchain-workers-ai"]
 ROWS = [
@@ -19,3 +20,14 @@ ROWS = [
 def test_replies_as_messages_of_langchain(shape: Shape, stream: bool, mode: str) -> None:
     got = {route: judge(shape.want, asked(OURS, shape, route, mode, stream=stream)) for route in OURS.routes}
     assert got == {"run": [], "chat_completions": []}
+
+
+def test_most_of_what_is_sent_can_be_said_in_langchain() -> None:
+    assert sum(expressible(row) for row in SENT) >= 0.7 * len(SENT)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("row", [row for row in SENT if expressible(row)], ids=lambda row: row.name)
+def test_what_langchain_sends(row: Sent, mode: str) -> None:
+    got = {route: sent(OURS, row, route, mode) for route in row.api}
+    assert got == {route: [] for route in row.api}

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
 import pytest
 from sent import SENT
-from shapes import Sent
+from shapes import ABSENT, Sent, at
 
 from workers_ai.errors import WorkersAIError
 
-ABSENT = object()
 CASES = [pytest.param(row, api or None, id=f"{row.name}-{api or 'no route named'}") for row in SENT for api in row.api]
-
-
-def at(body: Any, path: str) -> Any:
-    """The value at a path of keys and positions."""
-    for step in path.split(".") if path else []:
-        if isinstance(body, list):
-            body = body[int(step)] if step.isdigit() and int(step) < len(body) else ABSENT
-        else:
-            body = body.get(step, ABSENT) if isinstance(body, Mapping) else ABSENT
-    return body
 
 
 class Recorder:
