@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -92,15 +93,13 @@ class Documents:
 
     async def aread(self, source: Source) -> None:
         """Take documents without blocking the event loop."""
-        import anyio
-
         if isinstance(source, BaseLoader):
             source = source.alazy_load()
         if isinstance(source, AsyncIterable):
             async for document in source:
                 self._add(document)
         else:
-            await anyio.to_thread.run_sync(self.read, source)
+            await asyncio.to_thread(self.read, source)
 
     def _add(self, document: Document) -> None:
         if self._file is None:

@@ -7,9 +7,10 @@ ingestor's ledger, and embeds only what is not there. A vector depends on nothin
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from workers_ai.calls import check_texts
 from workers_ai.errors import WorkersAIError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Self
 
-    from langchain_workers_ai.embeddings import WorkersAIEmbeddings
     from workers_ai.ingest.ledger_file import LedgerFile
 
 __all__ = ["Kind", "Texts", "handing_over"]
@@ -32,11 +32,6 @@ class Kind(NamedTuple):
     pooling: str | None
     truncate_inputs: bool | None
     normalize: bool
-
-    @classmethod
-    def of(cls, embeddings: WorkersAIEmbeddings) -> Kind:
-        """The kind of the vectors that ``embeddings`` makes of documents."""
-        return cls(*(getattr(embeddings, name) for name in cls._fields))
 
 
 _open: list[tuple[Kind, LedgerFile]] = []
@@ -60,22 +55,22 @@ class Texts:
     """The documents of one call: those whose vectors are at hand, and the ``missing`` ones.
 
     Args:
-        embeddings: What is asked for the vectors.
+        kind: The kind of vectors that is asked for.
         texts: The documents.
+        empty: What an empty text means, as for :func:`~workers_ai.calls.check_texts`.
 
     Raises:
         BadRequestError: A text is empty or no string; its index is named.
     """
 
-    def __init__(self, embeddings: WorkersAIEmbeddings, texts: Sequence[str]) -> None:
+    def __init__(self, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> None:
         self.missing = texts
         self._vectors: list[list[float] | None] = []
         if not _open:
             return
-        kind = Kind.of(embeddings)
         with _lock:
             ledgers = [ledger for its_kind, ledger in _open if its_kind == kind]
-        sent = check_texts(texts, embeddings.empty_text, embeddings.model) if ledgers else ()
+        sent = check_texts(texts, empty, kind.model) if ledgers else ()
         for ledger in ledgers:
             found = ledger.find(sent)
             if any(vector is not None for vector in found):
@@ -84,13 +79,11 @@ class Texts:
                 return
 
     @classmethod
-    async def looked_up(cls, embeddings: WorkersAIEmbeddings, texts: Sequence[str]) -> Self:
+    async def looked_up(cls, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> Self:
         """The same, without blocking the event loop while a ledger is read."""
         if not _open:
-            return cls(embeddings, texts)
-        import anyio
-
-        return await anyio.to_thread.run_sync(cls, embeddings, texts)
+            return cls(kind, texts, empty)
+        return await asyncio.to_thread(cls, kind, texts, empty)
 
     def joined(self, vectors: list[list[float]]) -> list[list[float]]:
         """All vectors in the order of the texts, given those of the missing ones."""

@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._handover import Texts
+from langchain_workers_ai._handover import Kind, Texts
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.config import check_model
 from workers_ai.fanout import Paced, agather, gather
@@ -86,6 +86,11 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
             normalize=self.normalize,
         )
 
+    @property
+    def _kind(self) -> Kind:
+        """What the vectors of documents depend on, besides the texts."""
+        return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize)
+
     def _sender(self) -> Any:
         transport = self._connection().transport
         limiter = self.rate_limiter
@@ -108,12 +113,12 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
             BadRequestError: A text is empty, no string, or too long; its index is named.
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        with framework_errors, Texts(self, texts) as given:
+        with framework_errors, Texts(self._kind, texts, self.empty_text) as given:
             return given.joined(self._embed(given.missing, "document"))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """See :meth:`embed_documents`."""
-        with framework_errors, await Texts.looked_up(self, texts) as given:
+        with framework_errors, await Texts.looked_up(self._kind, texts, self.empty_text) as given:
             return given.joined(await self._aembed(given.missing, "document"))
 
     def embed_query(self, text: str) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from collections.abc import Generator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._handover import Kind, handing_over
+from langchain_workers_ai._handover import handing_over
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.batch import require_queue
@@ -25,7 +26,7 @@ from workers_ai.ingest.records import text_hash
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import Unpack
 
@@ -132,8 +133,8 @@ class WorkersAIBatchIngestor:
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
             theirs = self.vector_store.embeddings
-            if isinstance(theirs, WorkersAIEmbeddings) and Kind.of(theirs) != Kind.of(self.embeddings):
-                raise _foreign(f"its own are {Kind.of(theirs)}, these {Kind.of(self.embeddings)}")
+            if isinstance(theirs, WorkersAIEmbeddings) and theirs._kind != self.embeddings._kind:
+                raise _foreign(f"its own are {theirs._kind}, these {self.embeddings._kind}")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
         """Embed documents, and put them into the store.
@@ -172,16 +173,14 @@ class WorkersAIBatchIngestor:
 
     async def aingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
         """:meth:`ingest` without blocking the event loop; asynchronous iterators of documents are taken, too."""
-        import anyio
-
         options = self._checked(indexing)
         with framework_errors, Documents() as read, contextlib.ExitStack() as stack:
             await read.aread(documents)
             manager = self.record_manager
-            exists = None if manager is None else lambda keys: anyio.from_thread.run(manager.aexists, keys)
+            exists = None if manager is None else _from_thread(manager.aexists, asyncio.get_running_loop())
             texts = self._texts(read, options, exists)
             report = await aembed(texts, client=AsyncClient(service=self._service()), **self._embedding(read))
-            ready = await anyio.to_thread.run_sync(stack.enter_context, self._filling(read, report))
+            ready = await asyncio.to_thread(stack.enter_context, self._filling(read, report))
             if manager is None:
                 await _adrive(self._upsert(ready, options), self.vector_store)
                 return _report(report)
@@ -248,7 +247,7 @@ class WorkersAIBatchIngestor:
         """Give the documents that can be written, while the store finds their vectors in the ledger."""
         failed = {row.hash for row in report.rows() if row.vector is None} if report.failed else set()
         ready = (doc for doc in documents if not failed or text_hash(self._sent(doc)) not in failed)
-        with LedgerFile(self.ledger) as ledger, handing_over(Kind.of(self.embeddings), ledger):
+        with LedgerFile(self.ledger) as ledger, handing_over(self.embeddings._kind, ledger):
             if report.embedded or report.reused:
                 self._check_store(documents, ledger)
             yield ready
@@ -310,6 +309,13 @@ async def _adrive(calls: _Calls, store: VectorStore) -> None:
 def _optional(name: str) -> AbstractContextManager[None]:
     """Many stores cannot look up ids, and some fail over what they find; a store that is away fails at writing, too."""
     return contextlib.suppress(Exception) if name == "get_by_ids" else contextlib.nullcontext()
+
+
+def _from_thread(
+    exists: Callable[[list[str]], Coroutine[Any, Any, list[bool]]], loop: asyncio.AbstractEventLoop
+) -> Callable[[list[str]], list[bool]]:
+    """The question to an asynchronous record manager, for the thread that reads the documents."""
+    return lambda keys: asyncio.run_coroutine_threadsafe(exists(keys), loop).result()
 
 
 def _careful(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:

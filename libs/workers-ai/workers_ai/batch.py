@@ -9,9 +9,8 @@ is sent again only where it was certainly refused, and whatever ends a call that
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from workers_ai.catalogue import lookup
 from workers_ai.config import DEADLINE_S, check_model
@@ -19,16 +18,14 @@ from workers_ai.errors import (
     APIConnectionError,
     APIStatusError,
     BadRequestError,
-    BatchError,
     BatchTimeoutError,
     ConfigurationError,
-    RateLimitError,
     RequestTimeoutError,
     RequestTooLargeError,
     WorkersAIError,
 )
 from workers_ai.flow import Sleep, adrive, drive
-from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
+from workers_ai.watch import UNKNOWN, Pace, Watch, naming
 from workers_ai.wire.batch import (
     BatchItem,
     BatchJob,
@@ -41,7 +38,7 @@ from workers_ai.wire.batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from workers_ai.calls import Calls
     from workers_ai.flow import AsyncSender, Flow, Sender
@@ -54,31 +51,11 @@ __all__ = [
     "BatchItem",
     "BatchJob",
     "BatchStatus",
-    "Pace",
-    "Watch",
-    "naming",
     "require_queue",
     "surely_refused",
 ]
 
-_UNKNOWN: Final = (400, 404, 410)
-_UNKNOWN_LIMIT: Final = 3
-_FAILURE_LIMIT: Final = 8
-
 _log = logging.getLogger("workers_ai")
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long to wait between two polls of a job: ``first_s``, then ``factor`` times longer, up to ``longest_s``."""
-
-    first_s: float = 0.1
-    factor: float = 1.7
-    longest_s: float = 30.0
-
-    def wait_s(self, polls: int) -> float:
-        """Seconds to wait after poll number ``polls`` (from 1)."""
-        return float(min(self.first_s * self.factor ** min(polls - 1, 60), self.longest_s))
 
 
 def surely_refused(error: WorkersAIError) -> bool:
@@ -105,64 +82,6 @@ def require_queue(model: str) -> None:
             f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
             "send direct requests (queue='never' or mode='direct'), or choose a model that has one"
         )
-
-
-class Watch:
-    """One job while it is waited for: how often it was asked, and what its failed polls mean.
-
-    A poll may fail for reasons that have nothing to do with the job; those are waited out. An id that the queue says
-    it does not know, three times in a row, is lost; a queue that fails eight times in a row has failed.
-    """
-
-    def __init__(self, job: BatchJob, pace: Pace) -> None:
-        self.job = job
-        self.polls = 0
-        self._pace = pace
-        self._failures = 0
-        self._hold_s: float | None = None
-
-    def answered(self) -> None:
-        """The queue has answered a poll."""
-        self.polls += 1
-        self._failures = 0
-        self._hold_s = None
-
-    def failed(self, error: WorkersAIError) -> None:
-        """A poll has failed.
-
-        Raises:
-            WorkersAIError: It will not get better: the id is lost, the account is refused, or the limit is reached.
-        """
-        self.polls += 1
-        self._hold_s = None
-        if isinstance(error, RateLimitError) and error.is_retryable:
-            hold = error.retry_after if error.retry_after is not None else MINUTE_S if error.code == 3021 else None
-            self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
-            return
-        self._failures += 1
-        unknown = error.status_code in _UNKNOWN
-        if not unknown:
-            self._hold_s = min(0.25 * 2.0**self._failures, self._pace.longest_s)
-        if not unknown and not error.is_retryable:
-            raise error
-        if self._failures < (_UNKNOWN_LIMIT if unknown else _FAILURE_LIMIT):
-            return
-        if isinstance(error, APIConnectionError):
-            raise error
-        raise self.lost(error) from error
-
-    def lost(self, error: WorkersAIError) -> BatchError:
-        """The error that ends the wait, since the queue will not give a result."""
-        what = "does not know" if error.status_code in _UNKNOWN else "failed to give the result of"
-        return BatchError(
-            f"the queue {what} {self.job.request_id}: {error.message}",
-            model=self.job.model,
-            request_ids=[self.job.request_id],
-        )
-
-    def wait_s(self) -> float:
-        """Seconds until the next poll."""
-        return self._pace.wait_s(self.polls) if self._hold_s is None else self._hold_s
 
 
 @dataclass
@@ -207,7 +126,7 @@ class BatchFlows:
         try:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
         except APIStatusError as exc:
-            if exc.status_code in _UNKNOWN:
+            if exc.status_code in UNKNOWN:
                 raise Watch(job, self.pace).lost(exc) from exc
             raise
         return read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
@@ -307,24 +226,6 @@ def _renumbered(item: BatchItem, index: int) -> BatchItem:
     if item.error is not None:
         item.error.index = index
     return replace(item, index=index)
-
-
-@contextmanager
-def naming(request_ids: Sequence[str]) -> Iterator[None]:
-    """Put the ids of what the queue has taken on whatever ends the wait for it.
-
-    Args:
-        request_ids: The ids; those that are added meanwhile count, and an empty one does not.
-    """
-    try:
-        yield
-    except BaseException as exc:
-        named = [request_id for request_id in request_ids if request_id]
-        if isinstance(exc, WorkersAIError):
-            exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *named]))
-        elif named:
-            exc.add_note(f"still with the queue: {' '.join(named)}")
-        raise
 
 
 class Batch:

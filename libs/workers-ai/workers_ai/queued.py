@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from workers_ai.batch import BatchFlows, naming
+from workers_ai.batch import BatchFlows
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.config import DEADLINE_S
 from workers_ai.errors import RateLimitError
+from workers_ai.watch import naming
 from workers_ai.wire.types import EmbedReply
 from workers_ai.wire.usage import add_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, read_vectors

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from workers_ai.batch import Watch, surely_refused
+from workers_ai.batch import surely_refused
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -28,6 +28,7 @@ from workers_ai.ingest.judge import Health, judge, judge_lost
 from workers_ai.ingest.records import Claim, as_sent, checked
 from workers_ai.ingest.report import neurons_of
 from workers_ai.ingest.watchlist import Watched, Watchlist
+from workers_ai.watch import Watch
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai.batch import Watch
     from workers_ai.ingest.records import Claim
+    from workers_ai.watch import Watch
 
 __all__ = ["Watched", "Watchlist"]
 
