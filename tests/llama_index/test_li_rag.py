@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llama_index.core import SimpleDirectoryReader, StorageContext, VectorStoreIndex, load_index_from_storage
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.node_parser import TokenTextSplitter
-from llama_index.core.response_synthesizers import ResponseMode
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.tools import QueryEngineTool
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from pydantic import BaseModel
@@ -123,11 +124,15 @@ class TestQueryEngine:
     def test_a_large_window_takes_the_context_whole(
         self, index: VectorStoreIndex, llm: Make, emulator: Emulator
     ) -> None:
-        index.as_query_engine(llm=llm(), similarity_top_k=12).query(DEDENT)
-        assert emulator.log.routes["chat_completions"] == 1
-        small = llm(context_window=1500, num_output=256)
-        index.as_query_engine(llm=small, similarity_top_k=12).query(DEDENT)
-        assert emulator.log.routes["chat_completions"] > 2  # the whole one, and several more
+        requests = []
+        for settings in ({}, {"context_window": 1500, "num_output": 256}):
+            model = llm(**settings)
+            helper = PromptHelper.from_llm_metadata(model.metadata)
+            writer = get_response_synthesizer(llm=model, prompt_helper=helper)
+            index.as_query_engine(llm=model, similarity_top_k=12, response_synthesizer=writer).query(DEDENT)
+            requests.append(emulator.log.routes["chat_completions"])
+        assert requests[0] == 1
+        assert requests[1] > 3
 
     def test_structured_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
         class Found(BaseModel):
