@@ -16,6 +16,7 @@ TESTS = [path for path in tracked() if path.suffix == ".py" and path.is_relative
 LEAVES_OUT = {"skip", "skipif", "xfail", "importorskip"}
 
 
+@pytest.mark.filterwarnings("ignore:A test tried to use socket")
 def test_the_network_is_closed_but_for_this_machine() -> None:
     with pytest.raises(SocketConnectBlockedError):
         socket.create_connection(("192.0.2.1", 443), timeout=1)

@@ -10,7 +10,7 @@ from tests.emulator.test_chat import GREETING
 
 from workers_ai_emulator import Emulator
 
-cloudflare = pytest.importorskip("cloudflare")
+cloudflare = pytest.importorskip("cloudflare", reason="cloudflare is in the group 'test'")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
