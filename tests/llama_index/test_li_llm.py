@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -25,16 +28,15 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
-from tests.llama_index.conftest import ACCOUNT, TOKEN, tool_call
+from tests.llama_index.conftest import ACCOUNT, TOKEN, tool_call, wired
 
-from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
+from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.llama_index.conftest import Caller, Script
-
-    from workers_ai_emulator import Emulator
 
     Make = Callable[..., WorkersAI]
 
@@ -131,6 +133,56 @@ class TestOptions:
         model.chat(USER)
         model.client.close()
         assert not mine.is_closed
+
+    @pytest.mark.parametrize(
+        "model", ["deepseek/deepseek-v4-pro", "dynamic/my-route", "@cf/acme/model-9", "@hf/acme/model-9"]
+    )
+    def test_any_name_of_a_model_goes_through_as_given(self, llm: Make, emulator: Emulator, model: str) -> None:
+        emulator.faults.add(Fault.reply({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}))
+        made = llm(model=model)
+        assert emulator.log.requests == 0  # nothing is looked up when an object is made
+        assert made.chat(USER).raw["model"] == model
+        assert sent(emulator)["model"] == model
+        assert emulator.log.last.path == f"/client/v4/accounts/{ACCOUNT}/ai/v1/chat/completions"
+
+    def test_a_stream_asks_for_usage_and_carries_the_gateway(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        call(llm(gateway="gw"), "stream_chat", USER)
+        assert sent(emulator)["stream"] is True
+        assert sent(emulator)["stream_options"] == {"include_usage": True}
+        assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
+
+    def test_each_of_the_users_clients_does_its_half(self, llm: Make, emulator: Emulator) -> None:
+        mine = Emulator()
+        with emulator.serve() as url:
+            half = {"base_url": url, "http_client": None, "http_async_client": None}
+            sync = llm(**{**half, "http_client": httpx.Client(transport=mine.transport())})
+            sync.chat(USER)
+            asyncio.run(sync.achat(USER))
+            assert (mine.log.requests, emulator.log.requests) == (1, 1)
+            other = llm(**{**half, "http_async_client": httpx.AsyncClient(transport=mine.transport())})
+            asyncio.run(other.achat(USER))
+            other.chat(USER)
+            assert (mine.log.requests, emulator.log.requests) == (2, 2)
+            other.client.close()
+
+    def test_event_loops_one_after_another_and_side_by_side(self, llm: Make, emulator: Emulator) -> None:
+        with emulator.serve() as url:
+            model = llm(base_url=url, http_client=None, http_async_client=None, max_retries=0)
+            for _ in range(2):
+                asyncio.run(model.achat(USER))
+            with ThreadPoolExecutor(4) as threads:
+                assert len(list(threads.map(lambda _: asyncio.run(model.achat(USER)), range(8)))) == 8
+        assert emulator.log.statuses == {200: 10}
+
+    def test_calls_side_by_side_do_not_wait_for_each_other(self) -> None:
+        emulator = Emulator(clock=Clock("real"), latency_s=0.05)
+        model = WorkersAI(**wired(emulator))
+
+        async def many() -> None:
+            await asyncio.gather(*(model.achat(USER) for _ in range(50)))
+
+        asyncio.run(many())
+        assert emulator.log.peak_concurrency == 50
 
 
 class TestMessages:
@@ -257,6 +309,41 @@ class TestReplies:
         assert [block.block_type for block in blocks] == ["thinking", "tool_call"]
         assert blocks[0].content == "need the clock"
 
+    @pytest.mark.parametrize("content", [None, ""])
+    def test_thinking_that_ate_the_budget_leaves_an_empty_text(
+        self, llm: Make, script: Script, call: Caller, content: Any
+    ) -> None:
+        script.completion({"content": content, "reasoning_content": "First I"}, finish="length")
+        response = call(llm(model=KIMI), "chat", USER)
+        assert response.message.content == ""
+        assert response.additional_kwargs["finish_reason"] == "length"
+        assert response.message.blocks[0].content == "First I"
+
+    @pytest.mark.parametrize(
+        ("content", "text"), [(None, ""), (5, "5"), ({"name": "Ann"}, '{"name": "Ann"}'), ([1, 2], "[1, 2]")]
+    )
+    def test_content_that_is_no_text(self, llm: Make, script: Script, call: Caller, content: Any, text: str) -> None:
+        script.completion({"content": content})
+        assert call(llm(), "chat", USER).message.content == text
+
+    def test_a_native_reply_on_the_other_route(self, llm: Make, script: Script, call: Caller) -> None:
+        script.native({"response": "hi", "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+        response = call(llm(), "chat", USER)
+        assert (response.message.content, response.raw["usage"]["prompt_tokens"]) == ("hi", 7)
+
+    def test_an_answer_by_another_model_says_so(self, llm: Make, script: Script) -> None:
+        script.completion({"content": "hi"}, model="@cf/acme/successor")
+        assert llm().chat(USER).raw["model"] == "@cf/acme/successor"
+
+    def test_tags_of_thinking_stay_in_the_text(self, llm: Make, script: Script) -> None:
+        script.native({"response": "count legs\n</think>\n\nFour."})
+        assert llm(api="run").chat(USER).message.content == "count legs\n</think>\n\nFour."
+
+    def test_a_budget_too_small_for_a_forced_tool_names_max_tokens(self, llm: Make, emulator: Emulator) -> None:
+        emulator.faults.add(Fault.error(400, 8006, "not enough tokens"))
+        with pytest.raises(StructuredOutputError, match="max_tokens"):
+            llm().chat(USER)
+
     def test_native_object_becomes_json_text(self, llm: Make, script: Script, call: Caller) -> None:
         script.native({"response": {"name": "Ann", "age": 41}, "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
         response = call(llm(api="run"), "chat", USER)
@@ -324,6 +411,41 @@ class TestStreams:
         assert [response.message.blocks[-1].tool_kwargs for response in responses] == ['{"a"', '{"a": 1}', {"a": 1}]
         kept = [response.message.additional_kwargs["tool_calls"][0]["function"]["arguments"] for response in responses]
         assert kept == ['{"a"', '{"a": 1}', '{"a": 1}']
+
+    @pytest.mark.parametrize("api", [None, "run"])
+    def test_native_pieces_with_numbers_and_nulls(
+        self, llm: Make, emulator: Emulator, call: Caller, api: str | None
+    ) -> None:
+        pieces = [
+            {"response": "Year "},
+            {"response": 2026},
+            {"tool_calls": []},
+            {"response": None, "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}},
+        ]
+        events = [f"data: {json.dumps(piece)}\n\n".encode() for piece in pieces]
+        emulator.faults.add(Fault.sse([*events, b"data: [DONE]\n\n"]))
+        responses = call(llm(api=api), "stream_chat", USER)
+        assert "".join(response.delta for response in responses) == "Year 2026"
+        assert responses[-1].raw["usage"]["prompt_tokens"] == 3
+
+    def test_numbers_and_nulls_in_pieces(self, llm: Make, script: Script, call: Caller) -> None:
+        script.deltas({"content": "Year "}, {"content": 2026}, {"content": None})
+        responses = call(llm(), "stream_chat", USER)
+        assert [response.delta for response in responses if response.delta] == ["Year ", "2026"]
+        assert responses[-1].message.content == "Year 2026"
+
+    def test_a_reasoning_model_keeps_its_first_piece(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.faults.add(Fault.named_shape("both_reasoning"))
+        responses = call(llm(model="@cf/openai/gpt-oss-120b"), "stream_chat", USER)
+        thought = "".join(response.additional_kwargs.get("thinking_delta", "") for response in responses)
+        assert thought.startswith("The user asks: Hello")
+        assert responses[-1].message.blocks[0].content == thought
+
+    @pytest.mark.parametrize("shape", ["crlf", "no_space", "comments", "two_data_lines", "no_done", "double_done"])
+    def test_spellings_of_a_stream(self, llm: Make, emulator: Emulator, call: Caller, shape: str) -> None:
+        plain = call(llm(), "stream_chat", USER)[-1].message.content
+        emulator.faults.add(Fault.named_shape(shape), Fault("one_byte_chunks"))
+        assert call(llm(), "stream_chat", USER)[-1].message.content == plain
 
     def test_early_exit_closes_the_response(self, llm: Make, emulator: Emulator) -> None:
         model = llm(max_concurrency=1)

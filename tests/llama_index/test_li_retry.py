@@ -44,6 +44,7 @@ ROWS = {
     "quota": Row(Fault.error, (429, 4006, "used up"), e.QuotaExhaustedError, False),
     "quota as documented": Row(Fault.error, (429, 3036, "used up"), e.QuotaExhaustedError, False),
     "token": Row(Fault.error, (401, 10000, "no"), e.AuthenticationError, False),
+    "gateway": Row(Fault.error, (401, 2009, "no"), e.AuthenticationError, False),
     "forbidden": Row(Fault.error, (403, 5018, "no"), e.PermissionDeniedError, False),
     "paid": Row(Fault.error, (403, 5035, "no"), e.PaidPlanRequiredError, False),
     "unknown model": Row(Fault.error, (400, 5007, "no"), e.NotFoundError, False),
