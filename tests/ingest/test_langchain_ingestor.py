@@ -518,6 +518,32 @@ def test_others_get_right_vectors_and_right_errors_meanwhile(
     assert "text 1 is empty" in str(store.error)
 
 
+class Together(InMemoryVectorStore):
+    """Waits until another store is being filled, too."""
+
+    gate: threading.Barrier
+
+    def add_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
+        self.gate.wait(timeout=30)
+        return super().add_documents(documents, ids, **kwargs)
+
+
+def test_two_ingestors_at_once_do_not_disturb_each_other(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, tmp_path: Path
+) -> None:
+    stores = [Together(embeddings), Together(embeddings)]
+    Together.gate = threading.Barrier(2)
+    halves = [corpus(40)[:20], corpus(40)[20:]]
+
+    with ThreadPoolExecutor(2) as pool:
+        makers = [ingestor(store, ledger=tmp_path / f"l{n}", batch_size=5) for n, store in enumerate(stores)]
+        reports = list(pool.map(lambda maker, half: maker.ingest(half), makers, halves))
+
+    assert [report.embedded for report in reports] == [20, 20]
+    assert [len(store.store) for store in stores] == [20, 20]
+    assert sent_directly(emulator) == []
+
+
 def test_afterwards_the_embeddings_know_nothing_of_the_ledger(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:

@@ -66,17 +66,21 @@ class Texts:
     def __init__(self, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> None:
         self.missing = texts
         self._vectors: list[list[float] | None] = []
-        if not _open:
-            return
-        with _lock:
+        with _lock:  # also while the ledgers are read: none of them is closed meanwhile
             ledgers = [ledger for its_kind, ledger in _open if its_kind == kind]
-        sent = check_texts(texts, empty, kind.model) if ledgers else ()
-        for ledger in ledgers:
-            found = ledger.find(sent)
-            if any(vector is not None for vector in found):
-                self._vectors = [None if vector is None else vector.tolist() for vector in found]
-                self.missing = [text for text, vector in zip(sent, found, strict=True) if vector is None]
+            if not ledgers:
                 return
+            self.missing = check_texts(texts, empty, kind.model)
+            self._vectors = [None] * len(texts)
+            for ledger in ledgers:
+                self._fill(ledger)
+
+    def _fill(self, ledger: LedgerFile) -> None:
+        places = [place for place, vector in enumerate(self._vectors) if vector is None]
+        found = ledger.find(self.missing)
+        for place, vector in zip(places, found, strict=True):
+            self._vectors[place] = None if vector is None else vector.tolist()
+        self.missing = [text for text, vector in zip(self.missing, found, strict=True) if vector is None]
 
     @classmethod
     async def looked_up(cls, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> Self:
