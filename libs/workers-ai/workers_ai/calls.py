@@ -21,7 +21,7 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.flow import Flow, Send, Sleep
-from workers_ai.http import is_event_stream, parsed
+from workers_ai.http import is_event_stream, parsed, untie
 from workers_ai.limiter import Limiter, Ticket
 from workers_ai.refusals import error_from_reply, read_refusal
 from workers_ai.retry import RetryEvent, RetryPolicy
@@ -227,6 +227,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body.get("success") is False or (not body.get("result") and bool(read_refusal(body)))
     )
     if response.is_success and not failed and not unreadable:
+        untie(response)
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and unreadable:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from workers_ai.config import Settings
     from workers_ai.wire.types import JSON, Request
 
-__all__ = ["PARSED", "HttpTransport", "is_event_stream", "let_go", "parsed", "release", "running_loop"]
+__all__ = ["PARSED", "HttpTransport", "is_event_stream", "let_go", "parsed", "release", "running_loop", "untie"]
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
@@ -259,6 +259,18 @@ def parsed(response: httpx.Response) -> JSON:
     if PARSED not in response.extensions:
         response.extensions[PARSED] = from_json(response.content)
     return response.extensions[PARSED]
+
+
+def untie(response: httpx.Response) -> None:
+    """Let a body that has been read and parsed be freed at once.
+
+    httpx ties a reply and its stream to each other, so that it would stay, large as a result of the queue may be, until
+    the next garbage collection.
+    """
+    import httpx
+
+    response.stream = httpx.ByteStream(response.content)
+    response.extensions.pop(PARSED, None)
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
