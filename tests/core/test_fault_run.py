@@ -35,7 +35,7 @@ FAULTS = [
     ("timeout", 0.02, lambda **where: Fault.error(408, 3007, "Request timeout", **where)),
     ("slow", 0.05, lambda **where: Fault.slow(0.2, **where)),
     ("too slow", 0.02, lambda **where: Fault.slow(2 * TIMEOUT_S, **where)),
-    ("bytes", 0.05, lambda **where: Fault("one_byte_chunks", **where)),
+    ("bytes", 0.05, lambda **where: Fault("one_byte_chunks", stream=True, **where)),
     ("cut", 0.05, lambda **where: Fault.cut(2, **where)),
     ("torn", 0.05, lambda **where: Fault.cut(2, abrupt=True, **where)),
     ("frame", 0.05, lambda **where: Fault.error_frame(3043, "Internal server error", 2, **where)),

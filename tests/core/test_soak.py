@@ -70,8 +70,7 @@ async def _aask(client: AsyncClient, call: str) -> Any:
     return "".join([piece.text async for piece in client.stream_chat(MODEL, HI)])
 
 
-@pytest.mark.parametrize("latency_s", [0.1, 2.0])
-@pytest.mark.parametrize("call", ["chat", "stream"])
+@pytest.mark.parametrize(("call", "latency_s"), [("chat", 0.1), ("stream", 2.0)])
 @pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
 def test_no_call_fails_and_the_slots_stay_busy(
     mix: list[Mode], call: str, latency_s: float, virtual: VirtualTime, account: dict[str, Any]
