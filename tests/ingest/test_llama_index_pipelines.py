@@ -155,6 +155,31 @@ def test_changed_and_deleted_documents(
     assert sorted(store.data.text_id_to_ref_doc_id.values()) == left
 
 
+def test_embedding_first_keeps_old_vectors_until_the_new_ones_are_there(
+    pipeline: Make, emulator: Emulator, call: Caller
+) -> None:
+    store = SimpleVectorStore()
+    stored = pipeline(vector_store=store, docstore=SimpleDocumentStore())
+    stored.transformations.insert(0, SentenceSplitter())
+    call(stored, "run", documents=documents(3))
+    before = dict(store.data.embedding_dict)
+    revised = [*documents(2), Document(text="revised", id_="d2")]
+    embed_only = IngestionPipeline(transformations=stored.transformations)
+    emulator.faults.add(Fault.error(429, 3036, "used up", route="submit"))
+
+    # A pipeline with stores deletes what has changed and embeds it then; one without has nothing to delete.
+    with pytest.raises(QuotaExhaustedError):
+        call(embed_only, "run", documents=revised)
+    assert store.data.embedding_dict == before
+    call(embed_only, "run", documents=revised)
+    emulator.log.clear()
+    call(stored, "run", documents=revised)
+
+    assert emulator.log.requests == 0
+    assert sorted(store.data.text_id_to_ref_doc_id.values()) == ["d0", "d1", "d2"]
+    assert len(store.data.embedding_dict.keys() & before.keys()) == 2
+
+
 def test_a_document_store_without_a_vector_store(pipeline: Make, emulator: Emulator, call: Caller) -> None:
     third_fails(emulator)
     docstore = SimpleDocumentStore()
