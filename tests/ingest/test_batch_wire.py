@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 from typing import Any
@@ -138,6 +139,23 @@ def test_usage_and_neurons_of_the_whole_job() -> None:
     status = read_poll(enveloped({"responses": BOTH, "usage": usage}), JOB, neurons="0.5")
     assert status.usage is not None
     assert (status.usage.input_tokens, status.usage.output_tokens, status.usage.neurons) == (12, 3, 0.5)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+KEYS = st.sampled_from(
+    ["id", "result", "responses", "success", "error", "errors", "code", "message", "status", "usage"]
+)
+JSON_VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+
+
+@given(JSON_VALUES | st.lists(JSON_VALUES, max_size=4).map(lambda found: enveloped({"responses": found})))
+def test_whatever_comes_is_a_status_or_an_error_of_the_queue(data: Any) -> None:
+    with contextlib.suppress(BatchError):
+        status = read_poll(data, JOB)
+        assert len(status.items) == (2 if status.state == "done" else 0)
+        assert all(item.success == (item.error is None) == (item.result is not None) for item in status.items)
 
 
 @pytest.mark.parametrize("data", [enveloped({"request_id": "r-9"}), {"request_id": "r-9", "status": "queued"}])
