@@ -80,6 +80,15 @@ def test_chat_goes_through_the_queue_too(api: Api) -> None:
     assert newer[0]["result"]["object"] == "chat.completion"
 
 
+def test_gpt_oss_takes_the_input_form_in_the_queue(api: Api) -> None:
+    requests = [{"input": "Hello", "reasoning": {"effort": "low"}}, {"input": []}]
+    good, bad = collected(api, "@cf/openai/gpt-oss-120b", {"requests": requests})
+
+    assert good["result"]["object"] == "response"
+    assert good["result"]["output"][-1]["content"][0]["text"] == "Hello! How can I help you today?"
+    assert (bad["success"], bad["error"]["code"]) == (False, 5006)
+
+
 def test_a_batch_may_take_seconds(make_api: Callable[..., Api]) -> None:
     api = make_api(queue=QueueSettings(progress="seconds", seconds=300))
     request_id = submitted(api)
