@@ -47,6 +47,9 @@ def run(code: str, names: dict[str, Any], where: str) -> None:
         asyncio.run(result)
 
 
+# LlamaIndex imports LangChain where it is there, and looks at attributes that pydantic deprecates.
+@pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
