@@ -1,16 +1,25 @@
-"""Keywords of one call."""
+"""Keywords of one call, and the types of what is bound to it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from workers_ai.config import unknown_keyword
 from workers_ai.wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["check_keywords", "stop_of"]
+    from langchain_core.tools import BaseTool
+
+    Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
+else:
+    Tool = Any  # the module of LangChain's tools is not imported for the sake of a name
+
+__all__ = ["Method", "Schema", "Tool", "check_keywords", "stop_of"]
+
+Schema: TypeAlias = dict[str, Any] | type
+Method: TypeAlias = Literal["function_calling", "json_schema", "json_mode"]
 
 _PER_CALL: Final = CHAT_PARAMS | {
     "model", "model_name", "stop_sequences", "api", "on_busy", "reject_if_busy", "session_id", "model_kwargs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.runnables import RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.runnables import Runnable
 
+    from langchain_workers_ai._calls import Method, Schema
     from langchain_workers_ai.chat_models import ChatWorkersAI
 
-__all__ = ["Method", "Schema", "structured"]
-
-Schema: TypeAlias = dict[str, Any] | type
-Method: TypeAlias = Literal["function_calling", "json_schema", "json_mode"]
+__all__ = ["structured"]
 
 _METHODS = ("function_calling", "json_schema", "json_mode")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._calls import check_keywords, stop_of
+from langchain_workers_ai._calls import Method, Schema, Tool, check_keywords, stop_of
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
 from langchain_workers_ai._profiles import profile_of
@@ -24,17 +27,13 @@ from workers_ai.config import BatchWorker, GatewayOptions, check_model
 from workers_ai.fields import ChatFields
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from typing import Self
 
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
-    from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.language_models import LangSmithParams, ModelProfile
+    from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables import Runnable
-    from langchain_core.tools import BaseTool
-
-    from langchain_workers_ai._structured import Method, Schema
 
 __all__ = ["ChatWorkersAI"]
 
@@ -164,11 +163,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
 
-    # --- tools and structured output ---
+    # --- tools and structured output: LangChain's fallbacks resolve these annotations when they run ---
 
     def bind_tools(
         self,
-        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        tools: Sequence[Tool],
         *,
         tool_choice: str | bool | dict[str, Any] | None = None,
         strict: bool | None = None,
