@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
+from langchain_core.decisions import ClassifierResponse, Noul
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.embeddings import Embeddings
@@ -12,10 +13,20 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
+from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import BaseModel
 
-from langchain_workers_ai import CapacityError, ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank, is_retryable
+from langchain_workers_ai import (
+    CapacityError,
+    ChatWorkersAI,
+    WorkersAIBatchIngestor,
+    WorkersAIDecisions,
+    WorkersAIEmbeddings,
+    WorkersAIRerank,
+    is_retryable,
+)
 from workers_ai import GatewayOptions, errors
+from workers_ai.ingest import IngestReport
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 
@@ -72,6 +83,24 @@ def rerank(documents: list[Document]) -> None:
     as_base: BaseDocumentCompressor = reranker
     for document in as_base.compress_documents(documents, "q"):
         assert_type(document, Document)
+
+
+def ingest(store: InMemoryVectorStore, documents: list[Document]) -> None:
+    embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3")
+    ingestor = WorkersAIBatchIngestor(embeddings, store, ledger="ledger.sqlite3")
+    report: IngestReport = ingestor.ingest(documents)
+    assert_type(report.failed, int)
+
+
+async def aingest(ingestor: WorkersAIBatchIngestor, documents: list[Document]) -> None:
+    report: IngestReport = await ingestor.aingest(documents, cleanup="incremental")
+    assert_type(report.embedded, int)
+
+
+def decide() -> None:
+    model = WorkersAIDecisions()
+    question = Noul(type="noul", instructions="Is it urgent?")
+    assert_type(model.invoke({"state": "Checkout fails.", "questions": {"urgent": question}}), ClassifierResponse)
 
 
 def caught(exc: Exception) -> None:

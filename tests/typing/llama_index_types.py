@@ -5,6 +5,7 @@ The calls go through the base class where LlamaIndex's decorators hide the types
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_type
 
 from llama_index.core.base.embeddings.base import BaseEmbedding, Embedding
@@ -19,9 +20,9 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 from llama_index.core.tools import FunctionTool
-from llama_index.embeddings.workers_ai import WorkersAIEmbedding
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
@@ -59,6 +60,14 @@ def embed() -> None:
 
 async def aembed(embedding: WorkersAIEmbedding) -> None:
     assert_type(await embedding.aget_text_embedding_batch(["a"]), list[Embedding])
+
+
+async def ingest(nodes: list[BaseNode]) -> None:
+    embedding = WorkersAIBatchEmbedding(model="@cf/baai/bge-m3", ledger="ledger.sqlite3")
+    as_base: BaseEmbedding = embedding
+    as_step: TransformComponent = embedding
+    assert_type(as_step(nodes), Sequence[BaseNode])
+    assert_type(await as_base.aget_text_embedding_batch(["a"]), list[Embedding])
 
 
 def rerank(nodes: list[NodeWithScore]) -> None:

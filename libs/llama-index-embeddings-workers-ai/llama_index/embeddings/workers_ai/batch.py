@@ -49,7 +49,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         "show_progress",
     }
 
-    ledger: Path
+    ledger: str | Path
     """Path of the ledger, on a local disk; made where it is missing."""
     queue: Literal["never", "overflow", "always"] = "always"
     """``"always"``: documents go through the queue; ``"never"``: by direct requests, with the same ledger."""
