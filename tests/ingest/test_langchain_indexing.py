@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from tests.ingest.conftest import VirtualTime
+
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
 
 @pytest.fixture
-def emulator() -> Emulator:
+def emulator(clock: VirtualTime) -> Emulator:
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 

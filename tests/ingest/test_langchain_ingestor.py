@@ -34,13 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
+    from tests.ingest.conftest import VirtualTime
+
 MODEL = "@cf/baai/bge-small-en-v1.5"
 DIMENSIONS = 384
 
 
 @pytest.fixture
-def emulator() -> Emulator:
-    """A service that never sleeps, and whose batches are done at the first question."""
+def emulator(clock: VirtualTime) -> Emulator:
+    """A service whose batches are done at the first question; neither it nor its clients sleep."""
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.ingest.conftest import VirtualTime
+
     Make = Callable[..., WorkersAIBatchEmbedding]
 
 # LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
@@ -40,8 +42,8 @@ BATCH = "get_text_embedding_batch"
 
 
 @pytest.fixture
-def emulator() -> Emulator:
-    """A service that never sleeps, and whose batches are done at the first question."""
+def emulator(clock: VirtualTime) -> Emulator:
+    """A service whose batches are done at the first question; neither it nor its clients sleep."""
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.ingest.conftest import VirtualTime
+
     Make = Callable[..., IngestionPipeline]
 
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
@@ -33,7 +35,7 @@ STRATEGIES = [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE, Doc
 
 
 @pytest.fixture
-def emulator() -> Emulator:
+def emulator(clock: VirtualTime) -> Emulator:
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 
