@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import subprocess
 import tomllib
@@ -27,10 +28,18 @@ READMES: Final = sorted(path for path in (ROOT / "README.md", *(ROOT / "libs").g
 
 @functools.cache
 def tracked() -> tuple[Path, ...]:
-    """Every file of the repository, those included that are about to be added."""
+    """Every file of the repository, those included that are about to be added; of an archive, what is not ignored."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if not (ROOT / ".git").exists():
+        return tuple(path for path in sorted(ROOT.rglob("*")) if path.is_file() and not _is_ignored(path))
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     return tuple(path for name in sorted(set(names)) if name and (path := ROOT / name).is_file())
+
+
+def _is_ignored(path: Path) -> bool:
+    patterns = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
+    parts = path.relative_to(ROOT).parts
+    return any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in patterns)
 
 
 def leaf_of(distribution: str) -> Path:
