@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_classic.indexes import SQLRecordManager
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, RecordManager, index
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -253,6 +255,29 @@ def test_an_asynchronous_record_manager(
         report = Caller("async")(ingestor(record_manager=manager), "ingest", pages("one", "two"))
         assert report.indexing == expected
     assert submitted(emulator) == ["one", "two"]
+
+
+def test_a_record_manager_in_a_database(
+    ingestor: Callable[..., WorkersAIBatchIngestor],
+    store: InMemoryVectorStore,
+    emulator: Emulator,
+    call: Caller,
+    tmp_path: Path,
+) -> None:
+    is_async = call.mode == "async"
+    url = f"sqlite{'+aiosqlite' if is_async else ''}:///{tmp_path / 'records'}"
+    manager = SQLRecordManager("tests", db_url=url, async_mode=is_async)
+    documents = pages(*(f"page {number}" for number in range(1200)))
+    try:
+        call(manager, "create_schema")
+        for number, expected in enumerate((counts(added=1200), counts(added=1, skipped=1199, deleted=1))):
+            given = [*documents[:-1], Document(f"last {number}", metadata={"source": "book"})]
+            report = call(ingestor(record_manager=manager), "ingest", given, cleanup="full")
+            assert report.indexing == expected
+    finally:
+        asyncio.run(manager.engine.dispose()) if is_async else manager.engine.dispose()
+    assert len(submitted(emulator)) == 1201
+    assert len(store.store) == 1200
 
 
 @pytest.mark.parametrize(
