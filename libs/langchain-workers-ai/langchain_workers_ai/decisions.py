@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["WorkersAIDecisions"]
 
 _MAX_IMAGES: Final = 4
+_ANSWERED: Final = ("noul", "choice", "score")
 
 
 class WorkersAIDecisions(Connection, BaseDecisionModel):
@@ -110,8 +111,9 @@ def decision_request(
     """
     asked = {}
     for name, question in questions.items():
-        if question.type == "box":
-            raise BadRequestError(f"question {name!r}: Clef models locate nothing in images (Box)", model=model)
+        if getattr(question, "type", None) not in _ANSWERED:
+            kind = type(question).__name__
+            raise BadRequestError(f"question {name!r} is a {kind}: Clef answers Noul, Choice and Score", model=model)
         asked[name] = question.model_dump(mode="json", exclude_none=question.type == "noul")
     images: list[str] = []
     body: dict[str, Any] = {"model": model.rpartition("/")[2], "state": _plain(state, images, model)}
