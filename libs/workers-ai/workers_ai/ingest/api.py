@@ -15,7 +15,7 @@ from workers_ai.client import AsyncClient, Client
 from workers_ai.config import check_model
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
-from workers_ai.ingest.engine import Engine, Mode
+from workers_ai.ingest.engine import QUEUE_WORKERS, Engine, Mode
 from workers_ai.ingest.ledger import Ledger
 from workers_ai.ingest.ledger_file import LEASE_S
 from workers_ai.ingest.records import Fingerprint, Limits
@@ -211,15 +211,15 @@ def ingest(
 
     Everything is recorded in the ledger, one SQLite file on a local disk. Killed at any point, the same call goes on:
     what was submitted is collected, what is missing is sent. Identical texts are sent once. Several processes may share
-    a ledger. What can be paid for twice is a submission whose acceptance did not reach the disk: one for each that was
-    being sent at the moment of the kill, so at most ``max_concurrency``.
+    a ledger. What can be paid for twice at a kill is the one submission whose acceptance had not reached the disk: they
+    are sent one after the other (or, with ``mode="direct"``, the requests that were in flight).
 
     Args:
         source: Documents as (id, text); read once, as the work goes on. Ids are strings or integers.
         ledger: Path of the ledger; made where it is missing.
         model: Model id.
-        client: A client to use; else one is made from ``settings``. Its ``max_concurrency`` (8) bounds the requests at
-            one time; the queue has up to 64 submissions of a run.
+        client: A client to use; else one is made from ``settings``. Its ``max_concurrency`` (8) bounds the direct
+            requests in flight; the queue has up to 64 submissions of a run.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
         pooling: ``"mean"`` or ``"cls"``, for the bge family.
         instruction: Text put before each document, where the model card asks for one.
@@ -313,4 +313,6 @@ async def aingest(
 
 def _workers(ingestion: _Ingestion, service: Service) -> tuple[list[Any], Any, int]:
     count = service.concurrency
+    if ingestion.options.mode == "queue":
+        count = min(count, QUEUE_WORKERS)
     return [ingestion.engine.worker(number) for number in range(count)], service.transport, count

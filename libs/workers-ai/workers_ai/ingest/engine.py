@@ -52,6 +52,9 @@ JOB_DEADLINE_S: Final = 86_400.0
 _COLLECTORS: Final = 2
 """Workers that fetch results. Each result is large, so that memory stays flat however many submissions there are."""
 
+QUEUE_WORKERS: Final = _COLLECTORS + 1
+"""Workers that the queue can keep busy: one sends, the others fetch."""
+
 _IDLE_S: Final = 0.1
 _GLANCE_S: Final = 0.02
 _FOREIGN_S: Final = 0.5
@@ -97,7 +100,7 @@ class Engine:
         self._max_tokens = card.context_window
         self._texts_per_claim = self.limits.texts_per_job if self.mode == "queue" else self._part
         self._documents = iter(self.source)
-        self._exhausted = False
+        self._exhausted = self._sending = False
         self._open: set[int] = set()
         self._open_kept = _OPEN_KEPT
         self._stray: set[int] = set()
@@ -147,19 +150,21 @@ class Engine:
             return self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
 
     def _submit(self, claim: Claim) -> Flow[None]:
-        """Hand a claim to the queue."""
+        """Hand a claim to the queue. No other one is sent until it is on disk that this one was accepted."""
         requests = [embed_inputs(self._model, texts, self._options, kind="document") for texts in claim.texts]
         try:
             job = yield from self.batch.send(self._model, requests)
+            if job.request_id:
+                yield Do(partial(self.ledger.accepted, self.run, claim.job, job.request_id))
         except WorkersAIError as exc:
             pause = yield Do(partial(self._refused, claim, exc))
             yield Sleep(pause, str(exc))
-            return
-        if job.request_id:
-            yield Do(partial(self.ledger.accepted, self.run, claim.job, job.request_id))
-        claim.texts = []
-        self._health.well()
-        self._watch(claim, job)
+        else:
+            claim.texts = []
+            self._health.well()
+            self._watch(claim, job)
+        finally:
+            self._sending = False
 
     def _watch(self, claim: Claim, job: BatchJob) -> None:
         now = self.clock()
@@ -222,7 +227,7 @@ class Engine:
         if (adopted := self._look_around()) is not None:
             self._count(jobs=1)
             return adopted
-        if self.tally.jobs < self.limits.jobs:
+        if self.tally.jobs < self.limits.jobs and not self._sending:
             while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
                 self._feed()
             claim = self._claim() if self.ledger.waiting() else None
@@ -284,6 +289,7 @@ class Engine:
             limit = f"the cost limit of ${self.limits.cost_usd:g} is reached; the ledger is ready to go on"
             self.stopped = BatchError(limit, model=self._model)
             return None
+        self._sending = self.mode == "queue"
         return claim
 
     def _give_back(self, claim: Claim) -> None:
