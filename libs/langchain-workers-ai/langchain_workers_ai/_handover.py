@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from workers_ai.calls import check_texts
 from workers_ai.errors import WorkersAIError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from array import array
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-    from workers_ai.ingest.ledger_file import LedgerFile
+    from langchain_core.embeddings import Embeddings
 
-__all__ = ["Kind", "Texts", "handing_over"]
+__all__ = ["Kind", "Texts", "handing_over", "reaches"]
 
 
 class Kind(NamedTuple):
@@ -34,12 +36,20 @@ class Kind(NamedTuple):
     normalize: bool
 
 
-_open: list[tuple[Kind, LedgerFile]] = []
+class Ledger(Protocol):
+    """Knows vectors of texts; see :meth:`workers_ai.ingest.Ledger.find`."""
+
+    def find(self, texts: Iterable[str]) -> Sequence[array[float] | None]:
+        """The vectors of texts, in their order; None where it has none."""
+        ...
+
+
+_open: list[tuple[Kind, Ledger]] = []
 _lock = threading.Lock()
 
 
 @contextmanager
-def handing_over(kind: Kind, ledger: LedgerFile) -> Iterator[None]:
+def handing_over(kind: Kind, ledger: Ledger) -> Iterator[None]:
     """Let documents of this kind find their vectors in the ledger."""
     entry = (kind, ledger)
     with _lock:
@@ -49,6 +59,34 @@ def handing_over(kind: Kind, ledger: LedgerFile) -> Iterator[None]:
     finally:
         with _lock:
             _open.remove(entry)
+
+
+class _AskedError(Exception):
+    """The question has arrived."""
+
+
+class _Probe:
+    """A ledger that is asked for one text alone; being asked ends the question, so that nothing keeps the answer."""
+
+    def __init__(self) -> None:
+        self.text = f"probe {uuid.uuid4()}"
+
+    def find(self, texts: Iterable[str]) -> Sequence[array[float] | None]:
+        asked = list(texts)
+        if self.text in asked:
+            raise _AskedError
+        return [None] * len(asked)
+
+
+def reaches(embeddings: Embeddings, kind: Kind) -> bool:
+    """Whether an object of any class, such as a cache, has documents embedded by one of ours of this kind."""
+    probe = _Probe()
+    try:
+        with handing_over(kind, probe):
+            embeddings.embed_documents([probe.text])
+    except _AskedError:
+        return True
+    return False
 
 
 class Texts:
@@ -75,7 +113,7 @@ class Texts:
             for ledger in ledgers:
                 self._fill(ledger)
 
-    def _fill(self, ledger: LedgerFile) -> None:
+    def _fill(self, ledger: Ledger) -> None:
         places = [place for place, vector in enumerate(self._vectors) if vector is None]
         found = ledger.find(self.missing)
         for place, vector in zip(places, found, strict=True):

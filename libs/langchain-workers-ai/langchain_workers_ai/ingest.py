@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._handover import handing_over
+from langchain_workers_ai._handover import handing_over, reaches
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.batch import require_queue
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
     from workers_ai.service import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
-
-
-_SAME: Final = 1e-3
-"""Distance between two vectors of one text, relative to their length, that rounding may cause."""
 
 
 class Indexing(TypedDict, total=False):
@@ -132,9 +127,11 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError(f"batch_size must be 1 or more, not {self.batch_size}")
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
-            theirs = self.vector_store.embeddings
-            if isinstance(theirs, WorkersAIEmbeddings) and theirs._kind != self.embeddings._kind:
-                raise _foreign(f"its own are {theirs._kind}, these {self.embeddings._kind}")
+            theirs, kind = self.vector_store.embeddings, self.embeddings._kind
+            if isinstance(theirs, WorkersAIEmbeddings) and theirs._kind != kind:
+                raise ConfigurationError(f"the vector store embeds with {theirs._kind}, not {kind}")
+            if theirs is not None and not isinstance(theirs, WorkersAIEmbeddings) and not reaches(theirs, kind):
+                raise ConfigurationError(f"the vector store embeds with its own {type(theirs).__name__}, not {kind}")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
         """Embed documents, and put them into the store.
@@ -248,29 +245,10 @@ class WorkersAIBatchIngestor:
         failed = {row.hash for row in report.rows() if row.vector is None} if report.failed else set()
         ready = (doc for doc in documents if not failed or text_hash(self._sent(doc)) not in failed)
         with LedgerFile(self.ledger) as ledger, handing_over(self.embeddings._kind, ledger):
-            if report.embedded or report.reused:
-                self._check_store(documents, ledger)
             yield ready
 
     def _sent(self, document: Document) -> str:
         return document.page_content or (" " if self.embeddings.empty_text == "space" else "")
-
-    def _check_store(self, documents: Documents, ledger: LedgerFile) -> None:
-        """See that a store which embeds with an object of another class, such as a cache, comes to the same vectors.
-
-        Raises:
-            ConfigurationError: It does not.
-        """
-        theirs = self.vector_store.embeddings
-        if theirs is None or isinstance(theirs, WorkersAIEmbeddings):
-            return
-        for document in documents:
-            (ours,) = ledger.find([self._sent(document)])
-            if ours is not None:
-                (vector,) = theirs.embed_documents([document.page_content])
-                if len(vector) != len(ours) or math.dist(vector, ours) > _SAME * math.hypot(*ours):
-                    raise _foreign(f"its {type(theirs).__name__} makes other vectors; nothing was written to it")
-                return
 
     def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
         """Write documents so that each replaces the one with its id, also in a store that refuses an id it has."""
@@ -325,7 +303,3 @@ def _careful(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
 
 def _report(report: IngestReport, indexing: IndexingResult | None = None) -> IndexReport:
     return IndexReport(**vars(report), indexing=indexing)
-
-
-def _foreign(why: str) -> ConfigurationError:
-    return ConfigurationError(f"the vector store does not take its vectors from these embeddings: {why}")
