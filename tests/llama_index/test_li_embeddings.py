@@ -145,6 +145,10 @@ class TestRequests:
         }
         assert headers.items() >= expected.items()
 
+    def test_vectors_may_come_compressed(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        call(embedding(), "get_query_embedding", "x")
+        assert "gzip" in emulator.log.last.headers["accept-encoding"]
+
     @pytest.mark.parametrize(
         ("on_busy", "sent"), [("wait", None), ("retry", {"rejectIfBusy": True}), ("raise", {"rejectIfBusy": True})]
     )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.extractors import PydanticProgramExtractor
 from llama_index.core.instrumentation.events.llm import (
     LLMStructuredPredictEndEvent,
     LLMStructuredPredictInProgressEvent,
     LLMStructuredPredictStartEvent,
 )
+from llama_index.core.program import FunctionCallingProgram
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import TextNode
+from llama_index.core.selectors import PydanticSingleSelector
+from llama_index.core.tools import ToolMetadata
 from llama_index.core.types import PydanticProgramMode
 from pydantic import BaseModel
 from tests.llama_index.conftest import tool_call
@@ -152,11 +158,6 @@ class TestByTool:
         streamed = any(isinstance(event, LLMStructuredPredictInProgressEvent) for event in events)
         assert streamed == (form == "stream_structured_predict")
 
-    def test_as_structured_llm(self, llm: Make, call: Caller) -> None:
-        structured = llm().as_structured_llm(Person)
-        response = call(structured, "chat", [ChatMessage(role="user", content="Ann is 41 years old.")])
-        assert response.raw == Person(name="Ann", age=41)
-
 
 class TestBySchema:
     @FORMS
@@ -196,3 +197,43 @@ class TestByText:
         model = llm(pydantic_program_mode=PydanticProgramMode.LLM)
         found = call(model, form, Person, PromptTemplate("{text}"), text="x")
         assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
+
+
+class TestComponents:
+    """Parts of LlamaIndex that ask for objects in ways of their own."""
+
+    @pytest.mark.filterwarnings("ignore:The `json` method is deprecated:DeprecationWarning")  # of LlamaIndex
+    @pytest.mark.parametrize("method", ["chat", "complete", "stream_chat"])
+    def test_structured_llm(self, llm: Make, call: Caller, method: str) -> None:
+        structured = llm().as_structured_llm(Person)
+        text = "Ann is 41 years old."
+        given = text if method == "complete" else [ChatMessage(role="user", content=text)]
+        response = call(structured, method, given)
+        assert (response[-1] if isinstance(response, list) else response).raw == Person(name="Ann", age=41)
+
+    @pytest.mark.parametrize("parallel", [True, False])
+    def test_function_calling_program(self, llm: Make, emulator: Emulator, call: Caller, parallel: bool) -> None:
+        program = FunctionCallingProgram.from_defaults(
+            output_cls=Person, prompt=ASK, llm=llm(), allow_parallel_tool_calls=parallel
+        )
+        text = "Ann is 41 years old."
+        found = program(text=text) if call.mode == "sync" else asyncio.run(program.acall(text=text))
+        assert found == ([Person(name="Ann", age=41)] if parallel else Person(name="Ann", age=41))
+        assert emulator.log.last.json["tool_choice"] == FORCED
+
+    def test_function_calling_program_streams_with_a_choice_of_the_model(self, llm: Make) -> None:
+        # LlamaIndex drops the choice here, and any that it is given.
+        program = FunctionCallingProgram.from_defaults(output_cls=Person, prompt=ASK, llm=llm(tool_choice="Person"))
+        assert list(program.stream_call(text="Ann is 41 years old."))[-1] == Person(name="Ann", age=41)
+
+    def test_selector(self, llm: Make, script: Script, call: Caller) -> None:
+        choices = [ToolMetadata(name="a", description="about museums"), ToolMetadata(name="b", description="ferries")]
+        script.completion({"content": "", "tool_calls": [tool_call("SingleSelection", '{"index": 2, "reason": "r"}')]})
+        found = call(PydanticSingleSelector.from_defaults(llm=llm()), "select", choices, "When does the ferry leave?")
+        assert (found.ind, found.reason) == (1, "r")
+
+    def test_extractor(self, llm: Make) -> None:
+        program = FunctionCallingProgram.from_defaults(output_cls=Person, prompt=ASK, llm=llm())
+        extractor = PydanticProgramExtractor(program=program, input_key="text", show_progress=False)
+        nodes = [TextNode(text="Ann is 41 years old."), TextNode(text="Bob is 30 years old.")]
+        assert extractor.extract(nodes) == [{"name": "Ann", "age": 41}, {"name": "Bob", "age": 30}]
