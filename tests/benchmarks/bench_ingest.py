@@ -68,7 +68,7 @@ def floor(url: str, count: int) -> dict[str, float]:
     """Raw httpx: submit, poll, parse, one after the other."""
     import httpx
 
-    base, began = peak_mb(), time.perf_counter()
+    base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
     with httpx.Client(headers={"authorization": "Bearer token"}, timeout=300) as client:
         target = f"{url}/accounts/account/ai/run/{MODEL}?queueRequest=true"
         texts: list[str] = []
@@ -88,7 +88,7 @@ def floor(url: str, count: int) -> dict[str, float]:
                 job()
         if texts:
             job()
-    return {"seconds": time.perf_counter() - began, "mb": peak_mb() - base}
+    return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "mb": peak_mb() - base}
 
 
 def ours(url: str, count: int) -> dict[str, float]:
@@ -99,14 +99,15 @@ def ours(url: str, count: int) -> dict[str, float]:
     from workers_ai.ingest.parquet import write_parquet
 
     with tempfile.TemporaryDirectory() as home:
-        base, began = peak_mb(), time.perf_counter()
+        base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
         report = ingest(
             corpus(count), ledger=Path(home, "ledger"), model=MODEL, account_id="account", api_token="token",
             base_url=url, progress=False, texts_per_job=TEXTS_PER_JOB, raise_on_failure=True,
         )  # fmt: skip
         embedded = time.perf_counter() - began
         write_parquet(((row, None) for row in report.rows()), Path(home, "vectors.parquet"))
-        result = {"seconds": time.perf_counter() - began, "embed": embedded, "mb": peak_mb() - base}
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        result = {"seconds": seconds, "embed": embedded, "cpu": cpu, "mb": peak_mb() - base}
         assert pq.read_metadata(Path(home, "vectors.parquet")).num_rows == count == report.embedded
     return result
 
@@ -130,6 +131,8 @@ def sizes(counts: list[int], polls: int) -> None:
         show("ingest: rate", count / mine["seconds"], "texts/s", raw["seconds"] / mine["seconds"])
         show("ingest: rate without writing Parquet", count / mine["embed"], "texts/s", raw["seconds"] / mine["embed"])
         show("ingest: time per text", per_text[count] * 1e6, "us", per_text[count] / per_text[counts[0]])
+        show("raw httpx: CPU per text", raw["cpu"] / count * 1e6, "us")
+        show("ingest: CPU per text", mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"])
         show("raw httpx: peak memory over the imports", raw["mb"], "MB")
         show("ingest: peak memory over the imports", mine["mb"], "MB")
 
