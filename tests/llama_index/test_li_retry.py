@@ -270,6 +270,44 @@ class TestWorkflows:
         assert emulator.log.requests == 4
 
 
+class TestFallback:
+    """What a program does about each kind of refusal; the README of the LLM has the recipe."""
+
+    FIRST, SECOND = "@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b"
+
+    def answer(self, llm: Make, call: Caller) -> str:
+        first, second = llm(model=self.FIRST, on_busy="raise"), llm(model=self.SECOND)
+        try:
+            return str(call(first, "complete", "Hello"))
+        except (e.CapacityError, e.ModelRetiredError):
+            return str(call(second, "complete", "Hello"))
+
+    @pytest.mark.parametrize("name", ["busy", "retired"])
+    def test_on_to_the_second_model(self, llm: Make, emulator: Emulator, call: Caller, name: str) -> None:
+        row = ROWS[name]
+        emulator.faults.add(row.fault(*row.arguments, model=self.FIRST))
+        assert self.answer(llm, call)
+        assert [entry.model for entry in emulator.log.entries] == [self.FIRST, self.SECOND]
+
+    @pytest.mark.parametrize("name", ["quota", "paid", "token"])
+    def test_what_no_model_can_help_with_ends_at_once(
+        self, llm: Make, failing: Any, emulator: Emulator, call: Caller, name: str
+    ) -> None:
+        row = failing(name)
+        with pytest.raises(row.cls):
+            self.answer(llm, call)
+        assert emulator.log.requests == 1
+
+    def test_each_refusal_names_the_cure(self, llm: Make, failing: Any, emulator: Emulator) -> None:
+        for name, cure in (("quota", "renewed at"), ("paid", "Workers Paid")):
+            row = failing(name, times=1)
+            with pytest.raises(row.cls, match=cure):
+                llm().complete("Hello")
+        emulator.faults.add(Fault.error(410, 5028, "This model was deprecated"))
+        with pytest.raises(e.ModelRetiredError, match=r"Use @cf/moonshotai/kimi-k2\.6 instead"):
+            llm(model="@cf/moonshotai/kimi-k2.5").complete("Hello")
+
+
 class TestRateLimiter:
     """LlamaIndex's own limiter, whose clock is moved by its waits."""
 

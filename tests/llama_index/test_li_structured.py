@@ -94,6 +94,12 @@ class TestByTool:
             call(llm(), form, Person, ASK, text="x")
 
     @FORMS
+    def test_a_call_that_came_as_text_is_read(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+        prose(script, form, '{"name": "Ann", "age": 41}')
+        found = call(llm(model="@cf/openai/gpt-oss-120b"), form, Person, ASK, text="x")
+        assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
+
+    @FORMS
     def test_thinking_that_ate_the_budget_names_max_tokens(
         self, llm: Make, script: Script, call: Caller, form: str
     ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.tools import FunctionTool
 from tests.llama_index.conftest import tool_call
@@ -74,6 +76,18 @@ class TestRequest:
         assert selections(model, response) == [("Weather[str] of a city", {"city": "Paris"})]
         answer = call(model, "predict_and_call", [ODD], chat_history=USER, tool_required=True)
         assert answer.response == "sunny in Paris"
+
+    @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # of LlamaIndex's agents
+    def test_a_name_comes_back_in_streams_and_agents(self, llm: Make, call: Caller) -> None:
+        model = llm()
+        responses = call(model, "stream_chat_with_tools", [ODD], chat_history=USER, tool_required=True)
+        assert selections(model, responses[-1]) == [("Weather[str] of a city", {"city": "Paris"})]
+        agent = FunctionAgent(llm=model, tools=[ODD], initial_tool_choice="Weather[str] of a city")
+
+        async def ask() -> Any:
+            return await agent.run("What is the weather in Paris?")
+
+        assert [str(result.tool_output) for result in asyncio.run(ask()).tool_calls] == ["sunny in Paris"]
 
     def test_two_tools_of_one_name_are_refused(self, llm: Make) -> None:
         twin = FunctionTool.from_defaults(clock, name="Weather[str]_of a city")
