@@ -197,6 +197,16 @@ def test_an_agent_moves_on_and_comes_back(chat: Callable[..., ChatWorkersAI], em
     assert models(emulator) == [FAST, OTHER, FAST]
 
 
+def test_an_agent_moves_on_in_vain_when_the_allocation_is_used_up(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    emulator.faults.add(Fault.error(429, 4006, "used up", times=None))
+    agent = create_agent(chat(model=FAST), [], middleware=[ModelFallbackMiddleware(chat(model=OTHER))])
+    with pytest.raises(QuotaExhaustedError, match="00:00 UTC"):
+        call(agent, "invoke", {"messages": [("user", "hi")]})
+    assert models(emulator) == [FAST, OTHER]
+
+
 # --- the product of our tries and theirs ---
 
 

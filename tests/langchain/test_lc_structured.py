@@ -202,6 +202,16 @@ def test_the_default_method_avoids_tools_where_there_are_none(
     assert emulator.log.last.json["response_format"]["type"] == "json_schema"
 
 
+def test_tools_beside_a_schema(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
+    def clock(city: str) -> str:
+        """Tell the time in a city."""
+        return city
+
+    structured = chat(model=MODEL).with_structured_output(Person, method="json_schema", tools=[clock])
+    assert isinstance(call(structured, "invoke", "Ann is 41."), Person)
+    assert emulator.log.last.json["tools"][0]["function"]["name"] == "clock"
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_parameters_of_the_call(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
     says(model, method, ANSWER)
@@ -432,6 +442,8 @@ def test_the_service_cannot_give_it(
         ("Person", {}, "must be a class or a dict, not str"),
         (None, {"method": "json_mode"}, "must be a class or a dict, not NoneType"),
         (int, {}, "int"),
+        (Person, {"tools": []}, "tools: set by method='function_calling' itself"),
+        (Person, {"method": "json_schema", "response_format": {}}, "response_format: set by method='json_schema'"),
     ],
 )
 def test_bad_input_is_named_when_it_is_given(

@@ -139,6 +139,12 @@ def test_what_a_tool_lacks_is_left_out_or_completed(
         assert emulator.log.last.json["tools"] == [{"type": "function", "function": completed}]
 
 
+def test_tools_of_one_call(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]) -> None:
+    answer = ask(chat(), "Time in Oslo?", tools=[clock, AsTypedDict], tool_choice="clock")
+    assert [tool["function"]["name"] for tool in emulator.log.last.json["tools"]] == ["clock", "AsTypedDict"]
+    assert answer.tool_calls[0]["args"] == {"city": "Oslo"}
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_strict_is_sent_when_set(
     strict: bool, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any

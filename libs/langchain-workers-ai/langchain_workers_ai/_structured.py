@@ -59,8 +59,11 @@ def structured(
         raise ConfigurationError(f"method {method!r} is not one of {', '.join(_METHODS)}")
     if method == "json_mode" and strict is not None:
         raise ConfigurationError("strict= has no meaning with method='json_mode'")
+    keywords = _keywords(target, method, strict)
+    if taken := keywords.keys() & kwargs.keys():
+        raise ConfigurationError(f"{', '.join(sorted(taken))}: set by method={method!r} itself")
     asked = llm.bind(
-        **_keywords(target, method, strict),
+        **keywords,
         ls_structured_output_format={"kwargs": {"method": method}, "schema": target.schema},
         **kwargs,
     )

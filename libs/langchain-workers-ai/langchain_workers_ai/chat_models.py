@@ -98,6 +98,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             options["stop"] = ends
         options["api"] = options.get("api") or self.api
         options["extra_body"] = {**self.model_kwargs, **(options.pop("model_kwargs", None) or {})}
+        if not all(isinstance(tool, dict) for tool in options.get("tools") or ()):
+            options["tools"] = _bound(options["tools"])["tools"]
         if options.pop("reject_if_busy", None):
             options["on_busy"] = "raise"
         if not options.pop("stream_usage", self.stream_usage):
@@ -184,10 +186,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         Raises:
             ConfigurationError: A tool is not a function, or ``tool_choice`` names none of them.
         """
-        from langchain_workers_ai._tools import bound_tools
-
         with framework_errors:
-            return self.bind(**bound_tools(tools, tool_choice, strict), **kwargs)
+            return self.bind(**_bound(tools, tool_choice, strict), **kwargs)
 
     def with_structured_output(
         self,
@@ -321,6 +321,12 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         vars(self).pop("_serialized", None)
         if model_before not in (None, self.model) and self.profile == profile_of(model_before, self.api):
             vars(self)["profile"] = self._resolve_model_profile()
+
+
+def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None = None) -> dict[str, Any]:
+    from langchain_workers_ai._tools import bound_tools
+
+    return bound_tools(tools, tool_choice, strict)
 
 
 def _thread_id(run_manager: Any) -> str | None:
