@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -326,15 +327,26 @@ def test_responses(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: 
     assert answer.usage_metadata["total_tokens"] > 0
 
 
+def test_images_over_responses(call: Any) -> None:
+    recorder = Recorder(output=[{"type": "message", "content": [{"type": "output_text", "text": "A cat."}]}])
+    image = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    messages = [HumanMessage([{"type": "text", "text": "What is this?"}, image])]
+    one = ChatWorkersAI(model=GPT_OSS, api="responses", **recorder.settings())
+    assert call(one, "invoke", messages).text == "A cat."
+    assert recorder.body["input"][0]["content"] == [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+    ]
+
+
 def test_tools_over_responses(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any) -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tool = {"name": "clock", "description": "Tell the time in a city.", "parameters": parameters}
     one = chat(model=GPT_OSS, api="responses").bind_tools([tool])
     first = ask(one, "What time is it in Oslo?")
     assert [(made["name"], made["args"]) for made in first.tool_calls] == [("clock", {"city": "Oslo"})]
-    history = [("user", "What time is it in Oslo?"), first, ("tool", "14:02")]
     result = {"role": "tool", "content": "14:02", "tool_call_id": first.tool_calls[0]["id"]}
-    last = ask(one, [history[0], first, result])
+    last = ask(one, [("user", "What time is it in Oslo?"), first, result])
     assert "14:02" in last.text
     assert [item["type"] for item in emulator.log.last.json["input"] if "type" in item][-2:] == [
         "function_call",

@@ -36,15 +36,28 @@ def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Ma
 
 
 def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
+    content = _content(message["content"])
     if message["role"] == "tool":
-        return [{"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}]
+        return [{"type": "function_call_output", "call_id": message["tool_call_id"], "output": content}]
     items: list[dict[str, JSON]] = []
-    if message["content"] or not message.get("tool_calls"):
-        items.append({"role": message["role"], "content": message["content"]})
+    if content or not message.get("tool_calls"):
+        items.append({"role": message["role"], "content": content})
     items += [
         {"type": "function_call", "call_id": call["id"], **call["function"]} for call in message.get("tool_calls") or ()
     ]
     return items
+
+
+def _content(content: JSON) -> JSON:
+    """Text, or parts under the names they have on this route."""
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": "input_image", "image_url": part["image_url"]["url"]}
+        if part["type"] == "image_url"
+        else {"type": "input_text", "text": part["text"]}
+        for part in content
+    ]
 
 
 def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
