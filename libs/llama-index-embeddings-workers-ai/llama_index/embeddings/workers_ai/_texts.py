@@ -7,18 +7,13 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from workers_ai.errors import WorkersAIError
     from workers_ai.flow import Flow
     from workers_ai.wire.types import JSON, EmbedReply
 
-__all__ = ["Texts", "cache_key"]
-
-
-def cache_key(options: Sequence[JSON], text: str) -> str:
-    """Key of a vector in a cache: model, kind and options are part of it, since each of them changes the vector."""
-    return hashlib.sha256(json.dumps([*options, text], ensure_ascii=False).encode()).hexdigest()
+__all__ = ["Texts"]
 
 
 class Texts:
@@ -26,22 +21,33 @@ class Texts:
 
     Args:
         texts: The texts of the caller, in order.
+        options: What shapes a vector besides its text: model, kind and more.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], options: Sequence[JSON]) -> None:
         self._texts = texts
+        self._options = options
         self._vectors: dict[str, list[float]] = {}
         self.new: list[str] = []
         """Texts whose vectors came from the service."""
+
+    def key(self, text: str) -> str:
+        """Key of a vector in a cache: the options are part of it, since each of them changes the vector."""
+        return hashlib.sha256(json.dumps([*self._options, text], ensure_ascii=False).encode()).hexdigest()
+
+    def entry(self, text: str) -> dict[str, list[float]]:
+        """What a cache is to keep of a text."""
+        return {"embedding": self._vectors[text]}
+
+    def recall(self, text: str, entry: Mapping[str, list[float]] | None) -> None:
+        """Take a vector from a cache, if it has one."""
+        if entry:
+            self._vectors[text] = next(iter(entry.values()))
 
     @property
     def missing(self) -> list[str]:
         """Texts without a vector yet, each of them once."""
         return [text for text in dict.fromkeys(self._texts) if text not in self._vectors]
-
-    def know(self, text: str, vector: list[float]) -> None:
-        """Take a vector from a cache."""
-        self._vectors[text] = vector
 
     def watch(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:
         """The flow that embeds ``texts``; what it brings is kept even if another flow fails."""
@@ -56,9 +62,6 @@ class Texts:
             place = self._texts.index(sent[error.index])
             error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
             error.index = place
-
-    def __getitem__(self, text: str) -> list[float]:
-        return self._vectors[text]
 
     def vectors(self) -> list[list[float]]:
         """One vector per text of the caller, none of them shared."""

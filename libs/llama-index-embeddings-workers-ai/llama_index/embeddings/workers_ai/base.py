@@ -9,7 +9,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent, EmbeddingStartEvent
 from llama_index.core.schema import MetadataMode
-from llama_index.embeddings.workers_ai._texts import Texts, cache_key
+from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
@@ -110,12 +110,9 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     # The engine: sync and async differ in their I/O alone.
 
-    def _begin(self, texts: Sequence[str]) -> Texts:
-        return Texts(check_texts(texts, self.empty_text, self.model_name))
-
-    def _key(self, text: str, kind: str) -> str:
+    def _begin(self, texts: Sequence[str], kind: _Kind) -> Texts:
         options = (self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize)
-        return cache_key(options, text)
+        return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
     def _shape(self, kind: _Kind) -> dict[str, Any]:
         """Options of the core's embedding call."""
@@ -144,48 +141,45 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return transport if limiter is None else Paced(transport, limiter.acquire, limiter.async_acquire)
 
     def _embed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
-        texts = self._begin(given)
-        cache = self.embeddings_cache
+        texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
-                    if (entry := cache.get(key=self._key(text, kind), collection=_COLLECTION)) is not None:
-                        texts.know(text, next(iter(entry.values())))
-            sent = texts.missing
+                    texts.recall(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
-                with _progress(len(sent), shown=show_progress) as tick:
-                    flows = self._flows(texts, sent, kind, tick)
+                with self._sending(texts, kind, show_progress=show_progress) as flows:
                     gather(flows, self._sender(), self._connection().concurrency)
-            except WorkersAIError as exc:
-                texts.blame(exc, sent)
-                raise
             finally:
                 if cache is not None:
                     for text in texts.new:
-                        cache.put(self._key(text, kind), {"embedding": texts[text]}, collection=_COLLECTION)
+                        cache.put(texts.key(text), texts.entry(text), collection=_COLLECTION)
             return finish(texts.vectors())
 
     async def _aembed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
-        texts = self._begin(given)
-        cache = self.embeddings_cache
+        texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
-                    if (entry := await cache.aget(key=self._key(text, kind), collection=_COLLECTION)) is not None:
-                        texts.know(text, next(iter(entry.values())))
-            sent = texts.missing
+                    texts.recall(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
-                with _progress(len(sent), shown=show_progress) as tick:
-                    flows = self._flows(texts, sent, kind, tick)
+                with self._sending(texts, kind, show_progress=show_progress) as flows:
                     await agather(flows, self._sender(), self._connection().concurrency)
-            except WorkersAIError as exc:
-                texts.blame(exc, sent)
-                raise
             finally:
                 if cache is not None:
                     for text in texts.new:
-                        await cache.aput(self._key(text, kind), {"embedding": texts[text]}, collection=_COLLECTION)
+                        await cache.aput(texts.key(text), texts.entry(text), collection=_COLLECTION)
             return finish(texts.vectors())
+
+    @contextmanager
+    def _sending(self, texts: Texts, kind: _Kind, *, show_progress: bool) -> Iterator[list[Flow[None]]]:
+        """Flows that embed what is missing; an error out of them names a place in the caller's list."""
+        sent = texts.missing
+        try:
+            with _progress(len(sent), shown=show_progress) as tick:
+                yield self._flows(texts, sent, kind, tick)
+        except WorkersAIError as exc:
+            texts.blame(exc, sent)
+            raise
 
     @contextmanager
     def _observed(self, texts: Sequence[str]) -> Iterator[Callable[[list[Embedding]], list[Embedding]]]:
