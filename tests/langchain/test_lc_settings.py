@@ -15,6 +15,7 @@ from langchain_core.rate_limiters import InMemoryRateLimiter
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
+from workers_ai.catalogue import lookup
 from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
@@ -236,6 +237,13 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         one = make()
         assert (one.account_id, one.api_token.get_secret_value()) == (ACCOUNT, "token-from-env")
         assert (one.base_url, one.gateway) == ("https://api.cloudflare.com/client/v4", None)
+
+
+@pytest.mark.parametrize("kind", ["rerank", "decisions"])
+def test_defaults_are_models_of_today(kind: str) -> None:
+    """https://github.com/cloudflare/cloudflare-docs/issues/32501"""
+    card = lookup(CLASSES[kind](**GOOD).model)
+    assert (card.retired_on, card.task is None) == (None, False)
 
 
 # --- clients, loops and threads ---
