@@ -117,8 +117,9 @@ class TestAlways:
     def test_an_empty_text_is_named_before_anything_is_sent(
         self, embed: Callable[..., Any], emulator: Emulator
     ) -> None:
-        with pytest.raises(BadRequestError, match="text 1 is empty"):
+        with pytest.raises(BadRequestError, match="text 1 is empty") as raised:
             embed(["a", ""], queue="always")
+        assert raised.value.index == 1
         assert emulator.log.requests == 0
         assert len(embed(["a", ""], queue="always", empty_text="space")) == 2
 

@@ -21,6 +21,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from tests.langchain.conftest import TOKEN, Caller, wired
 
 from langchain_workers_ai import (
+    BadRequestError,
     BatchItemError,
     ConfigurationError,
     QuotaExhaustedError,
@@ -502,7 +503,7 @@ class Meanwhile(InMemoryVectorStore):
         self.theirs = self.embedding.embed_documents(texts)
         try:
             self.embedding.embed_documents([texts[0], ""])
-        except ValueError as exc:
+        except BadRequestError as exc:
             self.error = exc
 
 
@@ -517,7 +518,7 @@ def test_others_get_right_vectors_and_right_errors_meanwhile(
     expected = embeddings.embed_documents(["all about number0", "a stranger", "all about number1"])
     for vector, right in zip(store.theirs, expected, strict=True):
         assert vector == pytest.approx(right, rel=1e-6, abs=1e-7)
-    assert "text 1 is empty" in str(store.error)
+    assert (store.error.index, "text 1 is empty" in str(store.error)) == (1, True)
 
 
 class Together(InMemoryVectorStore):

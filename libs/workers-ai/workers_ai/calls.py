@@ -288,13 +288,15 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
     checked = []
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise BadRequestError(f"text {index} is a {type(text).__name__}, not a string", model=model)
-        if not text:
-            if empty == "raise":
-                raise BadRequestError(
-                    f"text {index} is empty: drop it, or pass empty_text='space' to embed one space in its place",
-                    model=model,
-                )
-            text = " "
-        checked.append(text)
+            raise _refused_text(index, f"is a {type(text).__name__}, not a string", model)
+        if not text and empty == "raise":
+            why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
+            raise _refused_text(index, why, model)
+        checked.append(text or " ")
     return checked
+
+
+def _refused_text(index: int, why: str, model: str) -> BadRequestError:
+    error = BadRequestError(f"text {index} {why}", model=model)
+    error.index = index
+    return error
