@@ -327,6 +327,29 @@ def test_answers_in_odd_forms(
     assert ask(structured, "hi") == Person(name="Ann", age=41)
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"type": "integer"}, 0),
+        ({"type": "number"}, 0.5),
+        ({"type": "boolean"}, False),
+        ({"type": "string"}, "a"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, 7),
+    ],
+)
+@pytest.mark.parametrize("parsed", [True, False])
+def test_values_that_are_no_objects(
+    schema: Any, value: Any, parsed: bool, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+) -> None:
+    """JSON mode answers with a value, parsed or as its text (https://github.com/cloudflare/workers-sdk/issues/12398)."""
+    model.says(value if parsed and value != "a" else json.dumps(value), times=None)
+    structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method="json_schema")
+    result = call(structured, "invoke", "hi")
+    assert (result, type(result)) == (value, type(value))
+    assert call(structured, "stream", "hi") == [value]
+
+
 @pytest.mark.parametrize("method", ["function_calling"])
 @pytest.mark.parametrize(
     "text",

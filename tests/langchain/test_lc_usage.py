@@ -9,6 +9,7 @@ import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import HumanMessage
 
+from langchain_workers_ai import BadRequestError
 from workers_ai_emulator import Fault
 
 if TYPE_CHECKING:
@@ -136,6 +137,21 @@ def test_streams_report_their_usage_unless_told_otherwise(
     for one, given in ((chat(model=OTHER, stream_usage=False), {}), (chat(model=OTHER), {"stream_usage": False})):
         call.collect(one, "hi", **given)
         assert emulator.log.last.json["stream_options"] == {"include_usage": False}
+
+
+def test_a_service_that_does_not_report_usage_still_answers(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    refused = Fault.error(400, 5006, "Bad input: Error: additional property '/stream_options'")
+    emulator.faults.add(refused)
+    total = call.collect(chat(model=OTHER), "hi")
+    assert total.text
+    assert [entry.json.get("stream_options") for entry in emulator.log.entries] == [{"include_usage": True}, None]
+    emulator.log.clear()
+    emulator.faults.add(Fault.error(400, 5006, "Bad input: Error: something else", times=None))
+    with pytest.raises(BadRequestError):
+        call.collect(chat(model=OTHER), "hi")
+    assert len(emulator.log.entries) == 1
 
 
 def test_the_usage_callback_adds_up_by_model(

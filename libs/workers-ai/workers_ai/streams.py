@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workers_ai.calls import Calls, connection_error
-from workers_ai.errors import APIConnectionError, APITimeoutError, StreamInterruptedError, WorkersAIError
+from workers_ai.errors import (
+    APIConnectionError,
+    APITimeoutError,
+    BadRequestError,
+    StreamInterruptedError,
+    WorkersAIError,
+)
 from workers_ai.flow import adrive, drive
 from workers_ai.http import release
 from workers_ai.sse import SSEDecoder
@@ -80,8 +86,19 @@ class ChatStream:
 
 
 def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
-    """Begin a streamed answer: retried until its headers are in, never after."""
-    reply = yield from calls.exchange(plan.request, stream=plan.stream, on_busy=on_busy)
+    """Begin a streamed answer: retried until its headers are in, never after.
+
+    A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
+    (https://github.com/langchain-ai/langchain-litellm/issues/115).
+    """
+    request = plan.request
+    try:
+        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy)
+    except BadRequestError as exc:
+        if "stream_options" not in exc.message or "stream_options" not in request.body:
+            raise
+        bare = {name: value for name, value in request.body.items() if name != "stream_options"}
+        reply = yield from calls.exchange(request._replace(body=bare), stream=plan.stream, on_busy=on_busy)
     return ChatStream(calls, plan, reply)
 
 
