@@ -47,6 +47,7 @@ def of_deltas(deltas: list[ChatDelta]) -> Want:
     """The pieces of the core, put together as their documentation says."""
     calls: dict[int, dict[str, str]] = {}
     for piece in [piece for delta in deltas for piece in delta.tool_calls]:
+        assert (piece.index in calls) == (piece.id is None) == (piece.name is None), "id and name come once, and first"
         call = calls.setdefault(piece.index, {"id": piece.id or "", "name": piece.name or "", "args": ""})
         call["args"] += piece.arguments
     last = deltas[-1]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 from readers import disagreements, of_deltas, of_error, of_reply
-from shapes import HI, Shape, Want
+from shapes import HI, Shape, Want, sse
 from streamed_replies import STREAMS
 from whole_replies import WHOLE
 
-from workers_ai.errors import WorkersAIError
+from workers_ai.errors import APIResponseValidationError, WorkersAIError
 
 ROUTES = ["run", "chat_completions"]
 
@@ -86,3 +87,45 @@ def test_streamed_replies(shape: Shape, size: int | None, route: str, face: Any)
     got, requests = ask(face, shape, route, stream=True, size=size)
     assert disagreements(shape.want, got) == []
     assert requests == 1
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_last_piece_names_completion_and_model(route: str, face: Any) -> None:
+    """The first event that names them counts, and the headers of the reply come with them."""
+    events = [
+        {"id": "chatcmpl-1", "model": "first", "choices": [{"index": 0, "delta": {"content": "a"}}]},
+        {"id": "chatcmpl-2", "model": "second", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    headers = {"content-type": "text/event-stream", "cf-ray": "8a1-AMS", "server": "cloudflare"}
+    pieces = face(lambda request: httpx.Response(200, headers=headers, content=sse(events))).stream(
+        "@cf/a", HI, api=route
+    )
+    last = pieces[-1]
+    assert (last.id, last.model, last.headers.get("cf-ray")) == ("chatcmpl-1", "first", "8a1-AMS")
+    assert "server" not in last.headers
+    assert [(piece.id, piece.model, dict(piece.headers)) for piece in pieces[:-1]] == [(None, None, {})]
+
+
+NO_ANSWERS = {
+    "queued": ({"status": "queued", "request_id": "r-1"}, "queued as r-1.*collect it with Client.batch"),
+    "a list": ({"object": "list", "data": []}, "a list, not an answer: is this the route of another task"),
+    "nothing": ({}, "has no answer in it"),
+}
+
+
+@pytest.mark.parametrize(("result", "says"), NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_what_is_no_answer_says_what_it_is(result: Any, says: str, face: Any) -> None:
+    one = face(lambda request: httpx.Response(200, json={"result": result, "success": True}))
+    with pytest.raises(APIResponseValidationError, match=says) as caught:
+        one.chat("@cf/a", HI)
+    assert (caught.value.status_code, caught.value.model) == (200, "@cf/a")
+
+
+@pytest.mark.parametrize("size", [10, 1980, 9000])
+def test_a_body_that_is_no_answer_is_kept_in_short(size: int, face: Any) -> None:
+    body = {"result": {"other": "x" * size}}
+    text = json.dumps(body)
+    with pytest.raises(APIResponseValidationError) as caught:
+        face(lambda request: httpx.Response(200, json=body)).chat("@cf/a", HI)
+    wanted = text if len(text) <= 2000 else f"{text[:2000]}... ({len(text)} characters)"
+    assert caught.value.body == wanted

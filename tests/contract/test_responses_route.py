@@ -1,0 +1,204 @@
+"""The Responses route: what is sent, and what its answers mean.
+
+Fields are those of Cloudflare's types (https://github.com/cloudflare/workerd/blob/main/types/defines/ai.d.ts).
+Answers are never streamed (https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from readers import disagreements, of_deltas, of_reply
+from shapes import CLOCK, HI, Call, Want, nested
+
+from workers_ai import errors as e
+
+MODEL = "@cf/openai/gpt-oss-120b"
+USAGE = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12, "output_tokens_details": {"reasoning_tokens": 3}}
+PARAMETERS = CLOCK["function"]["parameters"]
+
+
+def response(*output: Any, **more: Any) -> dict[str, Any]:
+    return {"id": "resp_1", "object": "response", "status": "completed", "model": MODEL, "output": list(output), **more}
+
+
+def message(*texts: str) -> dict[str, Any]:
+    parts = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
+    return {"type": "message", "role": "assistant", "content": parts}
+
+
+def call(name: str, arguments: str, call_id: str = "call_1", item_id: str = "fc_1") -> dict[str, Any]:
+    return {"type": "function_call", "id": item_id, "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def thought(text: str, where: str) -> dict[str, Any]:
+    kind = {"content": "reasoning_text", "summary": "summary_text"}[where]
+    return {"type": "reasoning", "summary": [], where: [{"type": kind, "text": text}]}
+
+
+CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+CLOCK_CALL = Call("clock", {"city": "Oslo"}, "call_1")
+
+REPLIES = {
+    "one text": (response(message("Hello")), Want("Hello")),
+    "several parts and messages": (response(message("Hel", "lo"), message("!")), Want("Hello!")),
+    "text outside the items": (response(output_text="Hello"), Want("Hello")),
+    "thoughts": (response(thought("2+2", "content"), message("4")), Want("4", "2+2")),
+    "a summary of thoughts": (response(thought("2+2", "summary"), message("4")), Want("4", "2+2")),
+    "a call": (response(call("clock", '{"city":"Oslo"}')), Want(calls=(CLOCK_CALL,), finish="tool_calls")),
+    "a call beside text": (
+        response(message("Let me see."), call("clock", '{"city":"Oslo"}')),
+        Want("Let me see.", calls=(CLOCK_CALL,), finish="tool_calls"),
+    ),
+    "two calls": (
+        response(call("clock", '{"city":"Oslo"}'), call("search", "{}", "call_2")),
+        Want(calls=(CLOCK_CALL, Call("search", {}, "call_2")), finish="tool_calls"),
+    ),
+    "a call with its item's id alone": (
+        response({key: value for key, value in call("clock", "{}").items() if key != "call_id"}),
+        Want(calls=(Call("clock", {}, "fc_1"),), finish="tool_calls"),
+    ),
+    "a refusal": (
+        response({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}),
+        Want(refusal="No."),
+    ),
+    "cut by the bound": (response(message("Hel"), **CUT), Want("Hel", finish="length")),
+    "filtered": (response(message("Hel"), **FILTERED), Want("Hel", finish="content_filter")),
+    "nothing but thoughts": (response(thought("hm", "content"), **CUT), Want("", "hm", finish="length")),
+    "usage": (response(message("Hello"), usage=USAGE), Want("Hello", usage=(5, 7, 12))),
+    "items that are none": (response(None, "text", {}, {"type": "other"}, message("Hello")), Want("Hello")),
+    "content that is null": (response({"type": "message", "content": None}, message("Hello")), Want("Hello")),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "to a stream"])
+@pytest.mark.parametrize("enveloped", [False, True], ids=["bare", "in the envelope"])
+@pytest.mark.parametrize(("body", "want"), REPLIES.values(), ids=REPLIES)
+def test_replies_of_the_responses_route(body: Any, want: Want, enveloped: bool, stream: bool, face: Any) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"result": body, "success": True} if enveloped else body)
+
+    one = face(answer)
+    got = (
+        of_deltas(one.stream(MODEL, HI, api="responses")) if stream else of_reply(one.chat(MODEL, HI, api="responses"))
+    )
+    assert disagreements(want, got) == []
+    (request,) = seen
+    assert request.url.path.endswith("/ai/v1/responses")
+    assert "stream" not in json.loads(request.content)
+
+
+def test_thoughts_are_counted(face: Any) -> None:
+    reply = face(lambda request: httpx.Response(200, json=response(message("4"), usage=USAGE))).chat(
+        MODEL, HI, api="responses"
+    )
+    assert (reply.usage.reasoning_tokens, reply.id, reply.model) == (3, "resp_1", MODEL)
+
+
+SENT = {
+    "a question": (HI, {}, {"input": [{"role": "user", "content": "hi"}]}),
+    "the bound has another name": (HI, {"max_tokens": 9}, {"max_output_tokens": 9}),
+    "effort is an object": (HI, {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+    "sampling": (HI, {"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
+    "tools are flat": (
+        HI,
+        {"tools": [CLOCK]},
+        {"tools": [{"type": "function", "name": "clock", "description": "The clock.", "parameters": PARAMETERS}]},
+    ),
+    "a named choice is flat": (
+        HI,
+        {"tools": [CLOCK], "tool_choice": "clock"},
+        {"tool_choice": {"type": "function", "name": "clock"}},
+    ),
+    "a choice that is a word": (HI, {"tools": [CLOCK], "tool_choice": "auto"}, {"tool_choice": "auto"}),
+    "a schema is a format of the text": (
+        HI,
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": PARAMETERS, "strict": True},
+            }
+        },
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": PARAMETERS, "strict": True}}},
+    ),
+    "a bare schema gets a name": (
+        HI,
+        {"response_format": {"type": "json_schema", "json_schema": PARAMETERS}},
+        {"text": {"format": {"type": "json_schema", "name": "response", "schema": PARAMETERS}}},
+    ),
+    "JSON mode": (
+        HI,
+        {"response_format": {"type": "json_object"}},
+        {"text": {"format": {"type": "json_object"}}},
+    ),
+    "a conversation with a call": (
+        [
+            {"role": "user", "content": "Time in Oslo?"},
+            {"role": "assistant", "content": "", "tool_calls": [nested("clock", '{"city":"Oslo"}', "call_1")]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "14:02"},
+        ],
+        {},
+        {
+            "input": [
+                {"role": "user", "content": "Time in Oslo?"},
+                {"type": "function_call", "call_id": "call_1", "name": "clock", "arguments": '{"city":"Oslo"}'},
+                {"type": "function_call_output", "call_id": "call_1", "output": "14:02"},
+            ]
+        },
+    ),
+    "text beside a call": (
+        [
+            {"role": "user", "content": "Time?"},
+            {"role": "assistant", "content": "Let me see.", "tool_calls": [nested("clock", "{}", "call_1")]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "14:02"},
+        ],
+        {},
+        {
+            "input": [
+                {"role": "user", "content": "Time?"},
+                {"role": "assistant", "content": "Let me see."},
+                {"type": "function_call", "call_id": "call_1", "name": "clock", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": "14:02"},
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "params", "has"), SENT.values(), ids=SENT)
+def test_what_the_responses_route_is_sent(messages: Any, params: Any, has: Any, face: Any) -> None:
+    bodies: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return httpx.Response(200, json=response(message("{}")))
+
+    face(answer).chat(MODEL, messages, api="responses", **params)
+    (body,) = bodies
+    assert {key: body[key] for key in has} == has
+    assert set(body) <= {"model", "input", *has, *(key for key in params if key in ("tools", "temperature", "top_p"))}
+
+
+@pytest.mark.parametrize("params", [{"top_k": 3}, {"guided_json": {}}, {"lora": "x"}, {"raw": True}], ids=str)
+def test_what_only_the_native_route_has_is_refused(params: Any, face: Any) -> None:
+    one = face(lambda request: pytest.fail("sent"))
+    with pytest.raises(e.ConfigurationError, match=next(iter(params))):
+        one.chat(MODEL, HI, api="responses", **params)
+
+
+@pytest.mark.parametrize("body", [{"object": "response"}, {"object": "response", "output": None}], ids=str)
+def test_a_response_without_a_list_of_items_is_no_answer(body: Any, face: Any) -> None:
+    one = face(lambda request: httpx.Response(200, json=body))
+    with pytest.raises(e.APIResponseValidationError, match="has no answer"):
+        one.chat(MODEL, HI, api="responses")
+
+
+def test_a_response_without_items_is_an_empty_answer(face: Any) -> None:
+    assert face(lambda request: httpx.Response(200, json=response())).chat(MODEL, HI, api="responses").text == ""
