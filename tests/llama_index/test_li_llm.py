@@ -25,6 +25,8 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms.utils import resolve_llm
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
@@ -493,6 +495,16 @@ class TestState:
     def test_predict_extends_with_the_system_prompt(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(system_prompt="Be brief."), "predict", PromptTemplate("{text}"), text="Hello")
         assert sent(emulator)["messages"][0] == {"role": "system", "content": "Be brief."}
+
+    def test_predict_and_stream_say_the_same(self, llm: Make, call: Caller) -> None:
+        ask, model = PromptTemplate("{text}"), llm()
+        assert "".join(call(model, "stream", ask, text="Hello")) == call(model, "predict", ask, text="Hello")
+
+    def test_settings_of_llama_index_take_it(self, llm: Make) -> None:
+        model = llm()
+        assert resolve_llm(model) is model
+        manager = CallbackManager([])
+        assert resolve_llm(model, callback_manager=manager).callback_manager is manager
 
     def test_memory_counts_tokens_with_no_download(self, llm: Make) -> None:
         memory = ChatMemoryBuffer.from_defaults(llm=llm(), tokenizer_fn=str.split)
