@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from workers_ai import AsyncClient, Client
 from workers_ai.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -24,9 +26,13 @@ from workers_ai.errors import (
     RateLimitError,
     WorkersAIError,
 )
-from workers_ai.ingest import Ledger, engine
+from workers_ai.fanout import agather
+from workers_ai.flow import Do, Flow, Send
+from workers_ai.ingest import Ledger, aingest, engine, ingest
+from workers_ai.wire.types import Request
 from workers_ai_emulator import Fault, ItemFailure
 
+MODEL = "@cf/baai/bge-small-en-v1.5"
 BAD = "text number 37"
 
 
@@ -366,6 +372,58 @@ def test_an_interrupt_leaves_a_ledger_that_goes_on(run: Any, texts: Any, emulato
     report = run(texts(2500))
     assert report.embedded + report.reused == 2500
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2500, 0)
+
+
+def test_a_cancelled_ingestion_leaves_a_ledger_that_goes_on(
+    texts: Any, emulator: Any, ledger: Any, account: Any
+) -> None:
+    async def cancelled() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def source() -> Iterator[tuple[str, str]]:
+            yield from texts(2000)
+            loop.call_soon_threadsafe(task.cancel)
+            yield from texts(2000, 2000)
+
+        async with httpx.AsyncClient(transport=emulator.transport()) as http:
+            client = AsyncClient(http_async_client=http, **account)
+            await aingest(source(), ledger=ledger, model=MODEL, client=client, progress=False)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    with Ledger(ledger) as held:
+        assert all(job.request_id and not job.alive for job in held.in_flight())
+    with httpx.Client(transport=emulator.transport()) as http:
+        client = Client(http_client=http, **account)
+        report = ingest(texts(4000), ledger=ledger, model=MODEL, client=client, progress=False)
+    assert report.embedded + report.reused == 4000
+    assert emulator.log.texts_repeated <= 1000, "more than the one submission that was being sent"
+
+
+def test_what_came_back_before_a_cancellation_reaches_the_disk() -> None:
+    recorded: list[int] = []
+
+    def flow(number: int) -> Flow[None]:
+        yield Send(Request("models/search", None, "", "catalogue"))
+        yield Do(lambda: recorded.append(number))
+
+    class Sender:
+        async def asend(self, request: Request, stream: bool) -> Any:
+            task.cancel()
+
+    async def main() -> None:
+        await agather([flow(1), flow(2)], Sender(), 2)
+
+    async def cancelled() -> None:
+        nonlocal task
+        task = asyncio.create_task(main())
+        await task
+
+    task: asyncio.Task[None]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert recorded == [1, 2]
 
 
 def test_a_slow_source_holds_up_nothing_that_was_sent(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:

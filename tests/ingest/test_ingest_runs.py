@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import math
+import sqlite3
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +16,7 @@ import pytest
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
-from workers_ai.ingest import Fingerprint, Ledger, ingest
+from workers_ai.ingest import Fingerprint, Ledger, api, ingest
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
@@ -252,12 +256,45 @@ def test_no_more_than_64_submissions_are_in_flight(run: Any, texts: Any, emulato
     assert emulator.queue.submitted == 64
 
 
+def test_direct_requests_are_bounded_by_max_concurrency_alone(account: Any, ledger: Any) -> None:
+    """65 requests are answered only once all of them are there."""
+    together = threading.Barrier(65, timeout=30)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        together.wait()
+        vectors = [[1.0, 2.0]] * len(json.loads(request.content)["text"])
+        return httpx.Response(200, json={"result": {"data": vectors}, "success": True})
+
+    client = Client(http_client=httpx.Client(transport=httpx.MockTransport(answer)), max_concurrency=65, **account)
+    documents = ((number, str(number)) for number in range(6500))
+    report = ingest(documents, ledger=ledger, model=MODEL, client=client, mode="direct", progress=False)
+    assert report.embedded == 6500
+
+
 @pytest.mark.parametrize("bound", [1, 3])
 def test_no_more_requests_at_once_than_asked_for(run: Any, texts: Any, emulator: Any, bound: int) -> None:
     emulator.settings.latency_s = 0.01
     run(texts(100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)
     run(texts(1000, 100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)
     assert emulator.log.peak_concurrency == bound
+
+
+def test_the_lease_is_kept_however_long_the_source_takes(
+    run: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "LEASE_S", 0.2)
+
+    def lease() -> float:
+        with contextlib.closing(sqlite3.connect(ledger)) as database:
+            return float(database.execute("SELECT lease_until FROM runs").fetchone()[0])
+
+    def source() -> Iterator[tuple[int, str]]:
+        first = lease()
+        while lease() == first:
+            threading.Event().wait(0.01)
+        yield 1, "text"
+
+    assert run(source()).embedded == 1
 
 
 def test_a_client_is_made_from_the_environment(

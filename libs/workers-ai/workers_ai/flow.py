@@ -99,7 +99,8 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
                 if isinstance(step, Send):
                     reply = await sender.asend(step.request, step.stream)
                 elif isinstance(step, Do):
-                    reply = await anyio.to_thread.run_sync(step.work)
+                    with anyio.CancelScope(shield=True):  # what a request has brought reaches the disk
+                        reply = await anyio.to_thread.run_sync(step.work)
                 else:
                     await anyio.sleep(step.seconds)
             except BaseException as exc:  # noqa: BLE001 - a cancellation, too: the flow says what it leaves behind

@@ -227,7 +227,7 @@ class Engine:
         if (adopted := self._look_around()) is not None:
             self._count(jobs=1)
             return adopted
-        if self.tally.jobs < self.limits.jobs and not self._sending:
+        if self._may_send():
             while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
                 self._feed()
             claim = self._claim() if self.ledger.waiting() else None
@@ -238,6 +238,10 @@ class Engine:
         with self._lock:
             self._open = self.ledger.still_open(self._open)
         return Sleep(_FOREIGN_S, "other processes") if self._open else None
+
+    def _may_send(self) -> bool:
+        """Direct requests are bounded by the workers; submissions go one after the other, and wait in the queue."""
+        return self.mode == "direct" or (self.tally.jobs < self.limits.jobs and not self._sending)
 
     def _look_around(self) -> Claim | None:
         """Take over a job of a run that has ended; every two seconds."""
