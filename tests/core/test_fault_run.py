@@ -28,7 +28,7 @@ TIMEOUT_S = 30.0
 TEMPORARY = (e.CapacityError, e.RateLimitError, e.InternalServerError, e.APIConnectionError, e.RequestTimeoutError)
 FAULTS = [
     ("busy", 0.05, Fault.busy),
-    ("minute", 0.003, lambda **where: Fault.error(429, 3021, "per min rate reached", **where)),
+    ("minute", 0.01, lambda **where: Fault.error(429, 3021, "per min rate reached", **where)),
     ("broken", 0.04, lambda **where: Fault.error(500, 3043, "Internal server error", **where)),
     ("edge", 0.02, lambda **where: Fault.html(522, **where)),
     ("dropped", 0.04, Fault.drop),
@@ -39,7 +39,7 @@ FAULTS = [
     ("cut", 0.05, lambda **where: Fault.cut(2, **where)),
     ("torn", 0.05, lambda **where: Fault.cut(2, abrupt=True, **where)),
     ("frame", 0.05, lambda **where: Fault.error_frame(3043, "Internal server error", 2, **where)),
-    ("quota", 0.004, lambda **where: Fault.error(429, 4006, "daily free allocation used up", **where)),
+    ("quota", 0.01, lambda **where: Fault.error(429, 4006, "daily free allocation used up", **where)),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -41,10 +42,14 @@ if TYPE_CHECKING:
 __all__ = ["Calls", "Reply"]
 
 _log = logging.getLogger("workers_ai")
+_EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
 class Reply(NamedTuple):
-    """A successful reply: parsed, or an open event stream (``data`` is None), with the headers worth keeping."""
+    """A successful reply: parsed, or an open event stream (``data`` is None), with the headers worth keeping.
+
+    An event stream that came under another media type has been read, and its bytes are ``data``.
+    """
 
     data: JSON
     headers: Mapping[str, str]
@@ -129,6 +134,8 @@ class Calls:
             return connection_error(exc, request.model, self.settings)
         if stream and is_event_stream(response):
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
+        if stream and response.is_success and _EVENTS.match(response.content):
+            return Reply(response.content, kept_headers(response.headers.raw))
         return read_reply(response, request.model, self.settings)
 
     def _pause(

@@ -247,7 +247,7 @@ def running_loop() -> Any:
 
 def is_event_stream(response: httpx.Response) -> bool:
     """Whether a reply is the event stream that was asked for, and so was left unread."""
-    return response.status_code < 300 and "event-stream" in response.headers.get("content-type", "")
+    return response.status_code < 300 and "event-stream" in response.headers.get("content-type", "").lower()
 
 
 def parsed(response: httpx.Response) -> JSON:

@@ -136,7 +136,8 @@ def read_refusal(body: Any) -> Refusal | None:
     """Read any error envelope; None where the body is not one.
 
     Accepts ``errors`` as a list or an object, ``error`` as a list, an object or a text, the form of the binding
-    (``name``, ``internalCode``, ``httpCode``) and ``success: false`` with no more than that.
+    (``name``, ``internalCode``, ``httpCode``), that of vLLM (``object: "error"``), and ``success: false`` with no more
+    than that.
     """
     if isinstance(body, str):
         return _from_text(body)
@@ -149,7 +150,7 @@ def read_refusal(body: Any) -> Refusal | None:
         return _refusal(entry, body)
     if isinstance(entry, dict):
         return _refusal(entry.get("message") or entry.get("error"), {**body, **entry})
-    if "internalCode" in body or "httpCode" in body:
+    if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
         return _refusal(body.get("message") or body.get("description"), body)
     if body.get("success") is False:
         return _refusal(body.get("message"), body)

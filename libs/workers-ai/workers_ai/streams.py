@@ -64,10 +64,13 @@ class ChatStream:
         Raises:
             StreamInterruptedError: The stream was cut.
         """
-        if self._reply.stream is None:
+        early: list[ChatDelta] = []
+        if isinstance(self._reply.data, bytes):
+            early = self.decode(self._reply.data)
+        elif self._reply.stream is None:
             return deltas_of(read_chat(self._reply.data, self._plan.context, self._reply.headers))
         rest = [delta for data in self._sse.flush() if (delta := self._reader.read(data)) is not None]
-        return [*rest, self._reader.finish()]
+        return [*early, *rest, self._reader.finish()]
 
     def broken(self, exc: Exception) -> WorkersAIError:
         """The typed error of a transport that broke off, with the text that had arrived."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["known_call_ids", "prepare_messages"]
 
+_LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _NINE_ONLY: Final = ("mistral", "llama-4")
 _UNANSWERED: Final = "No result: this call was not answered."
@@ -88,7 +89,7 @@ def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any
         image = part.get("image_url")
         url = image.get("url", "") if isinstance(image, dict) else json_text(image)
         if not url[:11].lower().startswith("data:image/"):
-            what = "has data that is not marked as an image" if url[:5].lower() == "data:" else "links to an image"
+            what = "links to an image" if _LINK.match(url) else "has data that is not marked as an image"
             raise _refuse(
                 f"message {index} {what}: the service takes images alone, and fetches no links; "
                 "pass the bytes as base64 or as a data: URL with their media type",

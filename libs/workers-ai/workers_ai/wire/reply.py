@@ -25,6 +25,7 @@ _FINISH: Final[dict[str, FinishReason]] = {
     "content_filter": "content_filter",
     "error": "error",
 }
+_PARTS: Final = frozenset({"text", "output_text", "refusal", "reasoning", "thinking", "image_url", "tool_use"})
 _KEPT: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
 
 
@@ -65,7 +66,7 @@ def finish_reason(raw: JSON, *, calls: bool, broken: bool, context: ReplyContext
 
 def content_text(content: JSON) -> str:
     """Text of a message's content: a string, a list of parts, or JSON the service has parsed already."""
-    if isinstance(content, list) and content and all(isinstance(part, dict) and "type" in part for part in content):
+    if isinstance(content, list) and content and all(isinstance(p, dict) and p.get("type") in _PARTS for p in content):
         return "".join(json_text(part.get("text")) for part in content if part["type"] in ("text", "output_text"))
     return json_text(content)
 
@@ -147,8 +148,8 @@ def _read_choice(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds
     if not isinstance(message, dict):
         return ChatReply(text=json_text(choice.get("text")), logprobs=choice.get("logprobs"))
     calls = read_tool_calls(message.get("tool_calls"), ids)
-    if not calls and isinstance(message.get("function_call"), dict):
-        calls = read_tool_calls([message["function_call"]], ids)
+    if not calls:
+        calls = read_tool_calls(message.get("function_call"), ids)
     return ChatReply(
         text=content_text(message.get("content")),
         reasoning=reasoning_text(message),

@@ -93,6 +93,8 @@ def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[d
 
 def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
     function = dict(tool.get("function") or {key: value for key, value in tool.items() if key != "type"})
+    if not function.get("name"):
+        raise ConfigurationError("a tool has no name: its form is {'type': 'function', 'function': {'name': ...}}")
     out: dict[str, Any] = {"name": function["name"]}
     if isinstance(description := function.get("description"), str) and description:
         out["description"] = description

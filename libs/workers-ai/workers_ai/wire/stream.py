@@ -21,6 +21,7 @@ __all__ = ["ChatStreamReader", "deltas_of"]
 
 _log = logging.getLogger("workers_ai")
 _DONE: Final = b"[DONE]"
+_ERROR_MARKS: Final = frozenset({"error", "errors", "success", "internalCode", "httpCode"})
 
 
 class ChatStreamReader:
@@ -78,21 +79,19 @@ class ChatStreamReader:
             return None
         if not isinstance(event, dict):
             return None
-        choices = event.get("choices")
-        if usage := event.get("usage"):
-            self._meter.add(usage, closing=choices is None)
-        if choices:
+        if not _ERROR_MARKS.isdisjoint(event) or event.get("object") == "error":
+            self._raise_if_error(event)
+        if isinstance(usage := event.get("usage"), dict) and usage:
+            self._meter.add(usage)
+        if choices := event.get("choices"):
             return self._read_choice(event, choices[0])
-        if choices is None:
-            return self._read_native(event)
-        self._raise_if_error(event)
-        return None
+        return self._read_native(event) if choices is None else None
 
     def _unreadable(self, data: bytes) -> None:
         if data.strip() == _DONE:
             self._done = True
-        elif data.lstrip().startswith(b"{"):
-            raise self._interrupted("the stream broke off inside an event")
+        elif refusal := read_refusal(data.decode(errors="replace")):  # the text that a binding throws
+            self._raise_if_error({"error": refusal.message, "code": refusal.code})
         else:
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
 
@@ -110,14 +109,13 @@ class ChatStreamReader:
         return self._piece(
             content if type(content) is str else content_text(content),
             reasoning_text(delta),
-            delta.get("tool_calls"),
+            delta.get("tool_calls") or delta.get("function_call"),
             choice.get("logprobs"),
             delta.get("refusal"),
         )
 
     def _read_native(self, event: Mapping[str, JSON]) -> ChatDelta | None:
         if "response" not in event and "tool_calls" not in event:
-            self._raise_if_error(event)
             inner = unwrap(event)
             if inner is not event and isinstance(inner, dict):
                 return (
@@ -174,7 +172,7 @@ class ChatStreamReader:
             leaked = recover_leaked_calls(text, self._context.forced, self._ids)
             calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
             text = "" if calls else text
-        usage = self._meter.total()
+        usage = self._meter.total(self._headers.get("cf-ai-neurons"))
         has_calls = bool(calls) or bool(self._assembler)
         return ChatDelta(
             text=text,

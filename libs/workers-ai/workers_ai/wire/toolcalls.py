@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _MARK: Final = "~turn"
+_FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
 _MARKED = re.compile(r"~turn\d+$")
 
 
@@ -95,12 +96,15 @@ def arguments_text(arguments: JSON) -> str:
     return "{}" if text in ("", "null") else text
 
 
+def _entries(raw: JSON) -> list[dict[str, JSON]]:
+    """The calls of a list, or the one call that stands in place of a list."""
+    return [entry for entry in (raw if isinstance(raw, list) else [raw]) if isinstance(entry, dict)]
+
+
 def read_tool_calls(raw: JSON, ids: CallIds) -> tuple[ToolCall, ...]:
     """Read a list of whole calls, flat or nested; entries that call nothing are left out."""
     calls = []
-    for entry in raw if isinstance(raw, list) else ():
-        if not isinstance(entry, dict):
-            continue
+    for entry in _entries(raw):
         name, arguments = _parts(entry)
         if name or arguments:
             calls.append(ToolCall(ids.take(entry.get("id")), str(name or ""), arguments_text(arguments)))
@@ -143,9 +147,7 @@ class ToolCallAssembler:
 
     def feed(self, entries: JSON) -> list[ToolCallDelta]:
         """Take the ``tool_calls`` of one event."""
-        if not isinstance(entries, list):
-            return []
-        return [delta for entry in entries if isinstance(entry, dict) and (delta := self._feed_one(entry))]
+        return [delta for entry in _entries(entries) if (delta := self._feed_one(entry))]
 
     def _feed_one(self, entry: Mapping[str, JSON]) -> ToolCallDelta | None:
         name, arguments = _parts(entry)
@@ -167,8 +169,9 @@ class ToolCallAssembler:
         if isinstance(index, int):
             slot = self._by_wire.get(index)
         else:
-            continues = not name and (not wire_id or self._last is None or wire_id == self._last.wire_id)
-            slot = self._last if continues else None
+            slot = self._last
+            if slot is not None and ((name and slot.named) or _differ(wire_id, slot.wire_id)):
+                slot = None
         if slot is None or (name and (_differ(wire_id, slot.wire_id) or _differ(name, slot.named))):
             slot = _Slot(len(self._slots))
             self._slots.append(slot)
@@ -205,8 +208,9 @@ def recover_leaked_calls(text: str, forced: Mapping[str, JSON], ids: CallIds) ->
     Only the tools that were forced are recognised, by name, with the arguments under ``arguments`` or ``parameters`` or
     beside the name; or, where one tool alone was forced, by arguments that fit its schema. Anything else is left alone.
     """
+    fenced = _FENCED.fullmatch(text)
     try:
-        value = json.loads(text)
+        value = json.loads(fenced[1] if fenced else text)
     except ValueError:
         return ()
     entries = value if isinstance(value, list) else [value]

@@ -75,15 +75,23 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
 class UsageMeter:
     """Finds the usage of a stream, whichever of the shapes on the wire it has.
 
-    - An event without ``choices`` (the native closing chunk) counts for the whole stream: the last one wins.
-    - Running totals, as older models send them: every record has the prompt in it; the largest wins.
-    - Increments, as newer models send them: only the first record has the prompt in it; they are summed.
+    - Totals, running (older models) or in the closing record alone: they have the prompt in them; the largest wins.
+    - Increments, as newer models send them: only the first record has the prompt in it; they are summed, unless a
+      total closes the stream.
     """
 
-    __slots__ = ("_closing", "_last_has_prompt", "_neurons", "_output", "_prompted", "_reasoning", "_with_prompt")
+    __slots__ = (
+        "_last_has_prompt",
+        "_neurons",
+        "_output",
+        "_prompted",
+        "_prompted_neurons",
+        "_reasoning",
+        "_with_prompt",
+    )
 
     def __init__(self) -> None:
-        self._closing: Mapping[str, JSON] | None = None
+        self._prompted_neurons: float | None = None
         self._prompted: Usage | None = None
         self._with_prompt = 0
         self._last_has_prompt = False
@@ -91,19 +99,18 @@ class UsageMeter:
         self._reasoning: int | None = None
         self._neurons: float | None = None
 
-    def add(self, raw: Mapping[str, JSON], *, closing: bool) -> None:
-        """Take the usage record of one event; ``closing`` for an event without ``choices``.
+    def add(self, raw: Mapping[str, JSON]) -> None:
+        """Take the usage record of one event.
 
         Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
         the record.
         """
-        if closing:
-            self._closing = raw
-            return
         if raw.get("prompt_tokens") or raw.get("input_tokens"):
             usage = read_usage(raw)
             if self._prompted is None or (usage and usage.total_tokens >= self._prompted.total_tokens):
                 self._prompted = usage
+            if usage and usage.neurons is not None:
+                self._prompted_neurons = usage.neurons
             self._with_prompt += 1
             self._last_has_prompt = True
             return
@@ -117,10 +124,19 @@ class UsageMeter:
                 _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
             )
 
-    def total(self) -> Usage | None:
-        """Usage of the whole stream; None where no event had any."""
-        if self._closing is not None:
-            return read_usage(self._closing)
+    def total(self, neurons_header: str | None = None) -> Usage | None:
+        """Usage of the whole stream; None where no event had any.
+
+        Args:
+            neurons_header: Neurons as a header of the reply has them, for a stream that names none.
+        """
+        usage = self._sum()
+        if usage is None or usage.neurons is not None:
+            return usage
+        neurons = _plus(self._prompted_neurons, self._neurons)
+        return usage._replace(neurons=_float(neurons_header or "") if neurons is None else neurons)
+
+    def _sum(self) -> Usage | None:
         if self._last_has_prompt or self._with_prompt > 1:
             return self._prompted
         if self._prompted is None and not self._output and self._neurons is None:
