@@ -43,7 +43,7 @@ def test_jsonl(tmp_path: Path, name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("metadata", [{"a": [1, None]}, [1, 2], "text", 0, False])
+@pytest.mark.parametrize("metadata", [{"a": [1, None]}, [1, 2], "text", 0, False, "half \ud800"])
 def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     (document,) = read(tmp_path / "docs.jsonl", json.dumps({"id": 1, "text": "t", "metadata": metadata}))
     assert document.metadata is not None
@@ -55,15 +55,17 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     [
         ("{", "Expecting property name"),
         ("[1]", "a JSON object is expected, not a list"),
-        ("null", "a JSON object is expected, not null"),
+        ("null", "a JSON object is expected, not a NoneType"),
         ('{"text": "t"}', "'id' is missing; there is 'text'"),
         ("{}", "'id' is missing; there is nothing"),
         ('{"id": 1, "content": "t"}', "'text' is missing; there is 'id', 'content'"),
-        ('{"id": 1.5, "text": "t"}', "the id is a float, not a string or an integer"),
-        ('{"id": true, "text": "t"}', "the id is a bool"),
-        ('{"id": null, "text": "t"}', "the id is null"),
-        ('{"id": 1, "text": null}', "the text is null, not a string"),
-        ('{"id": 1, "text": ["t"]}', "the text is a list, not a string"),
+        ('{"id": 1.5, "text": "t"}', "the id 1.5 is neither a string nor an integer of 64 bits"),
+        ('{"id": true, "text": "t"}', "the id True is neither"),
+        ('{"id": null, "text": "t"}', "the id None is neither"),
+        ('{"id": 9223372036854775808, "text": "t"}', "the id 9223372036854775808 is neither"),
+        ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' is neither"),
+        ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string"),
+        ('{"id": 1, "text": ["t"]}', "the text of 1 is a list, not a string"),
         (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
     ],
 )
@@ -153,7 +155,7 @@ def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "two", None])
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value) == f"{path}, row 3: the text is null, not a string"
+    assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string"
 
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from workers_ai.errors import ConfigurationError
+from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.ingest.parquet import arrow
+from workers_ai.ingest.records import checked, has_half_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -76,7 +77,7 @@ def _jsonl(path: Path) -> Iterator[Document]:
         with _at(f"{path}, line {number}"):
             row = json.loads(line)
             if not isinstance(row, dict):
-                raise ValueError(f"a JSON object is expected, not {_kind(row)}")
+                raise ValueError(f"a JSON object is expected, not a {type(row).__name__}")
             document = _document(row, encode=_as_json)
         yield document
 
@@ -146,6 +147,8 @@ def _at(place: str) -> Iterator[None]:
         raise
     except UnicodeDecodeError as exc:
         raise InputError(f"{place}: not UTF-8 ({exc.reason})") from exc
+    except BadRequestError as exc:
+        raise InputError(f"{place}: {exc.message}") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 
@@ -158,21 +161,19 @@ def _require_names(names: Collection[str]) -> None:
 
 def _document(row: Mapping[str, Any], encode: Callable[[Any], str]) -> Document:
     _require_names(row)
-    if not isinstance(row["id"], (str, int)) or isinstance(row["id"], bool):
-        raise ValueError(f"the id is {_kind(row['id'])}, not a string or an integer")
-    if not isinstance(row["text"], str):
-        raise ValueError(f"the text is {_kind(row['text'])}, not a string")
+    doc_id, text = checked((row["id"], row["text"]))
     rest = {name: value for name, value in row.items() if name not in ("id", "text")}
     metadata = None
     if rest.keys() == {"metadata"}:
         metadata = None if rest["metadata"] in (None, "") else encode(rest["metadata"])
     elif rest:
         metadata = _as_json(rest)
-    return Document(row["id"], row["text"], metadata)
+    return Document(doc_id, text, metadata)
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, default=str) if has_half_pair(text) else text
 
 
 def _cell_as_json(value: Any) -> str:
@@ -185,7 +186,3 @@ def _cell_as_json(value: Any) -> str:
         else:
             return value
     return _as_json(value)
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else f"a {type(value).__name__}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from array import array
 
 __all__ = [
+    "has_half_pair",
     "JOBS_IN_FLIGHT",
     "Claim",
     "checked",
@@ -170,7 +171,7 @@ def checked(document: Any) -> tuple[str | int, str]:
     if not isinstance(text, str):
         raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
     if isinstance(doc_id, str):
-        fits = not _surrogates(doc_id)
+        fits = not has_half_pair(doc_id)
     else:
         fits = isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID
     if not fits:
@@ -184,10 +185,11 @@ def unsendable(text: str, size: int, max_bytes: int) -> str | None:
         return "the text is empty"
     if size > max_bytes:
         return f"the text has {size:,} bytes; {max_bytes:,} can be sent"
-    return "the text holds half a surrogate pair, which is no character" if _surrogates(text) else None
+    return "the text holds half a surrogate pair, which is no character" if has_half_pair(text) else None
 
 
-def _surrogates(text: str) -> bool:
+def has_half_pair(text: str) -> bool:
+    """Whether a text holds half a surrogate pair, which UTF-8 cannot carry."""
     try:
         text.encode()
     except UnicodeEncodeError:
