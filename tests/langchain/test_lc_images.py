@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 VISION = "@cf/meta/llama-4-scout-17b-16e-instruct"
 BASE64 = "iVBORw0KGgo="
+RAW = base64.b64decode(BASE64)
 PDF = "data:application/pdf;base64,JVBERi0="
 DATA = f"data:image/png;base64,{BASE64}"
 ASKED = {"type": "text", "text": "What is this?"}
@@ -26,6 +28,8 @@ CALL = {"name": "look", "args": {}, "id": "call_1", "type": "tool_call"}
 IMAGES = {
     "standard block": {"type": "image", "base64": BASE64, "mime_type": "image/png"},
     "standard block, data URL": {"type": "image", "url": DATA},
+    "raw bytes": {"type": "image", "base64": RAW, "mime_type": "image/png"},
+    "base64 as bytes": {"type": "image", "base64": BASE64.encode(), "mime_type": "image/png"},
     "older block": {"type": "image", "source_type": "base64", "data": BASE64, "mime_type": "image/png"},
     "older block, data URL": {"type": "image", "source_type": "url", "url": DATA},
     "OpenAI": {"type": "image_url", "image_url": {"url": DATA}},

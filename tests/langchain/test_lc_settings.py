@@ -176,10 +176,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"acount_id": "x"}, "account_id"),
     ({"max_retry": 1}, "max_retries"),
     ({"api_token": "a", "api_key": "b"}, "api_token twice"),
+    ({"http_client": httpx.AsyncClient()}, "http_client serves the sync calls"),
+    ({"http_client": "client"}, "http_client serves the sync calls"),
+    ({"http_async_client": httpx.Client()}, "http_async_client serves the async calls"),
 ]
 
 
-@pytest.mark.parametrize(("given", "says"), BAD, ids=[str(given) for given, _ in BAD])
+@pytest.mark.parametrize(
+    ("given", "says"), BAD, ids=[f"{place} {next(iter(given))}" for place, (given, _) in enumerate(BAD)]
+)
 @pytest.mark.parametrize("kind", CLASSES)
 def test_bad_settings_are_named_when_the_object_is_made(kind: str, given: dict[str, Any], says: str) -> None:
     """https://github.com/anomalyco/opencode/issues/18552, https://github.com/cloudflare/ai/issues/400"""
@@ -212,7 +217,14 @@ def test_an_unknown_keyword_names_the_nearest(
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [({"api": "native"}, "api"), ({"on_busy": "panic"}, "on_busy"), ({"model": "@cf/a b"}, "model")],
+    [
+        ({"api": "native"}, "api"),
+        ({"on_busy": "panic"}, "on_busy"),
+        ({"model": "@cf/a b"}, "model"),
+        ({"stop": 5}, "stop must be a text or a list of texts"),
+        ({"tools": [{"type": "function"}]}, "a tool has no name"),
+        ({"tools": [{"type": "function", "function": {}}]}, "a tool has no name"),
+    ],
 )
 def test_bad_values_of_one_call(
     given: dict[str, Any], says: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.config import unknown_keyword
 from workers_ai.wire.params import CHAT_PARAMS
 
@@ -39,6 +40,14 @@ def check_keywords(owner: str, names: Iterable[str]) -> None:
 
 
 def stop_of(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
-    """The first of two that was given, as a list."""
+    """The first of two that was given, as a list.
+
+    Raises:
+        ConfigurationError: It is neither a text nor a list.
+    """
     given = second if first is None else first
-    return [given] if isinstance(given, str) else None if given is None else list(given)
+    if given is None or isinstance(given, str):
+        return None if given is None else [given]
+    if not isinstance(given, (list, tuple)):
+        raise ConfigurationError(f"stop must be a text or a list of texts, not {given!r}")
+    return list(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,6 +162,8 @@ def _image(block: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source, dict):
         block = {"base64": source.get("data"), "mime_type": source.get("media_type"), "url": source.get("url")}
     data = block.get("base64") or block.get("data")
+    if isinstance(data, bytes):
+        data = (data if data.isascii() else base64.b64encode(data)).decode()  # base64 is ASCII, no image is
     if data:
         # No media type is guessed: the core refuses what is not marked as an image.
         return {"type": "image_url", "image_url": {"url": f"data:{block.get('mime_type') or ''};base64,{data}"}}

@@ -104,7 +104,8 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
 
 def _texts(documents: Sequence[str | Document]) -> list[str]:
-    return [document if isinstance(document, str) else document.page_content for document in documents]
+    # What is neither goes on as it is: the core names it.
+    return [document.page_content if isinstance(document, Document) else document for document in documents]
 
 
 def _scored(documents: Sequence[Document], scores: Sequence[RerankScore]) -> list[Document]:

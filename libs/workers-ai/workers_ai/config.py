@@ -225,13 +225,25 @@ class Settings:
         return (_restore, (state,))
 
 
+def check_clients(http_client: Any, http_async_client: Any) -> None:
+    """Check that each of the user's own clients is of the kind its calls need.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    fits = http_client is None or (hasattr(http_client, "send") and not hasattr(http_client, "aclose"))
+    require(fits, "http_client serves the sync calls: it must be an httpx.Client")
+    fits = http_async_client is None or hasattr(http_async_client, "aclose")
+    require(fits, "http_async_client serves the async calls: it must be an httpx.AsyncClient")
+
+
 def session_headers(session_id: str | None) -> dict[str, str]:
     """The header that keeps a session on one instance, and so its prefix in the cache.
 
     Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Any id does; what a header cannot
     carry is percent-encoded.
     """
-    return {"x-session-affinity": quote(session_id, safe="/:@+,;=!$&'()*~ ")} if session_id else {}
+    return {"x-session-affinity": quote(str(session_id), safe="/:@+,;=!$&'()*~ ")} if session_id else {}
 
 
 def _restore(state: dict[str, Any]) -> Settings:

@@ -14,6 +14,7 @@ from workers_ai.config import (
     GatewayOptions,
     OnBusy,
     Settings,
+    check_clients,
     unknown_keyword,
 )
 from workers_ai.errors import ConfigurationError
@@ -111,6 +112,7 @@ class ConnectionFields(BaseModel):
 
     def __init__(self, **data: Any) -> None:
         data = self._known(data)
+        check_clients(data.get("http_client"), data.get("http_async_client"))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
         for name in ("gateway", "batch_worker"):

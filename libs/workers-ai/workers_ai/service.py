@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.config import DEADLINE_S, check_model, check_on_busy, session_headers, unknown_keyword
+from workers_ai.config import DEADLINE_S, check_clients, check_model, check_on_busy, session_headers, unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require_int
 from workers_ai.http import HttpTransport
@@ -63,6 +63,7 @@ class Service:
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
     ) -> None:
+        check_clients(http_client, http_async_client)
         self.settings = settings
         self.transport = _transport(settings, http_client, http_async_client, binding)
         self._retry = retry
