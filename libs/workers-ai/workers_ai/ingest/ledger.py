@@ -78,26 +78,18 @@ class Ledger(LedgerFile):
         """
         hashes = [text_hash(text) for _, text in documents]
         with self._change() as db:
-            new: dict[int, str] = {}
-            old: dict[int, str] = {}
-            ids = []
-            for digest, (_, text) in zip(hashes, documents, strict=True):
-                row = db.execute(
-                    "INSERT INTO texts (hash) VALUES (?) ON CONFLICT DO NOTHING RETURNING id", (digest,)
-                ).fetchone()
-                if row is None:
-                    row = db.execute("SELECT id FROM texts WHERE hash = ?", (digest,)).fetchone()
-                    if row[0] not in new:
-                        old[row[0]] = text
-                else:
-                    new[row[0]] = text
-                ids.append(row[0])
+            last = db.execute("SELECT MAX(id) FROM texts").fetchone()[0] or 0
+            db.executemany("INSERT OR IGNORE INTO texts (hash) VALUES (?)", [(digest,) for digest in hashes])
+            marks = ", ".join("?" * len(hashes))
+            by_hash = dict(db.execute(f"SELECT hash, id FROM texts WHERE hash IN ({marks})", hashes))
+            ids = [by_hash[digest] for digest in hashes]
+            texts = dict(zip(ids, (text for _, text in documents), strict=True))
             db.executemany(
                 "INSERT INTO docs (run, doc_id, text_id) VALUES (?, ?, ?)",
                 [(run, doc_id, text_id) for (doc_id, _), text_id in zip(documents, ids, strict=True)],
             )
-            known = self._known(db, run, old)
-            new |= {text_id: text for text_id, text in old.items() if text_id not in known.all}
+            known = self._known(db, run, [text_id for text_id in texts if text_id <= last])
+            new = {text_id: text for text_id, text in texts.items() if text_id not in known.all}
             failed = known.failed | self._insert_work(db, run, new, part, max_bytes)
         return Fed((new.keys() | known.open) - failed, known.held, sum(text_id in failed for text_id in ids))
 
@@ -168,9 +160,8 @@ class Ledger(LedgerFile):
                 "INSERT INTO jobs (run, groups, since) VALUES (?, ?, ?)", (run, json.dumps(claim.groups), self._clock())
             )
             claim.job = int(cursor.lastrowid or 0)
-            db.executemany(
-                "UPDATE work SET job = ? WHERE id = ?", [(claim.job, i) for group in claim.groups for i in group]
-            )
+            taken = json.dumps([text_id for group in claim.groups for text_id in group])
+            db.execute("UPDATE work SET job = ? WHERE id IN (SELECT value FROM json_each(?))", (claim.job, taken))
         return claim
 
     def accepted(self, run: int, job: int, request_id: str) -> None:
