@@ -1,0 +1,114 @@
+"""What failures mean: pure rules, stepped by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers_ai.errors import BadRequestError, BatchItemError, CapacityError, InternalServerError, RateLimitError
+from workers_ai.ingest.judge import ALONE_TRIES, LOST_TRIES, REFUSALS, STRIKES, Health, Retry, judge, judge_lost
+from workers_ai.ingest.watchlist import Watched, Watchlist
+
+
+def failure(code: int | None) -> BatchItemError:
+    return BatchItemError("no", index=0, code=code)
+
+
+@pytest.mark.parametrize(
+    ("group", "tries", "part"),
+    [
+        ([1, 2], {1: (100, 0), 2: (100, 0)}, 1),
+        ([1, 2, 3], {1: (100, 0), 2: (100, 0), 3: (100, 1)}, 2),
+        (list(range(100)), dict.fromkeys(range(100), (100, 0)), 50),
+        (list(range(1000)), dict.fromkeys(range(1000), (100, 0)), 50),
+        (list(range(10)), {n: (3 if n == 4 else 100, 0) for n in range(10)}, 2),
+    ],
+)
+def test_texts_that_fail_together_are_tried_in_halves(
+    group: list[int], tries: dict[int, tuple[int, int]], part: int
+) -> None:
+    """Of the request's own size: a submission has many requests."""
+    verdict = judge([(group, failure(5001))], tries)
+    assert verdict.failures == []
+    assert verdict.again == [Retry(part, tries[text_id][1], text_id) for text_id in group]
+
+
+@pytest.mark.parametrize(
+    ("code", "tries", "again"), [(5001, 0, True), (5001, 1, False), (None, 0, True), (None, 1, False), (5004, 0, False)]
+)
+def test_a_text_that_fails_alone(code: int | None, tries: int, again: bool) -> None:
+    """It is tried once more, unless its code says that no other try can mend it."""
+    assert ALONE_TRIES == 2
+    verdict = judge([([7], failure(code))], {7: (1, tries)})
+    assert verdict.again == ([Retry(1, tries + 1, 7)] if again else [])
+    assert verdict.failures == ([] if again else [(7, code, "no")])
+
+
+def test_texts_that_are_lost_keep_the_size_of_their_requests() -> None:
+    assert LOST_TRIES == 3
+    verdict = judge_lost(failure(None), {1: (100, 0), 2: (5, 1), 3: (100, 2)})
+    assert verdict.again == [Retry(100, 1, 1), Retry(5, 2, 2)]
+    assert verdict.failures == [(3, None, "no")]
+
+
+def test_failures_in_a_row_wait_longer_and_longer_and_end_the_run() -> None:
+    health, now = Health(), 0.0
+    waits = []
+    for _ in range(STRIKES):
+        waits.append(health.strike(InternalServerError("down"), now))
+        now += waits[-1]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    with pytest.raises(InternalServerError):
+        health.strike(InternalServerError("down"), now)
+
+
+def test_failures_of_one_outage_count_once_for_all_workers() -> None:
+    health = Health()
+    assert health.strike(CapacityError("busy"), 0.0) == 1.0
+    assert [health.strike(CapacityError("busy"), 0.25) for _ in range(20)] == [0.75] * 20
+
+
+def test_something_that_succeeds_begins_the_count_anew() -> None:
+    health = Health()
+    assert [health.strike(CapacityError("busy"), now) for now in (0.0, 1.0)] == [1.0, 2.0]
+    health.well()
+    assert health.strike(CapacityError("busy"), 3.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("code", "retry_after", "wait"), [(None, 7.0, 7.0), (None, 3600.0, 60.0), (3021, None, 60.0), (3040, None, 1.0)]
+)
+def test_the_word_of_the_service_is_kept(code: int | None, retry_after: float | None, wait: float) -> None:
+    error = RateLimitError("slower", code=code, status_code=429)
+    error.retry_after = retry_after
+    assert Health().strike(error, 0.0) == wait
+
+
+def test_a_reply_that_is_lost_is_forgiven_once() -> None:
+    health, error = Health(), InternalServerError("lost")
+    health.unanswered(error)
+    health.well()
+    health.unanswered(error)
+    with pytest.raises(InternalServerError):
+        health.unanswered(error)
+
+
+def test_refusals_of_everything_are_not_the_fault_of_the_texts() -> None:
+    health, error = Health(), BadRequestError("no")
+    for _ in range(REFUSALS):
+        health.refused(error)
+    with pytest.raises(BadRequestError):
+        health.refused(error)
+    health.well()
+    for _ in range(10 * REFUSALS):
+        health.refused(error)
+
+
+def test_submissions_are_asked_for_when_they_are_due() -> None:
+    listed = Watchlist()
+    assert (len(listed), listed.take(0.0), listed.due_in(0.0, 5.0)) == (0, None, 5.0)
+    for due in (3.0, 1.0, 2.0):
+        listed.put(Watched(due, None, None, 0.0))  # type: ignore[arg-type]
+    assert listed.take(0.5) is None
+    assert [listed.due_in(now, 5.0) for now in (0.5, 1.0, 4.0, -9.0)] == [0.5, 0.0, 0.0, 5.0]
+    assert [watched.due for watched in iter(lambda: listed.take(2.5), None)] == [1.0, 2.0]
+    assert len(listed) == 1
