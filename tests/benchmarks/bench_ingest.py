@@ -9,8 +9,8 @@ text at ten times the texts; and with kills every text has its vector, and what 
 submission for each kill.
 
 The floor submits, polls and parses the same submissions (of 100,000 texts at most) one after the other with httpx, and
-keeps nothing. Both run in a process of their own against an emulator in another one. Memory is the peak over that of the
-imports.
+keeps nothing. Both run in a process of their own against an emulator in another one. Memory is the peak over that of
+the imports.
 """
 
 from __future__ import annotations
