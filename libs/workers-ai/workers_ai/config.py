@@ -49,6 +49,8 @@ BINDING_URL: Final = "binding://env.ai"
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
+MAX_CONCURRENCY: Final = 8
+"""Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
 DEADLINE_S: Final = 3600.0
 """Seconds that the queue may take by default; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8

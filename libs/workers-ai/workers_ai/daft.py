@@ -37,9 +37,10 @@ except ImportError as exc:
 from workers_ai.bulk import bulk_settings, check_options, texts_per_request
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient
+from workers_ai.config import MAX_CONCURRENCY
 from workers_ai.errors import ConfigurationError, WorkersAIError
 from workers_ai.gateway import require_int
-from workers_ai.service import MAX_CONCURRENCY, Service
+from workers_ai.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai.config import DEADLINE_S, check_clients, check_model, check_on_busy, session_headers, unknown_keyword
+from workers_ai.config import (
+    DEADLINE_S,
+    MAX_CONCURRENCY,
+    check_clients,
+    check_model,
+    check_on_busy,
+    session_headers,
+    unknown_keyword,
+)
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require_int
 from workers_ai.http import HttpTransport
@@ -32,13 +40,10 @@ if TYPE_CHECKING:
     from workers_ai.queued import QueueMode
     from workers_ai.wire.types import JSON, Api
 
-__all__ = ["MAX_CONCURRENCY", "Service", "join_embeddings", "join_rankings"]
+__all__ = ["Service", "join_embeddings", "join_rankings"]
 
 AUTO_ROUTER: Final = "cloudflare/auto"
 """The model with which AI Gateway chooses one for each request."""
-
-MAX_CONCURRENCY = 8
-"""Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
 
 
 class Service:

@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 
 from workers_ai.calls import check_texts
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.config import MAX_CONCURRENCY
 from workers_ai.errors import WorkersAIError
 from workers_ai.fanout import Paced, agather, gather
 from workers_ai.fields import EmbeddingFields
-from workers_ai.service import MAX_CONCURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

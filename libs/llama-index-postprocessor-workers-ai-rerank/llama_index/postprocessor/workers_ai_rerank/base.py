@@ -12,8 +12,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
+from workers_ai.config import MAX_CONCURRENCY
 from workers_ai.fields import ConnectionFields
-from workers_ai.service import MAX_CONCURRENCY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
