@@ -29,7 +29,7 @@ CHAT_MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 EMBED_MODEL = "@cf/baai/bge-small-en-v1.5"
 RERANK_MODEL = "@cf/baai/bge-reranker-base"
 QUESTIONS = (
-    "How do I serialize an object to a JSON formatted string?",
+    "How do I compute the median of numeric data?",
     "Which function creates a temporary directory?",
 )
 DOCUMENTS = 4000
