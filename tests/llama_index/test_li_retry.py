@@ -13,6 +13,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIRetryPolicy
 from tests.llama_index.conftest import wired
+from tests.llama_index.standard import CountingLimiter
 from workflows.retry_policy import RetryPolicy as WorkflowRetryPolicy
 
 from workers_ai import errors as e
@@ -337,6 +338,24 @@ class TestRateLimiter:
         call(embed_model, "get_text_embedding_batch", ["b", "c"])
         call(model, "complete", "Hello")
         assert sum(slept) == pytest.approx(3 * 30)
+
+    @pytest.mark.parametrize("name", ["busy", "failure"])
+    def test_every_request_counts_once(
+        self, llm: Make, embedding: Make, failing: Any, emulator: Emulator, call: Caller, name: str
+    ) -> None:
+        limiter = CountingLimiter()
+        model, embed_model = llm(rate_limiter=limiter), embedding(rate_limiter=limiter)
+        calls: list[tuple[Any, str, Any]] = [
+            (model, "chat", USER),
+            (model, "complete", "Hello"),
+            (model, "stream_chat", USER),
+            (model, "stream_complete", "Hello"),
+            (embed_model, "get_text_embedding", "a"),
+        ]
+        for number, (target, method, given) in enumerate(calls, 1):
+            failing(name, times=2)
+            call(target, method, given)
+            assert limiter.acquired == emulator.log.requests == 3 * number
 
     def test_own_requests_per_minute_hold_for_all_objects_of_the_account(
         self, embedding: Make, emulator: Emulator, call: Caller, no_waiting: list[float]

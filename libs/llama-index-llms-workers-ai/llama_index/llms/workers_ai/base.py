@@ -27,6 +27,7 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
+from llama_index.llms.workers_ai._pacing import paced
 from llama_index.llms.workers_ai._structured import StructuredPrediction
 from llama_index.llms.workers_ai._to_wire import to_wire_messages, to_wire_tool_choice, to_wire_tools
 from pydantic import Field
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from llama_index.core.llms.llm import ToolSelection
     from llama_index.core.tools.types import BaseTool
 
+    from workers_ai.client import AsyncClient, Client
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
@@ -142,19 +144,27 @@ class WorkersAI(ChatFields, StructuredPrediction):
         options |= given
         return model, options, names
 
+    def _sync(self) -> Client:
+        """The client of one call."""
+        return self.client if self.rate_limiter is None else paced(self.client, self.rate_limiter)
+
+    def _async(self) -> AsyncClient:
+        """The client of one call."""
+        return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
+
     def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         model, options, names = self._options(kwargs)
-        return to_chat_response(self.client.chat(model, to_wire_messages(messages), **options), names, model)
+        return to_chat_response(self._sync().chat(model, to_wire_messages(messages), **options), names, model)
 
     async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         model, options, names = self._options(kwargs)
-        reply = await self.async_client.chat(model, to_wire_messages(messages), **options)
+        reply = await self._async().chat(model, to_wire_messages(messages), **options)
         return to_chat_response(reply, names, model)
 
     def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
-        with closing(self.client.stream_chat(model, to_wire_messages(messages), **options)) as deltas:
+        with closing(self._sync().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
             for delta in deltas:
                 yield streamed.add(delta)
 
@@ -164,7 +174,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
     async def _apieces(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
-        async with aclosing(self.async_client.stream_chat(model, to_wire_messages(messages), **options)) as deltas:
+        async with aclosing(self._async().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
             async for delta in deltas:
                 yield streamed.add(delta)
 
