@@ -114,7 +114,7 @@ def _message(llm: Any, mode: str, *, stream: bool) -> Any:
 
 
 def asked(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) -> Want:
-    """What a class makes of a reply; an error of any class is ``error="any"``."""
+    """What a class makes of a reply; an error by the name of its class."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if shape.streamed:
@@ -126,8 +126,8 @@ def asked(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) ->
     try:
         llm = _bound(maker.make(shape.model, route, answer), dict(shape.params))
         return of_message(_message(llm, mode, stream=stream))
-    except Exception:  # noqa: BLE001 - whatever a package raises, it is an error and no answer
-        return Want(error="any")
+    except Exception as exc:  # noqa: BLE001 - whatever a package raises, it is an error and no answer
+        return Want(error=type(exc).__name__)
 
 
 def judge(want: Want, got: Want) -> list[str]:
