@@ -28,7 +28,7 @@ from workers_ai.errors import (
 )
 from workers_ai.fanout import agather
 from workers_ai.flow import Do, Flow, Send
-from workers_ai.ingest import Ledger, aingest, engine, ingest
+from workers_ai.ingest import IngestReport, Ledger, aingest, api, engine, ingest
 from workers_ai.wire.types import Request
 from workers_ai_emulator import Fault, ItemFailure
 
@@ -424,6 +424,28 @@ def test_what_came_back_before_a_cancellation_reaches_the_disk() -> None:
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert recorded == [1, 2]
+
+
+def test_a_request_that_hangs_holds_up_no_later_run(
+    texts: Any, emulator: Any, ledger: Any, account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_WORKERS_END_S", 0.05)
+    sent, end = threading.Event(), threading.Event()
+
+    def hanging(request: httpx.Request) -> httpx.Response:
+        sent.set()
+        end.wait(60)
+        return emulator.handle(request)
+
+    def run(transport: Any, deadline_s: float | None = None) -> IngestReport:
+        client = Client(http_client=httpx.Client(transport=transport), **account)
+        return ingest(texts(1500), ledger=ledger, model=MODEL, client=client, progress=False, deadline_s=deadline_s)
+
+    with pytest.raises(BatchTimeoutError):
+        run(httpx.MockTransport(hanging), deadline_s=0.5)
+    assert sent.is_set()
+    assert run(emulator.transport()).embedded == 1500
+    end.set()
 
 
 def test_a_slow_source_holds_up_nothing_that_was_sent(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,7 +78,12 @@ _Live = Annotated[bool, typer.Option("--live", help="On your account, which is b
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except SystemExit as exc:
+        if exc.code == INTERRUPTED:
+            os._exit(INTERRUPTED)  # at once: a request in flight may hang for minutes, and the ledger is closed
+        raise
 
 
 def _version(wanted: bool) -> None:

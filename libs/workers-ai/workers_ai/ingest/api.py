@@ -32,6 +32,8 @@ __all__ = ["aingest", "ingest"]
 
 _FAILURES_LISTED = 10_000
 _WORKERS_END_S = 30.0
+"""Seconds that requests in flight are waited for after an error or an interrupt."""
+
 _BEATS_PER_LEASE = 10
 
 
@@ -147,15 +149,15 @@ class _Ingestion:
         )
 
     def end(self) -> None:
-        """Give back what was not sent, and close the ledger, once no worker uses it any more."""
+        """Give back what was not sent, and close the ledger, once the requests in flight have brought what they can."""
         engine = self.engine
         engine.bar.close()
         self.ended.set()
-        if engine.wait_for_workers(_WORKERS_END_S):
-            try:
-                engine.ledger.end_run(engine.run, finished=self.finished)
-            finally:
-                engine.ledger.close()
+        engine.wait_for_workers(_WORKERS_END_S)
+        try:
+            engine.ledger.end_run(engine.run, finished=self.finished)
+        finally:
+            engine.ledger.close()
 
     def result(self) -> IngestReport:
         """The report, or the error that stands for it."""

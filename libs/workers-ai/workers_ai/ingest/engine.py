@@ -144,10 +144,10 @@ class Engine:
                 self._at_work -= 1
                 self._idle.notify_all()
 
-    def wait_for_workers(self, timeout_s: float) -> bool:
-        """Wait until no worker is at work any more; False where one still is after ``timeout_s`` seconds."""
+    def wait_for_workers(self, timeout_s: float) -> None:
+        """Wait until no worker is at work any more, ``timeout_s`` seconds at most."""
         with self._idle:
-            return self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
+            self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
 
     def _submit(self, claim: Claim) -> Flow[None]:
         """Hand a claim to the queue. No other one is sent until it is on disk that this one was accepted."""
