@@ -181,7 +181,7 @@ def test_the_body_asks_for_a_stream_with_tools_too(
 CUT: dict[str, tuple[bytes, str, str]] = {
     "no end": (sse(piece("The answer is"), done=False), "The answer is", "neither an end mark nor a finish reason"),
     "native, no end": (sse({"response": "The answer is"}, done=False), "The answer is", "neither an end mark"),
-    "inside an event": (sse(piece("a"), done=False) + b'data: {"choices": [{"del', "a", "inside an event"),
+    "inside an event": (sse(piece("a"), done=False) + b'data: {"choices": [{"del', "a", "neither an end mark"),
     "nothing at all": (b"", "", "neither an end mark nor a finish reason"),
     "unknown error": (sse(piece("a"), {"error": {"message": "engine died"}}), "a", "engine died"),
 }
