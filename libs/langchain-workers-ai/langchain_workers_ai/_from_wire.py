@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
+
+from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +119,7 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
     for call in calls:
         args: Any = None
         try:
-            args = json.loads(call.arguments, strict=False)
+            args = parse_json(call.arguments)
             error = None if isinstance(args, dict) else f"arguments are a JSON {type(args).__name__}, not an object"
         except ValueError as exc:
             error = f"arguments are not valid JSON: {exc}"

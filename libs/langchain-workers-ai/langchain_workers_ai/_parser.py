@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, BaseMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, SkipValidation
 
+from workers_ai.wire.jsontext import parse_answer
 from workers_ai.wire.reply import shortened
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerParser"]
 
-_THOUGHT: Final = re.compile(r"^.*?</think>", re.DOTALL)
-_FENCE: Final = re.compile(r"^```[a-zA-Z]*\s*(.*?)\s*```$", re.DOTALL)
 _NOTHING: Final = object()
 
 
@@ -139,21 +138,31 @@ class _Growth:
 
     def __init__(self, parser: AnswerParser) -> None:
         self._parser = parser
-        self._message: Any = None
+        self._pieces: list[Any] = []
         self._shown: Any = None
 
     def add(self, piece: str | BaseMessage) -> Any:
         if isinstance(piece, str):
             piece = AIMessageChunk(content=piece)
-        grows = isinstance(self._message, BaseMessageChunk) and isinstance(piece, BaseMessageChunk)
-        self._message = self._message + piece if grows else piece
+        self._pieces.append(piece)
+        if self._parser.cls is not None:  # made at the end alone, so that adding up each piece would be for nothing
+            return _NOTHING
+        self._add_up()
         return self._new(self._parse(partial=True))
 
+    def _add_up(self) -> None:
+        chunks = [piece for piece in self._pieces if isinstance(piece, AIMessageChunk)]
+        whole = add_ai_message_chunks(*chunks) if len(chunks) == len(self._pieces) > 1 else self._pieces[-1]
+        self._pieces = [whole]
+
     def finish(self) -> Any:
-        return self._new(self._parse(partial=False)) if self._message is not None else _NOTHING
+        if not self._pieces:
+            return _NOTHING
+        self._add_up()
+        return self._new(self._parse(partial=False))
 
     def _parse(self, *, partial: bool) -> Any:
-        return self._parser.parse_result([ChatGeneration(message=self._message)], partial=partial)
+        return self._parser.parse_result([ChatGeneration(message=self._pieces[0])], partial=partial)
 
     def _new(self, value: Any) -> Any:
         if value is None or value == self._shown:
@@ -173,19 +182,11 @@ def _called(message: BaseMessage) -> list[tuple[str | None, Any]]:
 
 
 def _strict_json(text: str) -> Any:
-    """JSON out of a text that may stand in a fence or after a thought. What was cut off is not mended."""
-    bare = text.strip()
-    for candidate in (bare, _unfenced(bare), _unfenced(_THOUGHT.sub("", bare).strip())):
-        try:
-            return json.loads(candidate, strict=False)
-        except ValueError:
-            continue
-    raise _misfit("the answer is not JSON" if bare else "the answer is empty", text)
-
-
-def _unfenced(text: str) -> str:
-    found = _FENCE.match(text)
-    return found[1] if found else text
+    """JSON out of the text of an answer."""
+    try:
+        return parse_answer(text)
+    except ValueError:
+        raise _misfit("the answer is not JSON" if text.strip() else "the answer is empty", text) from None
 
 
 def _misfit(message: str, shown: str | Mapping[str, Any]) -> OutputParserException:

@@ -227,7 +227,11 @@ def _finished(
     found: dict[int, BatchItem] = {}
     for entry in responses:
         index = _index(entry)
-        if index is None or (size is not None and index >= size) or (index in found and found[index].success):
+        if (
+            index is None
+            or index >= (len(responses) if size is None else size)
+            or (index in found and found[index].success)
+        ):
             continue  # no index of ours, or one that has its result
         found[index] = _item(index, entry, model, request_id)
     count = size if size is not None else max(found, default=-1) + 1
@@ -239,7 +243,7 @@ def _finished(
 def _index(entry: JSON) -> int | None:
     """The index an entry names, which is the only thing that says which request it answers."""
     value = entry.get("id") if isinstance(entry, dict) else None
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 

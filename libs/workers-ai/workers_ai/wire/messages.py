@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
-from workers_ai.wire.toolcalls import arguments_text, json_text, original_id
+from workers_ai.wire.jsontext import json_text, parse_json
+from workers_ai.wire.toolcalls import arguments_text, original_id
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     function = call.get("function") or call
     text = arguments_text(function.get("arguments"))
     try:
-        valid = isinstance(json.loads(text), dict)
+        valid = isinstance(parse_json(text, strict=True), dict)
     except ValueError:
         valid = False
     if not valid:

@@ -6,14 +6,15 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.wire.toolcalls import CallIds, is_json, json_text, read_tool_calls, recover_leaked_calls
+from workers_ai.wire.jsontext import is_json, json_text
+from workers_ai.wire.toolcalls import CallIds, read_tool_calls, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatReply, FinishReason, ReplyContext, ToolCall, Usage
 from workers_ai.wire.usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["content_text", "finish_reason", "kept_headers", "read_chat", "reasoning_text", "unwrap"]
+__all__ = ["content_text", "finish_reason", "first_choice", "kept_headers", "read_chat", "reasoning_text", "unwrap"]
 
 _FINISH: Final[dict[str, FinishReason]] = {
     "stop": "stop",
@@ -79,6 +80,12 @@ def reasoning_text(message: Mapping[str, JSON]) -> str:
     return ""
 
 
+def first_choice(result: Mapping[str, JSON]) -> dict[str, JSON] | None:
+    """The first of the ``choices``; None where there is none."""
+    choices = result.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
 def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | None = None) -> ChatReply:
     """Read a whole answer.
 
@@ -92,8 +99,8 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if not isinstance(result, dict):
         raise _no_answer(data, context)
     ids = CallIds(context.known_ids)
-    if result.get("choices"):
-        reply = _read_choice(result, context, ids)
+    if (choice := first_choice(result)) is not None:
+        reply = _read_choice(choice, ids)
     elif isinstance(result.get("output"), list):
         reply = _read_responses(result, ids)
     elif "response" in result or "tool_calls" in result:
@@ -117,11 +124,11 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
 
 
 def _raw_finish(result: Mapping[str, JSON]) -> JSON:
-    choices = result.get("choices")
-    raw = choices[0].get("finish_reason") if choices and isinstance(choices[0], dict) else None
+    choice = first_choice(result)
+    raw = choice.get("finish_reason") if choice else None
     if result.get("object") == "response" and isinstance(details := result.get("incomplete_details"), dict):
         return "length" if details.get("reason") == "max_output_tokens" else details.get("reason")
-    return raw or result.get("finish_reason") or ("stop" if choices else None)
+    return raw or result.get("finish_reason") or ("stop" if choice else None)
 
 
 def _no_answer(data: JSON, context: ReplyContext) -> APIResponseValidationError:
@@ -140,10 +147,7 @@ def shortened(data: JSON, limit: int = 2000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _read_choice(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
-    choice = result["choices"][0]
-    if not isinstance(choice, dict):
-        raise _no_answer(result, context)
+def _read_choice(choice: Mapping[str, JSON], ids: CallIds) -> ChatReply:
     message = choice.get("message")
     if not isinstance(message, dict):
         return ChatReply(text=json_text(choice.get("text")), logprobs=choice.get("logprobs"))

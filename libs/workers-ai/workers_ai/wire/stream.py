@@ -9,8 +9,9 @@ from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
 from workers_ai.refusals import error_from_reply, read_refusal
-from workers_ai.wire.reply import content_text, finish_reason, reasoning_text, unwrap
-from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, is_json, json_text, recover_leaked_calls
+from workers_ai.wire.jsontext import is_json, json_text
+from workers_ai.wire.reply import content_text, finish_reason, first_choice, reasoning_text, unwrap
+from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
 from workers_ai.wire.usage import UsageMeter
 
@@ -83,9 +84,9 @@ class ChatStreamReader:
             self._raise_if_error(event)
         if isinstance(usage := event.get("usage"), dict) and usage:
             self._meter.add(usage)
-        if choices := event.get("choices"):
-            return self._read_choice(event, choices[0])
-        return self._read_native(event) if choices is None else None
+        if choice := first_choice(event):
+            return self._read_choice(event, choice)
+        return None if event.get("choices") else self._read_native(event)
 
     def _unreadable(self, data: bytes) -> None:
         if data.strip() == _DONE:
@@ -95,15 +96,15 @@ class ChatStreamReader:
         else:
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
 
-    def _read_choice(self, event: Mapping[str, JSON], choice: JSON) -> ChatDelta | None:
-        if not isinstance(choice, dict) or choice.get("index"):
+    def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
+        if choice.get("index"):
             return None
         if reason := choice.get("finish_reason"):
             self._finish = reason
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
         delta = choice.get("delta") or choice.get("message")
-        if not delta:
+        if not isinstance(delta, dict) or not delta:
             return self._piece(json_text(choice.get("text")), logprobs=choice.get("logprobs"))
         content = delta.get("content")
         return self._piece(
@@ -118,11 +119,8 @@ class ChatStreamReader:
         if "response" not in event and "tool_calls" not in event:
             inner = unwrap(event)
             if inner is not event and isinstance(inner, dict):
-                return (
-                    self._read_native(inner)
-                    if not inner.get("choices")
-                    else self._read_choice(inner, inner["choices"][0])
-                )
+                choice = first_choice(inner)
+                return self._read_choice(inner, choice) if choice else self._read_native(inner)
         if isinstance(reason := event.get("finish_reason"), str):
             self._finish = reason
         return self._piece(json_text(event.get("response")), reasoning_text(event), event.get("tool_calls"))
@@ -149,9 +147,10 @@ class ChatStreamReader:
             if self._buffer is not None:
                 self._buffer.append(text)
                 text = ""
-        if not (text or reasoning or deltas or logprobs or refusal):
+        refused = refusal if isinstance(refusal, str) else ""
+        if not (text or reasoning or deltas or logprobs or refused):
             return None
-        return ChatDelta(text, reasoning, deltas, logprobs, refusal or "")
+        return ChatDelta(text, reasoning, deltas, logprobs, refused)
 
     def _interrupted(self, message: str) -> StreamInterruptedError:
         error = StreamInterruptedError(self._scrub(message), model=self._context.model)

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from workers_ai.wire.jsontext import is_json, json_text, parse_answer, parse_json
 from workers_ai.wire.types import JSON, ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
@@ -16,32 +17,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CallIds",
     "ToolCallAssembler",
-    "is_json",
-    "json_text",
     "original_id",
     "read_tool_calls",
     "recover_leaked_calls",
 ]
 
 _MARK: Final = "~turn"
-_FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
 _MARKED = re.compile(r"~turn\d+$")
-
-
-def json_text(value: JSON) -> str:
-    """Text of a value of the wire: a string as it is, null as "", anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def is_json(text: str) -> bool:
-    """Whether a text is JSON; control characters inside its strings do no harm."""
-    try:
-        json.loads(text, strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 class CallIds:
@@ -208,9 +190,8 @@ def recover_leaked_calls(text: str, forced: Mapping[str, JSON], ids: CallIds) ->
     Only the tools that were forced are recognised, by name, with the arguments under ``arguments`` or ``parameters`` or
     beside the name; or, where one tool alone was forced, by arguments that fit its schema. Anything else is left alone.
     """
-    fenced = _FENCED.fullmatch(text)
     try:
-        value = json.loads(fenced[1] if fenced else text)
+        value = parse_answer(text)
     except ValueError:
         return ()
     entries = value if isinstance(value, list) else [value]
@@ -233,7 +214,7 @@ def _leaked(entry: JSON, forced: Mapping[str, JSON]) -> tuple[str, JSON] | None:
             arguments = source.get(key)
             if isinstance(arguments, str):
                 try:
-                    arguments = json.loads(arguments)
+                    arguments = parse_json(arguments)
                 except ValueError:
                     return None
             if isinstance(arguments, dict):

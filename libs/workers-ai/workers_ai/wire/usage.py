@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from workers_ai.wire.types import JSON, Usage
@@ -9,11 +10,21 @@ from workers_ai.wire.types import JSON, Usage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["UsageMeter", "add_usage", "read_usage"]
+__all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
+
+
+def finite(value: JSON) -> float | None:
+    """A number that a float can hold; None for anything else, NaN and infinity among it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _count(value: JSON) -> int:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+    return int(value) if (number := finite(value)) is not None and number >= 0 else 0
 
 
 def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int | None:
@@ -30,8 +41,8 @@ def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
         return None
     given = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
     made = _count(raw.get("completion_tokens", raw.get("output_tokens")))
-    neurons = raw.get("neurons")
-    if not isinstance(neurons, (int, float)) and neurons_header:
+    neurons = finite(raw.get("neurons"))
+    if neurons is None and neurons_header:
         neurons = _float(neurons_header)
     return Usage(
         input_tokens=given,
@@ -39,13 +50,13 @@ def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
         total_tokens=_count(raw.get("total_tokens")) or given + made,
         cached_tokens=_detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
         reasoning_tokens=_detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
-        neurons=neurons if isinstance(neurons, (int, float)) else None,
+        neurons=neurons,
     )
 
 
 def _float(text: str) -> float | None:
     try:
-        return float(text)
+        return finite(float(text))
     except ValueError:
         return None
 
@@ -116,7 +127,7 @@ class UsageMeter:
             return
         self._last_has_prompt = False
         self._output += _count(raw.get("completion_tokens", raw.get("output_tokens")))
-        if isinstance(neurons := raw.get("neurons"), (int, float)):
+        if (neurons := finite(raw.get("neurons"))) is not None:
             self._neurons = (self._neurons or 0.0) + neurons
         if raw.get("completion_tokens_details"):
             self._reasoning = _plus_int(

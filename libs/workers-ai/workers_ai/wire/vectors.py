@@ -11,7 +11,7 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, EmbedReply, Request, RerankScore
-from workers_ai.wire.usage import read_usage
+from workers_ai.wire.usage import finite, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
         raise _misfit("the reply mixes items of several kinds", model, None)
     if all("index" not in item for item in items):
         return [item.get("embedding") for item in items]
-    by_index = {item.get("index"): item.get("embedding") for item in items}
+    by_index = {index: item.get("embedding") for item in items if isinstance(index := item.get("index"), int)}
     if by_index.keys() != set(range(len(items))):
         raise _misfit("the indexes of the vectors are not those of the texts", model, None)
     return [by_index[index] for index in range(len(items))]
@@ -151,7 +151,7 @@ def _check(rows: Sequence[JSON], model: str) -> None:
             total = sum(row)
         except TypeError:
             raise _misfit(f"vector {index} holds what is not a number", model, None) from None
-        if not math.isfinite(total):
+        if finite(total) is None:
             raise _misfit(f"vector {index} holds NaN or infinity", model, None)
         if not any(row):
             raise _misfit(f"vector {index} is all zeros", model, None)
@@ -191,7 +191,7 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
     scores: dict[int, float] = {}
     for row in rows if isinstance(rows, list) else ():
         index, score = _scored(row)
-        if index is not None and 0 <= index < count and score is not None and math.isfinite(score):
+        if index is not None and 0 <= index < count and score is not None:
             scores[index] = score
     if len(scores) < top_k:
         raise _misfit(f"the reply scores {len(scores)} of the {top_k} texts asked for", model, data)
@@ -205,5 +205,5 @@ def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
     score = row.get("score", row.get("relevance_score"))
     return (
         index if type(index) is int else None,
-        float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None,
+        finite(score),
     )

@@ -18,6 +18,7 @@ from llama_index.core.llms.llm import ToolSelection
 from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError
+from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -123,7 +124,7 @@ def _message(
 def _whole_arguments(text: str) -> dict[str, Any] | str:
     """The arguments as a dict, or the text itself where it is not a JSON object."""
     try:
-        value = from_json(text)
+        value = parse_json(text)
     except ValueError:
         return text
     return value if isinstance(value, dict) else text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from llama_index.core.instrumentation.events.llm import (
@@ -20,6 +22,7 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError
+from workers_ai.wire.jsontext import parse_answer
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
@@ -79,11 +82,16 @@ class StructuredReader(Generic[Model]):
         Raises:
             APIResponseValidationError: There is none, or it does not fit the class.
         """
+        if refusal := response.message.additional_kwargs.get("refusal"):
+            raise self._misfit(response, refusal, "the model refused")
         text = self._json(response)
         if text is None:
             raise self._misfit(response, response.message.content or "", "plain text in place of a call")
+        found = text
+        with suppress(ValueError):  # what is no JSON at all is named by the class
+            found = json.dumps(parse_answer(text), ensure_ascii=False)
         try:
-            return self._output_cls.model_validate_json(text)
+            return self._output_cls.model_validate_json(found)
         except ValidationError as exc:
             what = "; ".join(f"{'.'.join(map(str, found['loc'])) or 'text'}: {found['msg']}" for found in exc.errors())
             raise self._misfit(response, text, what) from exc
