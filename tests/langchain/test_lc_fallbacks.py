@@ -187,6 +187,21 @@ def test_a_batch_moves_on_item_by_item(recipe: Any, emulator: Emulator, call: An
     assert sorted(answer.response_metadata["model_name"] for answer in answers) == sorted([FAST, FAST, OTHER, OTHER])
 
 
+@pytest.mark.parametrize("method", ["invoke", "stream"])
+def test_the_recipe_as_the_model_of_an_agent(method: str, recipe: Any, emulator: Emulator, call: Any) -> None:
+    def get_weather(city: str) -> str:
+        """Weather of a city."""
+        return f"sunny in {city}"
+
+    emulator.faults.add(Fault.busy(times=1, model=FAST))
+    inputs = {"messages": [("user", "What is the weather in Oslo?")]}
+    agent = create_agent(recipe, [get_weather])
+    state = call(agent, method, inputs, **({"stream_mode": "values"} if method == "stream" else {}))
+    messages = (state[-1] if method == "stream" else state)["messages"]
+    assert "sunny in Oslo" in messages[-1].text
+    assert models(emulator) == [FAST, OTHER, FAST]
+
+
 def test_an_agent_moves_on_and_comes_back(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.busy(times=1, model=FAST))
     first = chat(model=FAST, on_busy="raise")
