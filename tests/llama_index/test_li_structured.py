@@ -184,6 +184,32 @@ class TestBySchema:
         model = llm(should_use_structured_outputs=True, api="run")
         assert call(model, "structured_predict", Person, ASK, text="x") == Person(name="Ann", age=41)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '```json\n{"name": "Ann", "age": 41}\n```',
+            'Ann, 41.\n</think>\n\n{"name": "Ann", "age": 41}',
+            ' {"name": "Ann", "age": 41}\n',
+        ],
+    )
+    @FORMS
+    def test_an_object_in_a_fence_or_after_a_thought(
+        self, llm: Make, script: Script, call: Caller, form: str, text: str
+    ) -> None:
+        script.completion({"content": text})  # the service does not stream objects
+        found = call(llm(should_use_structured_outputs=True), form, Person, ASK, text="x")
+        assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
+
+    def test_line_breaks_inside_of_texts_do_no_harm(self, llm: Make, script: Script, call: Caller) -> None:
+        script.completion({"content": '{"name": "Ann\nLee", "age": 41}'})
+        found = call(llm(should_use_structured_outputs=True), "structured_predict", Person, ASK, text="x")
+        assert found == Person(name="Ann\nLee", age=41)
+
+    def test_a_refusal_is_told(self, llm: Make, script: Script, call: Caller) -> None:
+        script.completion({"content": None, "refusal": "I cannot tell."})
+        with pytest.raises(APIResponseValidationError, match=r"the model refused.*I cannot tell"):
+            call(llm(should_use_structured_outputs=True), "structured_predict", Person, ASK, text="x")
+
     @FORMS
     def test_prose_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         script.completion({"content": "Sure! Here is ..."})
