@@ -64,7 +64,7 @@ def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int
         while True:
             process = child(url, ledger, texts, per_job, concurrency)
             if done < kills:
-                until = emulator.log.requests + chance.randint(1, max(1, requests // kills))
+                until = emulator.log.requests + chance.randint(1, max(1, requests // (2 * kills)))
                 while process.poll() is None and emulator.log.requests < until:
                     threading.Event().wait(0.001)
                 threading.Event().wait(chance.random() * 0.02)
