@@ -1,25 +1,17 @@
-"""Both rerankers, LlamaIndex's and LangChain's: order, scores, requests, events, and what goes wrong."""
+"""The reranker: order, scores, requests, events, and what goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_classic.retrievers import ContextualCompressionRetriever
-from langchain_core import exceptions as langchain_errors
-from langchain_core.documents import Document
-from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.postprocessor.workers_ai_rerank import GatewayOptions
-from tests.llama_index.conftest import TOKEN, wired
+from tests.llama_index.conftest import wired
 
-import langchain_workers_ai as langchain_ours
-from langchain_workers_ai import WorkersAIEmbeddings
-from langchain_workers_ai import WorkersAIRerank as LangChainRerank
 from workers_ai.errors import APIResponseValidationError, BadRequestError, CapacityError, ConfigurationError
 from workers_ai_emulator import Clock, Emulator, Fault
 
@@ -183,78 +175,3 @@ class TestLlamaIndex:
     def test_options_that_do_not_fit(self, reranker: Make, options: dict[str, Any]) -> None:
         with pytest.raises(ConfigurationError, match=r"top_n|max_concurrency"):
             reranker(**options)
-
-
-class TestLangChain:
-    @pytest.fixture
-    def compressor(self, emulator: Emulator) -> Callable[..., LangChainRerank]:
-        return lambda **settings: LangChainRerank(**wired(emulator, **settings))
-
-    def documents(self) -> list[Document]:
-        return [Document(text, metadata={"place": place}) for place, text in enumerate(TEXTS)]
-
-    def test_in_a_contextual_compression_retriever(self, emulator: Emulator, compressor: Any, call: Caller) -> None:
-        store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, model="@cf/baai/bge-m3")))
-        store.add_documents(self.documents())
-        retriever = ContextualCompressionRetriever(
-            base_compressor=compressor(top_n=2), base_retriever=store.as_retriever(search_kwargs={"k": 4})
-        )
-        found = call(retriever, "invoke", QUERY)
-        assert [one.page_content for one in found] == [BEST, TEXTS[2]]
-        assert [set(one.metadata) for one in found] == [{"place", "relevance_score"}] * 2
-        assert emulator.log.last.json["top_k"] == 2
-
-    def test_scores_are_matched_by_id_and_documents_copied(self, compressor: Any, script: Script, call: Caller) -> None:
-        given = self.documents()
-        scored(script, (2, 0.9), (0, 0.1), (3, 0.5), (1, 0.3))
-        found = call(compressor(top_n=None), "compress_documents", given, QUERY)
-        assert [one.metadata for one in found] == [
-            {"place": 2, "relevance_score": 0.9},
-            {"place": 3, "relevance_score": 0.5},
-            {"place": 1, "relevance_score": 0.3},
-            {"place": 0, "relevance_score": 0.1},
-        ]
-        assert given == self.documents()
-
-    def test_rerank_takes_texts_and_documents(self, compressor: Any, script: Script, call: Caller) -> None:
-        scored(script, (1, 0.9), (0, 0.1))
-        best = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]
-        assert call(compressor(), "rerank", ["a", Document("b")], "q") == best
-        scored(script, (1, 0.9), (0, 0.1))
-        assert call(compressor(), "rerank", ["a", "b"], "q", top_n=1) == best[:1]
-
-    @pytest.mark.parametrize(("top_n", "kept"), [(0, 0), (1, 1), (9, 4), (None, 4)])
-    def test_top_n(self, compressor: Any, call: Caller, top_n: int | None, kept: int) -> None:
-        assert len(call(compressor(top_n=top_n), "compress_documents", self.documents(), QUERY)) == kept
-
-    def test_no_documents_send_nothing(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
-        assert call(compressor(), "compress_documents", [], QUERY) == []
-        assert call(compressor(), "rerank", [], QUERY) == []
-        assert emulator.log.requests == 0
-
-    def test_an_empty_document_keeps_its_place(self, compressor: Any, call: Caller) -> None:
-        found = call(compressor(), "compress_documents", [Document(""), Document(BEST)], QUERY)
-        assert [one.page_content for one in found] == [BEST, ""]
-
-    def test_a_long_list_is_split_and_merged(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
-        texts = [f"filler {place}" for place in range(150)]
-        texts[120] = BEST
-        assert call(compressor(), "rerank", texts, QUERY)[0]["index"] == 120
-        assert sorted(len(entry.json["contexts"]) for entry in emulator.log.entries) == [50, 100]
-
-    def test_errors_are_of_both_kinds(self, compressor: Any, emulator: Emulator, call: Caller) -> None:
-        for method, arguments in (("compress_documents", (self.documents(), QUERY)), ("rerank", (TEXTS, QUERY))):
-            emulator.faults.add(Fault.busy())
-            with pytest.raises(langchain_errors.ModelRateLimitError) as caught:
-                call(compressor(on_busy="raise"), method, *arguments)
-            assert isinstance(caught.value, langchain_ours.CapacityError)
-
-    def test_an_empty_query_is_refused_with_a_reason(self, compressor: Any, call: Caller) -> None:
-        with pytest.raises(langchain_ours.BadRequestError, match="the query is ''"):
-            call(compressor(), "compress_documents", self.documents(), "")
-
-    def test_token_shows_nowhere_and_copies_work(self, compressor: Any) -> None:
-        model = compressor(top_n=1)
-        assert TOKEN not in repr(model) + str(model.model_dump()) + model.model_dump_json()
-        assert pickle.loads(pickle.dumps(model)).top_n == 1
-        assert len(model.model_copy().compress_documents(self.documents(), QUERY)) == 1
