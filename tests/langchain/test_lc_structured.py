@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypedDict, Union
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypedDict, 
 import pytest
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.v1 import BaseModel as BaseModelV1
 
 import langchain_workers_ai as ours
@@ -272,6 +273,23 @@ def test_nested_schemas(method: Any, chat: Callable[..., ChatWorkersAI], model: 
     assert "$defs" not in body
     if method != "json_mode":
         assert '"enum": ["red", "blue"]' in body
+
+
+class Strict(BaseModel):
+    """A class that takes no texts for dates, unless they come out of JSON."""
+
+    model_config = ConfigDict(strict=True)
+
+    day: datetime.date
+    colour: Colour
+    place: tuple[float, float]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_strict_class(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
+    says(model, method, '{"day": "2026-11-29", "colour": "red", "place": [59.9, 10.7]}', "Strict")
+    found = ask(chat(model=MODEL, api=model.route).with_structured_output(Strict, method=method), "hi")
+    assert found == Strict(day=datetime.date(2026, 11, 29), colour=Colour.RED, place=(59.9, 10.7))
 
 
 class TreeV1(BaseModelV1):

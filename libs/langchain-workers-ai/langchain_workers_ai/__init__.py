@@ -1,4 +1,4 @@
-"""Cloudflare Workers AI for LangChain: chat, embeddings, reranking and decisions."""
+"""Cloudflare Workers AI for LangChain: chat, embeddings, reranking, decisions and batch ingestion."""
 
 from __future__ import annotations
 

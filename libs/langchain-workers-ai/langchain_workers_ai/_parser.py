@@ -90,7 +90,8 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             return self._checked(value, shown)
         try:
             if issubclass(self.cls, BaseModel):
-                return self.cls.model_validate(value)
+                # As JSON, for classes that are strict: they take texts for dates and enumerations from JSON alone.
+                return self.cls.model_validate_json(json.dumps(value))
             return self.cls.parse_obj(value)  # type: ignore[attr-defined] # pydantic.v1
         except ValueError as exc:
             raise _misfit(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
