@@ -1,0 +1,92 @@
+"""Many requests of one call: bounded, in order, and the first failure stops the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import errors as e
+
+BGE = "@cf/baai/bge-small-en-v1.5"
+
+
+def first_text(request: httpx.Request) -> str:
+    return str(json.loads(request.content)["text"][0])
+
+
+def vectors(request: httpx.Request) -> httpx.Response:
+    texts = json.loads(request.content)["text"]
+    return httpx.Response(200, json={"result": {"data": [[float(text), 1.0] for text in texts]}, "success": True})
+
+
+def refusal(status: int, code: int, **headers: str) -> httpx.Response:
+    entry = {"message": "AiError: no", "code": code}
+    return httpx.Response(status, headers=headers, json={"errors": [entry], "success": False, "result": {}})
+
+
+@pytest.mark.parametrize("limit", [1, 3, 64])
+def test_results_keep_the_order_of_the_texts_however_requests_end(limit: int, face: Any) -> None:
+    gate, seen = threading.Barrier(3), 0
+
+    def out_of_order(request: httpx.Request) -> httpx.Response:
+        nonlocal seen
+        seen += 1
+        if limit > 1 and one.mode == "sync" and seen <= 3:
+            gate.wait(timeout=10)  # three are in flight at once, or this breaks
+        return vectors(request)
+
+    one = face(out_of_order, max_concurrency=limit)
+    reply = one.embed(BGE, [str(number) for number in range(30)], batch_size=5)
+    assert [vector[0] for vector in reply.vectors] == [float(number) for number in range(30)]
+    assert seen == 6
+
+
+def test_after_a_failure_nothing_more_is_begun(face: Any) -> None:
+    seen: list[str] = []
+
+    def fail_the_second(request: httpx.Request) -> httpx.Response:
+        seen.append(first_text(request))
+        return refusal(400, 5006) if first_text(request) == "1" else vectors(request)
+
+    with pytest.raises(e.BadRequestError):
+        face(fail_the_second, max_concurrency=2).embed(BGE, [str(number) for number in range(40)], batch_size=1)
+    assert len(seen) < 10
+
+
+class BothInFlight:
+    """Two requests at once: the first is told to come back in half a minute, then the second is refused for good."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.both, self.told = threading.Barrier(2), threading.Event()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(first_text(request))
+        self.both.wait(timeout=10)
+        if first_text(request) == "0":
+            self.told.set()
+            return refusal(429, 3040, **{"retry-after": "30"})
+        assert self.told.wait(10)
+        return refusal(400, 5006)
+
+    async def awaiting(self, request: httpx.Request) -> httpx.Response:
+        return await asyncio.to_thread(self, request)
+
+
+def test_after_a_failure_nobody_waits_to_try_again(face: Any) -> None:
+    service = BothInFlight()
+    one = face(service, max_concurrency=2)
+    if one.mode == "async":
+        one = face(service.awaiting, max_concurrency=2)
+    began = time.monotonic()
+    with pytest.raises(e.BadRequestError):
+        one.embed(BGE, ["0", "1"], batch_size=1)
+    assert time.monotonic() - began < 10
+    assert not threading.Event().wait(0.4)  # longer than one look at whether to stop
+    assert sorted(service.seen) == ["0", "1"]

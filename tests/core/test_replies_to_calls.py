@@ -1,0 +1,74 @@
+"""What a call makes of no reply, and of a success that is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import errors as e
+
+HI = [{"role": "user", "content": "hi"}]
+REQUEST = httpx.Request("POST", "https://api.cloudflare.com/client/v4/accounts/x/ai/run/m")
+
+NO_REPLY = {
+    "connecting": (httpx.ConnectTimeout, e.APITimeoutError, "did not answer in time while connecting", False),
+    "a connection": (httpx.PoolTimeout, e.APITimeoutError, "while waiting for a connection", False),
+    "sending": (httpx.WriteTimeout, e.APITimeoutError, "while sending", True),
+    "reading": (httpx.ReadTimeout, e.APITimeoutError, "while waiting for the reply", True),
+    "refused": (httpx.ConnectError, e.APIConnectionError, "no reply from api.cloudflare.com: text", False),
+    "broken while sending": (httpx.WriteError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
+    "broken while reading": (httpx.ReadError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
+    "closed": (httpx.RemoteProtocolError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
+}
+
+
+@pytest.mark.parametrize(("failure", "error", "says", "delivered"), NO_REPLY.values(), ids=NO_REPLY)
+def test_no_reply_says_where_it_ended_and_whether_the_request_may_have_arrived(
+    failure: type[httpx.RequestError], error: type[e.APIConnectionError], says: str, delivered: bool, face: Any
+) -> None:
+    tries = 0
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        nonlocal tries
+        tries += 1
+        raise failure("text", request=REQUEST)
+
+    with pytest.raises(error, match=says) as caught:
+        face(fail).chat("@cf/a", HI)
+    assert type(caught.value) is error
+    assert (caught.value.delivered, caught.value.model, caught.value.attempts, tries) == (delivered, "@cf/a", 3, 3)
+
+
+def test_the_token_is_not_in_the_text_of_a_failure(face: Any) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError(f"proxy said {request.headers['authorization']}", request=request)
+
+    with pytest.raises(e.APIConnectionError) as caught:
+        face(fail).chat("@cf/a", HI)
+    assert "token-of-the-tests" not in str(caught.value) + repr(vars(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "HTTP 200 with an empty body"),
+        (" \n", "HTTP 200 with an empty body"),
+        ("<html>hi</html>", "HTTP 200 with a body that is not JSON"),
+        ('{"result": {"resp', "HTTP 200 with a body that is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("call", ["chat", "stream", "embed", "rerank"])
+def test_a_success_that_is_none_says_what_it_is(call: str, content: str, says: str, face: Any) -> None:
+    arguments = {
+        "chat": ("@cf/a", HI),
+        "stream": ("@cf/a", HI),
+        "embed": ("@cf/a", ["a"]),
+        "rerank": ("@cf/a", "q", ["a"]),
+    }
+    one = face(lambda request: httpx.Response(200, headers={"cf-ray": "8a1-AMS"}, content=content))
+    with pytest.raises(e.APIResponseValidationError, match=says) as caught:
+        getattr(one, call)(*arguments[call])
+    assert (caught.value.status_code, caught.value.request_id, caught.value.is_retryable) == (200, "8a1-AMS", False)
+    assert caught.value.attempts == 1
