@@ -480,9 +480,12 @@ def test_the_service_cannot_give_it(
         (Person, {"method": "magic"}, "'magic' is not one of function_calling, json_schema, json_mode"),
         (Person, {"method": "json_mode", "strict": True}, "strict= has no meaning"),
         ({"a": 1}, {}, "neither a JSON schema nor an OpenAI function"),
-        ("Person", {}, "must be a class or a dict, not str"),
-        (None, {"method": "json_mode"}, "must be a class or a dict, not NoneType"),
-        (int, {}, "int"),
+        ("Person", {}, "must be a Pydantic class, a TypedDict or a dict, not str"),
+        (None, {"method": "json_mode"}, "a TypedDict or a dict, not NoneType"),
+        (int, {}, "a TypedDict or a dict, not int"),
+        (Colour, {}, "a TypedDict or a dict, not Colour"),
+        (list[Person], {}, "a TypedDict or a dict, not"),
+        (Union[Person, Trip], {}, "a TypedDict or a dict, not"),  # noqa: UP007
         (Person, {"tools": []}, "tools: set by method='function_calling' itself"),
         (Person, {"method": "json_schema", "response_format": {}}, "response_format: set by method='json_schema'"),
     ],
@@ -490,7 +493,7 @@ def test_the_service_cannot_give_it(
 def test_bad_input_is_named_when_it_is_given(
     schema: Any, options: dict[str, Any], says: str, chat: Callable[..., ChatWorkersAI]
 ) -> None:
-    with pytest.raises((ours.ConfigurationError, ValueError), match=says):
+    with pytest.raises(ours.ConfigurationError, match=says):
         chat().with_structured_output(schema, **options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import is_dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -106,13 +107,15 @@ def target_of(schema: Schema) -> Target:
     """
     if isinstance(schema, dict):
         return _of_dict(schema)
-    if not isinstance(schema, type):
-        raise ConfigurationError(f"schema must be a class or a dict, not {type(schema).__name__}")
+    cls = schema if is_basemodel_subclass(schema) else None
+    # A TypedDict of either module, typing's or typing_extensions', is known by what it requires.
+    if not (cls or hasattr(schema, "__required_keys__") or (isinstance(schema, type) and is_dataclass(schema))):
+        what = schema.__name__ if isinstance(schema, type) else type(schema).__name__
+        raise ConfigurationError(f"schema must be a Pydantic class, a TypedDict or a dict, not {what}")
     try:
         converted = convert_to_json_schema(schema)
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
-    cls = schema if is_basemodel_subclass(schema) else None
     converted = (cls and _recursive_schema(cls)) or converted
     return Target(_wire_name(converted.get("title") or schema.__name__), converted, cls)
 
