@@ -93,6 +93,7 @@ class Shape:
         params: Parameters of the call.
         model: The model asked for.
         headers: Headers of the reply.
+        requests: How many are sent, where nothing had come and another try may help.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Shape:
     params: Mapping[str, Any] = field(default_factory=dict)
     model: str = NATIVE
     headers: Mapping[str, str] = field(default_factory=dict)
+    requests: int = 1
 
     @property
     def streamed(self) -> bool:

@@ -82,17 +82,19 @@ class Calls:
         stream: bool = False,
         on_busy: OnBusy | None = None,
         repeatable: Callable[[WorkersAIError], bool] = lambda error: True,
+        begin: Callable[[Reply], Flow[WorkersAIError | None]] | None = None,
     ) -> Flow[Reply]:
         """Send a request until it succeeds, or fails for good.
 
         Waits its turn at the shared limiter, tries again as the policy says, and checks that a success is one. A
-        stream counts as successful once its headers are in; it is never begun again after that.
+        stream counts as successful once its first piece is in; it is never begun again after that.
 
         Args:
             request: What to send.
             stream: Whether an event stream is asked for.
             on_busy: In place of the client's own setting.
             repeatable: Whether a request that failed like this may be sent again at all.
+            begin: Reads the first piece of a stream, and gives the error that came in its place.
 
         Raises:
             WorkersAIError: The typed error of the last try, with ``attempts`` set.
@@ -113,6 +115,8 @@ class Calls:
                     yield Sleep(wait, "limiter")
                 attempt += 1
                 outcome = yield from self._try(request, stream, ticket)
+                if begin and isinstance(outcome, Reply) and outcome.stream is not None:
+                    outcome = (yield from begin(outcome)) or outcome
                 if isinstance(outcome, Reply):
                     if outcome.stream is None:
                         self.limiter.done(ticket)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from threading import Event
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers_ai.flow import AsyncSender, Do, Flow, Sender, Sleep, Step, adrive, drive
@@ -58,18 +57,38 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int) -> list[T]:
     """
     if len(flows) <= 1 or limit == 1:
         return [drive(flow, sender) for flow in flows]
-    stop = Event()
-    pool = ThreadPoolExecutor(min(limit, len(flows)), thread_name_prefix="workers-ai")
+    lock, stop, over = Lock(), Event(), Event()
+    waiting = iter(enumerate(flows))
+    results: dict[int, T] = {}
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while True:
+                with lock:
+                    index, flow = next(waiting, (0, None))
+                if flow is None:
+                    return
+                result = drive(_until(flow, stop.is_set), sender)
+                with lock:
+                    results[index] = result
+                if len(results) == len(flows):
+                    over.set()
+        except BaseException as exc:  # noqa: BLE001 - raised below
+            errors.append(exc)
+            stop.set()
+            over.set()
+
+    for _ in range(min(limit, len(flows))):
+        # Not an executor: its threads would keep a process that was interrupted alive until their requests end.
+        Thread(target=work, name="workers-ai", daemon=True).start()
     try:
-        futures = [pool.submit(drive, _until(flow, stop.is_set), sender) for flow in flows]
-        finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in futures:
-            if future in finished and (error := future.exception()) and not isinstance(error, _StoppedError):
-                raise error
-        return [future.result() for future in futures]
+        over.wait()
     finally:
         stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(flows))]
 
 
 async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> list[T]:

@@ -1,7 +1,7 @@
 """Flows: what a call does, step by step, written once for sync and async.
 
-A flow is a generator. It yields :class:`Send`, :class:`Sleep` or :class:`Do`, is handed the response of a ``Send`` (or
-has whatever ended a step thrown into it) or the result of a ``Do``, and returns its result. :func:`drive` and
+A flow is a generator. It yields a step (:class:`Send`, :class:`Sleep`, :class:`Do`, :class:`Read`, :class:`Close`), is
+handed what the step gives (or has whatever ended it thrown in), and returns its result. :func:`drive` and
 :func:`adrive` are the only places that do I/O for calls; a test can step a flow with no socket and no clock.
 """
 
@@ -17,7 +17,9 @@ from workers_ai.wire.types import Request
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AsyncSender", "Do", "Flow", "Send", "Sender", "Sleep", "Step", "adrive", "drive"]
+__all__ = [
+    "AsyncSender", "Body", "Close", "Do", "Flow", "Read", "Send", "Sender", "Sleep", "Step", "adrive", "drive",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -44,7 +46,29 @@ class Do:
     work: Callable[[], Any]
 
 
-Step: TypeAlias = Send | Sleep | Do
+@dataclass(slots=True)
+class Body:
+    """The body of an open reply, and its pieces once reading has begun: an iterator, sync or async as the driver is."""
+
+    response: httpx.Response
+    chunks: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the next bytes of ``body``; none at its end. A failure closes the reply."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the reply of ``body``."""
+
+    body: Body
+
+
+Step: TypeAlias = Send | Sleep | Do | Read | Close
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
@@ -75,6 +99,10 @@ def drive(flow: Flow[T], sender: Sender) -> T:
                     reply = sender.send(step.request, step.stream)
                 elif isinstance(step, Do):
                     reply = step.work()
+                elif isinstance(step, Read):
+                    reply = _read(step.body)
+                elif isinstance(step, Close):
+                    step.body.response.close()
                 else:
                     time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
             except BaseException as exc:  # noqa: BLE001 - an interrupt, too: the flow says what it leaves behind
@@ -101,6 +129,10 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
                 elif isinstance(step, Do):
                     with anyio.CancelScope(shield=True):  # what a request has brought reaches the disk
                         reply = await anyio.to_thread.run_sync(step.work)
+                elif isinstance(step, Read):
+                    reply = await _aread(step.body)
+                elif isinstance(step, Close):
+                    await step.body.response.aclose()
                 else:
                     await anyio.sleep(step.seconds)
             except BaseException as exc:  # noqa: BLE001 - a cancellation, too: the flow says what it leaves behind
@@ -111,3 +143,27 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
         return stop.value  # type: ignore[no-any-return]
     finally:
         flow.close()
+
+
+def _read(body: Body) -> bytes:
+    if body.chunks is None:
+        body.chunks = body.response.iter_bytes()
+    try:
+        return next(body.chunks, b"")
+    except BaseException:
+        body.response.close()
+        raise
+
+
+async def _aread(body: Body) -> bytes:
+    import anyio
+
+    if body.chunks is None:
+        body.chunks = body.response.aiter_bytes()
+    try:
+        chunk: bytes = await anext(body.chunks, b"")
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await body.response.aclose()
+        raise
+    return chunk

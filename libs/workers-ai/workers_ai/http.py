@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pydantic_core import from_json
-
 from workers_ai.errors import BadRequestError
+from workers_ai.wire.jsontext import parse_body
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +40,9 @@ def _tls_context() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+_transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
 class HttpTransport:
@@ -69,6 +72,7 @@ class HttpTransport:
         self._sync: httpx.Client | None = None
         self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
+        _transports.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_settings": self._settings, "_own_sync": None, "_own_async": None}
@@ -203,6 +207,16 @@ class HttpTransport:
             await held.close()
 
 
+def _after_fork() -> None:
+    """Leave the parent's connections to the parent: two processes on one of them would get each other's replies."""
+    for transport in list(_transports):
+        transport._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class _LoopClient:
     """An async client, and the bound of the object, for one event loop; the client closes with the loop.
 
@@ -257,7 +271,7 @@ def parsed(response: httpx.Response) -> JSON:
         ValueError: It is no JSON.
     """
     if PARSED not in response.extensions:
-        response.extensions[PARSED] = from_json(response.content)
+        response.extensions[PARSED] = parse_body(response.content)
     return response.extensions[PARSED]
 
 

@@ -10,8 +10,10 @@ means go. Those who wait are let in in the order they came, whatever thread or e
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -82,6 +84,9 @@ class _Minute:
     sent: deque[float] = field(default_factory=deque)
 
 
+_all: weakref.WeakSet[Limiter] = weakref.WeakSet()
+
+
 class Limiter:
     """The state of one account. All methods are quick, and safe from any thread.
 
@@ -91,6 +96,10 @@ class Limiter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._reset()
+        _all.add(self)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
         self._minutes: dict[str, _Minute] = {}
@@ -217,6 +226,18 @@ def _first(waiting: OrderedDict[Ticket, None], count: int) -> list[Ticket]:
 
 _limiters: dict[tuple[str, str], Limiter] = {}
 _limiters_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Begin anew in a child: what its parent has in flight never lands here."""
+    global _limiters_lock
+    _limiters_lock = threading.Lock()
+    for limiter in list(_all):
+        limiter._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def limiter_for(base_url: str, account_id: str) -> Limiter:

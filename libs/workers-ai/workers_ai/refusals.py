@@ -143,18 +143,32 @@ def read_refusal(body: Any) -> Refusal | None:
         return _from_text(body)
     if not isinstance(body, dict):
         return None
-    entry = body.get("errors") or body.get("error")
+    entry = body.get("errors") or body.get("error") or (body.get("success") is False and body.get("messages"))
     if isinstance(entry, list):
         entry = entry[0] if entry else None
     if isinstance(entry, str):
         return _refusal(entry, body)
     if isinstance(entry, dict):
+        if "message" not in entry and (inner := read_refusal(entry)):
+            return inner
         return _refusal(entry.get("message") or entry.get("error"), {**body, **entry})
     if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
         return _refusal(body.get("message") or body.get("description"), body)
     if body.get("success") is False:
         return _refusal(body.get("message"), body)
     return None
+
+
+def _read_loosely(body: Any) -> Refusal | None:
+    """Read what a reply that failed by its status says, in the forms that others write; None where it says nothing."""
+    if isinstance(body, list) and body:
+        return read_refusal({"error": body})
+    if not isinstance(body, dict):
+        return None
+    text = body.get("message") or body.get("description") or body.get("detail")
+    if isinstance(text, list) and text and isinstance(text[0], dict):
+        text = text[0].get("msg")
+    return _refusal(text, body) if isinstance(text, str) and text else None
 
 
 def _refusal(message: Any, facts: Mapping[str, Any]) -> Refusal:
@@ -258,9 +272,9 @@ def error_from_reply(
         now: The present time, in UTC.
     """
     text = scrub(text)
-    refusal = read_refusal(text if body is None else body) or Refusal(
-        _plain(text) or f"HTTP {status} with an empty body"
-    )
+    said = text if body is None else body
+    refusal = read_refusal(said) or _read_loosely(said)
+    refusal = refusal or Refusal(_plain(text) or f"HTTP {status} with an empty body")
     refusal = refusal._replace(message=scrub(refusal.message))
     cls = classify(refusal, status)
     reply = e.ErrorResponse(status, {k: v for k, v in headers.items() if k.lower() != "set-cookie"}, text)

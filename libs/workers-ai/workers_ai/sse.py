@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 __all__ = ["SSEDecoder"]
@@ -12,25 +13,31 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 class SSEDecoder:
     """Collects bytes, cut anywhere, into the data of whole events.
 
-    Only ``data`` matters here: comments and other fields are dropped, several data lines of one event are joined by a
-    newline. A bare ``[DONE]`` line without its field name, which some models send, counts as data.
+    Comments and fields without a meaning here are dropped, several data lines of one event are joined by a newline. The
+    data of an event named ``error`` is handed on inside ``{"error": ...}``. A bare line that is ``[DONE]`` or begins an
+    object, which some services send, counts as data.
     """
 
-    __slots__ = ("_data", "_rest")
+    __slots__ = ("_data", "_is_error", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
         self._data: list[bytes] = []
+        self._is_error = False
 
     def decode(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes; returns the data of every event that they complete."""
         if self._rest:
-            chunk = self._rest + chunk
+            if b"\n" not in chunk and b"\r" not in chunk and not self._rest[-1].endswith(b"\r"):
+                self._rest.append(chunk)
+                return []
+            chunk = b"".join([*self._rest, chunk])
         if b"\r" in chunk:
             # A lone CR at the end may be half of a CRLF: it waits for the next bytes.
             held = b"\r" if chunk.endswith(b"\r") else b""
             chunk = chunk[: len(chunk) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-        *lines, self._rest = chunk.split(b"\n")
+        *lines, rest = chunk.split(b"\n")
+        self._rest = [rest] if rest else []
         events: list[bytes] = []
         for line in lines:
             self._take(line, events)
@@ -39,22 +46,31 @@ class SSEDecoder:
     def _take(self, line: bytes, events: list[bytes]) -> None:
         if not line:
             if self._data:
-                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                events.append(_as_error(data) if self._is_error else data)
                 self._data = []
+            self._is_error = False
         elif line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif line == b"data":
             self._data.append(b"")
-        elif line.strip() == b"[DONE]":
-            events.append(b"[DONE]")
+        elif line.startswith(b"event:"):
+            self._is_error = line[6:].strip() == b"error"
+        elif line.startswith(b"{") or line.strip() == b"[DONE]":
+            events.append(line.strip())
         elif line.startswith(_BYTE_ORDER_MARK):
             self._take(line[len(_BYTE_ORDER_MARK) :], events)
 
     def flush(self) -> list[bytes]:
         """The data of a last event that no empty line has closed."""
         events: list[bytes] = []
-        rest, self._rest = self._rest.rstrip(b"\r"), b""
+        rest, self._rest = b"".join(self._rest).rstrip(b"\r"), []
         if rest:
             self._take(rest, events)
         self._take(b"", events)
         return events
+
+
+def _as_error(data: bytes) -> bytes:
+    text = data if data.lstrip().startswith(b"{") else json.dumps(data.decode(errors="replace")).encode()
+    return b'{"error":' + text + b"}"

@@ -12,7 +12,7 @@ from workers_ai.errors import (
     StreamInterruptedError,
     WorkersAIError,
 )
-from workers_ai.flow import adrive, drive
+from workers_ai.flow import Body, Close, Read, adrive, drive
 from workers_ai.http import release
 from workers_ai.sse import SSEDecoder
 from workers_ai.wire.reply import read_chat
@@ -20,8 +20,6 @@ from workers_ai.wire.stream import ChatStreamReader, deltas_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
-
-    import httpx
 
     from workers_ai.calls import Reply
     from workers_ai.config import OnBusy
@@ -35,6 +33,11 @@ __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
 class ChatStream:
     """A stream whose headers are in. Push bytes with ``decode``, end with ``flush``.
 
+    Attributes:
+        body: The open body; None where the answer came whole.
+        first: The pieces that :meth:`begin` has read.
+        ended: Whether that was all of them.
+
     Args:
         calls: The client's flows, for settings and limiter.
         plan: The call that was sent.
@@ -47,11 +50,9 @@ class ChatStream:
         self._plan = plan
         self._sse = SSEDecoder()
         self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
-
-    @property
-    def response(self) -> httpx.Response | None:
-        """The open response; None where the answer came whole."""
-        return self._reply.stream
+        self.body = None if reply.stream is None else Body(reply.stream)
+        self.first: list[ChatDelta] = []
+        self.ended = False
 
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
@@ -72,13 +73,38 @@ class ChatStream:
         rest = [delta for data in self._sse.flush() if (delta := self._reader.read(data)) is not None]
         return [*early, *rest, self._reader.finish()]
 
+    def begin(self) -> Flow[WorkersAIError | None]:
+        """Read the first piece; the error that came in its place, with everything given back, where none comes."""
+        body = self.body
+        if body is None:
+            return None
+        try:
+            while not (self.first or self.ended):
+                chunk: bytes = yield Read(body)
+                self.ended = not chunk
+                self.first = self.decode(chunk) if chunk else self.flush()
+        except Exception as exc:  # noqa: BLE001 - judged by its kind, or raised
+            error = exc if isinstance(exc, WorkersAIError) else self._no_reply(exc)
+        else:
+            return None
+        yield Close(body)
+        release(body.response)
+        if error.partial:
+            raise error
+        if isinstance(error, StreamInterruptedError) and self.ended:
+            error.is_retryable = True  # nothing has come
+        return error
+
     def broken(self, exc: Exception) -> WorkersAIError:
         """The typed error of a transport that broke off, with the text that had arrived."""
-        error = connection_error(exc, self._plan.request.model, self._calls.settings)
+        error = self._no_reply(exc)
         if isinstance(error, APIConnectionError) and not isinstance(error, APITimeoutError):
             error = StreamInterruptedError(f"the stream broke off: {error.message}", model=error.model)
         error.partial = self._reader.partial
         return error
+
+    def _no_reply(self, exc: Exception) -> WorkersAIError:
+        return connection_error(exc, self._plan.request.model, self._calls.settings)
 
     def release(self) -> None:
         """Give the places in the shared limiter and at the object's own bound back."""
@@ -89,55 +115,65 @@ class ChatStream:
 
 
 def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
-    """Begin a streamed answer: retried until its headers are in, never after.
+    """Begin a streamed answer: retried until its first piece is in, never after.
 
     A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
     (https://github.com/langchain-ai/langchain-litellm/issues/115).
     """
+    opened: list[ChatStream] = []
+
+    def begin(reply: Reply) -> Flow[WorkersAIError | None]:
+        opened[:] = [stream := ChatStream(calls, plan, reply)]
+        return stream.begin()
+
     request = plan.request
     try:
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy)
+        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
     except BadRequestError as exc:
         if "stream_options" not in exc.message or "stream_options" not in request.body:
             raise
         bare = {name: value for name, value in request.body.items() if name != "stream_options"}
-        reply = yield from calls.exchange(request._replace(body=bare), stream=plan.stream, on_busy=on_busy)
-    return ChatStream(calls, plan, reply)
+        request = request._replace(body=bare)
+        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+    return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 
 def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None, None]:
     """Open a stream and read it to its end, blocking; closes it whatever happens."""
     stream = drive(opening, sender)
-    response = stream.response
-    if response is not None:
+    if stream.body is not None:
         import httpx
 
         try:
-            for chunk in response.iter_bytes():
+            yield from stream.first
+            for chunk in stream.body.chunks:
                 yield from stream.decode(chunk)
         except (httpx.RequestError, httpx.StreamError) as exc:
             raise stream.broken(exc) from None
         finally:
-            response.close()
+            stream.body.response.close()
             stream.release()
-    yield from stream.flush()
+    if not stream.ended:
+        yield from stream.flush()
 
 
 async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerator[ChatDelta, None]:
     """Open a stream and read it to its end without blocking; closes it whatever happens."""
     stream = await adrive(opening, sender)
-    response = stream.response
-    if response is not None:
+    if stream.body is not None:
         import httpx
 
         try:
-            async for chunk in response.aiter_bytes():
+            for delta in stream.first:
+                yield delta
+            async for chunk in stream.body.chunks:
                 for delta in stream.decode(chunk):
                     yield delta
         except (httpx.RequestError, httpx.StreamError) as exc:
             raise stream.broken(exc) from None
         finally:
-            await response.aclose()
+            await stream.body.response.aclose()
             stream.release()
-    for delta in stream.flush():
-        yield delta
+    if not stream.ended:
+        for delta in stream.flush():
+            yield delta

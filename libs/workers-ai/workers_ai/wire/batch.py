@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from workers_ai.errors import BadRequestError, BatchError, BatchItemError, RequestTooLargeError
 from workers_ai.refusals import read_refusal
 from workers_ai.wire.chat import plan_chat, run_request
+from workers_ai.wire.jsontext import whole_number
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, Request, Usage
 from workers_ai.wire.usage import read_usage
@@ -44,6 +45,8 @@ MAX_SUBMISSION_BYTES: Final = 9_900_000
 QUEUE_QUERY: Final = "queueRequest=true"
 """What sends a request to the queue. Polls carry it too, as the documentation of the REST route shows them."""
 
+_ANSWERS: Final = frozenset({"response", "choices", "data", "output", "tool_calls", "shape"})
+"""Fields of which an answer has one, whatever was asked."""
 _OVER: Final = frozenset(
     {"failed", "error", "errored", "cancelled", "canceled", "expired", "not_found", "unknown"}
     | {"complete", "completed", "done", "finished", "succeeded", "success"}
@@ -177,7 +180,7 @@ def read_submission(data: JSON, model: str, size: int) -> BatchJob:
     if isinstance(result, dict) and isinstance(request_id := result.get("request_id"), (str, int)) and request_id:
         return BatchJob(str(request_id), model, size)
     status = _finished(result, model, size, "")
-    if status is None and size == 1 and isinstance(result, dict) and result:
+    if status is None and size == 1 and isinstance(result, dict) and not _ANSWERS.isdisjoint(result):
         status = BatchStatus("done", [BatchItem(0, None, True, result, None)], read_usage(result.get("usage")))
     if status is None:
         raise BatchError(f"the queue gave no request id: {shortened(data, 300)}", model=model)
@@ -242,10 +245,7 @@ def _finished(
 
 def _index(entry: JSON) -> int | None:
     """The index an entry names, which is the only thing that says which request it answers."""
-    value = entry.get("id") if isinstance(entry, dict) else None
-    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-        value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return whole_number(entry.get("id")) if isinstance(entry, dict) else None
 
 
 def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) -> BatchItem:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import string
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json
 
 if TYPE_CHECKING:
     from workers_ai.wire.types import JSON
 
-__all__ = ["is_json", "json_text", "parse_answer", "parse_json"]
+__all__ = ["is_json", "json_text", "mended", "parse_answer", "parse_body", "parse_json", "whole_number"]
 
-_FENCE = "```"
+_FENCE: Final = "```"
+_DIGITS: Final = 10
 
 
 def json_text(value: JSON) -> str:
@@ -31,6 +34,43 @@ def parse_json(text: str, *, strict: bool = False) -> JSON:
         return json.loads(text, strict=strict)
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
+
+
+def parse_body(data: bytes, *, halves: bool = False) -> JSON:
+    """Parse the JSON of a reply or event; a byte that is no UTF-8, or half a letter, costs no more than itself.
+
+    Args:
+        data: The JSON.
+        halves: Whether halves of letters are left alone: the other one may come with the next event.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    try:
+        return from_json(data)
+    except ValueError:
+        value = parse_json(data.decode("utf-8-sig", errors="replace"))
+        return value if halves else mended(value)
+
+
+def mended(value: JSON) -> JSON:
+    """The value with halves of letters (lone surrogates) in its texts joined, or replaced where one is missing."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [mended(item) for item in value]
+    if isinstance(value, dict):
+        return {mended(key): mended(item) for key, item in value.items()}
+    return value
+
+
+def whole_number(value: JSON) -> int | None:
+    """An index or id that is a number from 0 up, written as such, as a text or as a float; None for anything else."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None
 
 
 def is_json(text: str) -> bool:

@@ -49,8 +49,11 @@ def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) ->
     """Make messages fit; the caller's own stay as they are.
 
     Raises:
-        BadRequestError: A message carries what the service does not take: a remote image, a document, audio.
+        BadRequestError: There is no message, or one carries what the service does not take: a remote image, a
+            document, audio.
     """
+    if not messages:
+        raise BadRequestError("there is no message to answer", model=card.id)
     prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
     return _answer_every_call(prepared)
 

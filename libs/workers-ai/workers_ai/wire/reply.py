@@ -102,7 +102,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if (choice := first_choice(result)) is not None:
         reply = _read_choice(choice, ids)
     elif isinstance(result.get("output"), list):
-        reply = _read_responses(result, ids)
+        reply = _read_responses(result, context, ids)
     elif "response" in result or "tool_calls" in result:
         reply = _read_native(result, context, ids)
     else:
@@ -173,7 +173,16 @@ def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds
     return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
 
 
-def _read_responses(result: Mapping[str, JSON], ids: CallIds) -> ChatReply:
+def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
+    if result.get("status") not in (None, "completed", "incomplete"):
+        error = result.get("error")
+        why = error.get("message") if isinstance(error, dict) else error
+        raise APIResponseValidationError(
+            f"the response is {result['status']}: {why or 'the service gave no reason'}",
+            model=context.model,
+            body=shortened(result),
+            status_code=200,
+        )
     texts, thoughts, refusals = [], [], []
     calls: list[ToolCall] = []
     for item in result["output"]:

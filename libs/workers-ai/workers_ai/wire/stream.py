@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
 from workers_ai.refusals import error_from_reply, read_refusal
-from workers_ai.wire.jsontext import is_json, json_text
+from workers_ai.wire.jsontext import is_json, json_text, mended, parse_body
 from workers_ai.wire.reply import content_text, finish_reason, first_choice, reasoning_text, unwrap
 from workers_ai.wire.toolcalls import CallIds, ToolCallAssembler, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
@@ -38,7 +38,7 @@ class ChatStreamReader:
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_context", "_done", "_finish", "_headers",
+        "_assembler", "_buffer", "_context", "_done", "_finish", "_half", "_headers",
         "_id", "_ids", "_meter", "_model", "_scrub", "_text",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class ChatStreamReader:
         self._buffer: list[str] | None = [] if context.forced else None
         self._finish: str | None = None
         self._done = False
+        self._half: str | None = None  # a string once an event has held half a letter
         self._id: str | None = None
         self._model: str | None = None
 
@@ -76,8 +77,7 @@ class ChatStreamReader:
         try:
             event = from_json(data)
         except ValueError:
-            self._unreadable(data)
-            return None
+            event = self._read_oddly(data)
         if not isinstance(event, dict):
             return None
         if not _ERROR_MARKS.isdisjoint(event) or event.get("object") == "error":
@@ -88,16 +88,30 @@ class ChatStreamReader:
             return self._read_choice(event, choice)
         return None if event.get("choices") else self._read_native(event)
 
-    def _unreadable(self, data: bytes) -> None:
+    def _read_oddly(self, data: bytes) -> JSON:
+        """Read what is no strict JSON: an end mark, half a letter, the text that a binding throws, or nothing."""
         if data.strip() == _DONE:
             self._done = True
-        elif refusal := read_refusal(data.decode(errors="replace")):  # the text that a binding throws
-            self._raise_if_error({"error": refusal.message, "code": refusal.code})
-        else:
+            return None
+        try:
+            event = parse_body(data, halves=True)
+        except ValueError:
+            if refusal := read_refusal(data.decode(errors="replace")):
+                return {"error": refusal.message, "code": refusal.code}
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
+            return None
+        self._half = self._half or ""
+        return event
+
+    def _whole_letters(self, text: str) -> str:
+        """The text with halves of letters joined; one at the end waits for the next piece."""
+        text = (self._half or "") + text
+        self._half = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        whole: str = mended(text[: len(text) - len(self._half)])
+        return whole
 
     def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
-        if choice.get("index"):
+        if choice.get("index") not in (None, 0, "0"):
             return None
         if reason := choice.get("finish_reason"):
             self._finish = reason
@@ -142,6 +156,8 @@ class ChatStreamReader:
         self, text: str, reasoning: str = "", calls: JSON = None, logprobs: JSON = None, refusal: JSON = None
     ) -> ChatDelta | None:
         deltas = self._assembler.feed(calls) if calls else ()
+        if self._half is not None:
+            text, reasoning = self._whole_letters(text), mended(reasoning)
         if text:
             self._text.append(text)
             if self._buffer is not None:
@@ -166,7 +182,7 @@ class ChatStreamReader:
         if not self._done and self._finish is None:
             raise self._interrupted("the stream ended with neither an end mark nor a finish reason")
         calls = self._assembler.finish()
-        text = "".join(self._buffer or ())
+        text = "".join(self._buffer or ()) + (mended(self._half) if self._half else "")
         if text and not self._assembler:
             leaked = recover_leaked_calls(text, self._context.forced, self._ids)
             calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.wire.chat import run_request
+from workers_ai.wire.jsontext import whole_number
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import finite, read_usage
@@ -127,7 +128,7 @@ def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
         raise _misfit("the reply mixes items of several kinds", model, None)
     if all("index" not in item for item in items):
         return [item.get("embedding") for item in items]
-    by_index = {index: item.get("embedding") for item in items if isinstance(index := item.get("index"), int)}
+    by_index = {whole_number(item.get("index")): item.get("embedding") for item in items}
     if by_index.keys() != set(range(len(items))):
         raise _misfit("the indexes of the vectors are not those of the texts", model, None)
     return [by_index[index] for index in range(len(items))]
@@ -191,7 +192,7 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
     scores: dict[int, float] = {}
     for row in rows if isinstance(rows, list) else ():
         index, score = _scored(row)
-        if index is not None and 0 <= index < count and score is not None:
+        if index is not None and index < count and score is not None:
             scores[index] = score
     if len(scores) < top_k:
         raise _misfit(f"the reply scores {len(scores)} of the {top_k} texts asked for", model, data)
@@ -202,8 +203,4 @@ def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
     if not isinstance(row, dict):
         return None, None
     index = row.get("id", row.get("index"))
-    score = row.get("score", row.get("relevance_score"))
-    return (
-        index if type(index) is int else None,
-        finite(score),
-    )
+    return whole_number(index), finite(row.get("score", row.get("relevance_score")))

@@ -1,0 +1,184 @@
+"""Streams that fit no schema and are met all the same: neighbours of the rows of ``streamed_replies``."""
+
+from __future__ import annotations
+
+from shapes import Call, Shape, Want, chunk, sse
+from streamed_replies import CLOCK, HELLO, calls, usage
+
+BUSY = {"code": 3040, "message": "busy"}
+
+
+def after_a(name: str, *events: object, stream: bytes | None = None) -> Shape:
+    """A stream of one letter that the service then gives up for want of capacity."""
+    want = Want(error="CapacityError", code=3040, partial="a")
+    return Shape(name, "peers, gap", want, events=[chunk(content="a"), *events], stream=stream)
+
+
+def piece(**call: object) -> dict[str, object]:
+    """One event with one piece of a call."""
+    return calls(call)
+
+
+ODD_STREAMS = [
+    # --- errors beside other fields, and under other names ---
+    after_a("an error beside an empty text", {"response": "", "error": BUSY}),
+    after_a("errors beside an empty text", {"response": "", "errors": [BUSY], "success": False}),
+    after_a("an error beside a choice", {**chunk("error", content=""), "error": BUSY}),
+    after_a("an error of vLLM", {"object": "error", "type": "x", **BUSY}),
+    after_a("an error inside an error", {"error": {"errors": [BUSY]}}),
+    after_a("an error that is text", b"3040: busy"),
+    after_a(
+        "an event named error",
+        stream=sse([chunk(content="a")], done=False)
+        + b'event: error\ndata: {"code":3040,"message":"busy"}\n\ndata: [DONE]\n\n',
+    ),
+    after_a(
+        "a text in an event named error",
+        stream=sse([chunk(content="a")], done=False) + b"event: error\ndata: 3040: busy\n\ndata: [DONE]\n\n",
+    ),
+    Shape(
+        "an error before the first piece is tried again",
+        "cloudflare/ai#452",
+        Want(error="CapacityError", code=3040),
+        events=[chunk(role="assistant"), {"errors": [BUSY]}],
+        requests=3,
+    ),
+    Shape(
+        "an error in place of the events",
+        "cloudflare/ai#452",
+        Want(error="CapacityError", code=3040),
+        stream=b'{"success":false,"errors":[{"code":3040,"message":"busy"}]}',
+        requests=3,
+    ),
+    # --- media types ---
+    Shape(
+        "media type in capitals",
+        "cloudflare/ai#396",
+        Want("Hello"),
+        events=HELLO,
+        headers={"content-type": "Text/Event-Stream"},
+    ),
+    Shape(
+        "events as plain text", "cloudflare/ai#396", Want("Hello"), events=HELLO, headers={"content-type": "text/plain"}
+    ),
+    Shape(
+        "events as JSON", "cloudflare/ai#396", Want("Hello"), events=HELLO, headers={"content-type": "application/json"}
+    ),
+    Shape(
+        "a whole answer as events",
+        "cloudflare/ai#396",
+        Want("Hello"),
+        stream=b'{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}',
+    ),
+    # --- usage ---
+    Shape(
+        "increments on the native route",
+        "cloudflare/ai#651",
+        Want("abc", usage=(10, 3, 13)),
+        events=[
+            {"response": "a", "usage": usage(10, 1)},
+            {"response": "b", "usage": usage(0, 1)},
+            {"response": "c", "usage": usage(0, 1)},
+        ],
+    ),
+    Shape(
+        "an empty record at the end",
+        "cloudflare/ai#651",
+        Want("a", usage=(10, 2, 12)),
+        events=[{"response": "a", "usage": usage(10, 2)}, {"response": "", "usage": usage(0, 0)}],
+    ),
+    Shape(
+        "neurons of the increments",
+        "cloudflare/ai#651",
+        Want("a", usage=(14, 2, 16), neurons=0.75),
+        events=[
+            chunk(None, usage(14, 0, neurons=0.5), content=""),
+            chunk(None, usage(0, 2, neurons=0.25), content="a"),
+            chunk("stop"),
+            {"response": "", "usage": usage(14, 2)},
+        ],
+    ),
+    Shape(
+        "neurons of a header",
+        "wire trace",
+        Want("a", usage=(3, 1, 4), neurons=1.5),
+        events=[{"response": "a"}, {"response": "", "usage": usage(3, 1)}],
+        headers={"cf-ai-neurons": "1.5"},
+    ),
+    Shape("usage that is none", "wire trace", Want("a"), events=[{"response": "a", "usage": "none"}]),
+    Shape(
+        "usage that is no number",
+        "wire trace",
+        Want("a", usage=(0, 2, 2)),
+        events=[b'{"response":"a","usage":{"prompt_tokens":1e999,"completion_tokens":2}}'],
+    ),
+    # --- calls ---
+    Shape(
+        "arguments before the name, without an index",
+        "rule 26",
+        Want(calls=CLOCK, finish="tool_calls"),
+        events=[
+            piece(function={"arguments": '{"city":'}),
+            piece(id="c1", function={"name": "clock", "arguments": '"Oslo"}'}),
+            chunk("tool_calls"),
+        ],
+    ),
+    Shape(
+        "the id before the name, without an index",
+        "rule 26",
+        Want(calls=CLOCK, finish="tool_calls"),
+        events=[
+            piece(id="c1", type="function"),
+            piece(function={"name": "clock", "arguments": ""}),
+            piece(function={"arguments": '{"city":"Oslo"}'}),
+            chunk("tool_calls"),
+        ],
+    ),
+    Shape(
+        "the older form of a call",
+        "rule 13",
+        Want(calls=(Call("clock", {"city": "Oslo"}),), finish="tool_calls"),
+        events=[
+            chunk(function_call={"name": "clock", "arguments": '{"city":'}),
+            chunk(function_call={"arguments": '"Oslo"}'}),
+            chunk("function_call"),
+        ],
+    ),
+    Shape(
+        "one call that is no list",
+        "rule 13",
+        Want(calls=CLOCK, finish="tool_calls"),
+        events=[
+            chunk(tool_calls={"id": "c1", "function": {"name": "clock", "arguments": '{"city":"Oslo"}'}}),
+            chunk("tool_calls"),
+        ],
+    ),
+    # --- letters ---
+    Shape(
+        "half a letter in each of two events",
+        "lobehub/lobehub#18805",
+        Want("a😀b"),
+        events=[
+            rb'{"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]}',
+            rb'{"choices":[{"index":0,"delta":{"content":"\ude00b"},"finish_reason":"stop"}]}',
+        ],
+    ),
+    Shape(
+        "half a letter without the other", "lobehub/lobehub#18805", Want("a\ufffd"), events=[rb'{"response":"a\ud83d"}']
+    ),
+    Shape("a byte that is no letter", "lobehub/lobehub#18805", Want("a\ufffdb"), events=[b'{"response":"a\xffb"}']),
+    # --- fields of another type ---
+    Shape("choices that are no list", "wire trace", Want("a"), events=[{"response": "a"}, {"choices": 5}]),
+    Shape(
+        "a delta that is no object",
+        "wire trace",
+        Want("a"),
+        events=[chunk(content="a"), {"choices": [{"index": 0, "delta": "x", "finish_reason": "stop"}]}],
+    ),
+    Shape(
+        "an index that is text",
+        "wire trace",
+        Want("a"),
+        events=[{"choices": [{"index": "0", "delta": {"content": "a"}, "finish_reason": "stop"}]}],
+    ),
+]
