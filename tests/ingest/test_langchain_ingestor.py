@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import uuid
 import warnings
@@ -22,7 +23,9 @@ from tests.langchain.conftest import TOKEN, Caller, wired
 
 from langchain_workers_ai import (
     BadRequestError,
+    BatchError,
     BatchItemError,
+    BatchTimeoutError,
     ConfigurationError,
     QuotaExhaustedError,
     WorkersAIBatchIngestor,
@@ -572,6 +575,58 @@ def test_direct_mode_needs_no_queue(
 
     assert (report.embedded, len(store.store), submitted(emulator)) == (40, 40, [])
     assert emulator.log.texts_embedded == 40
+
+
+def test_what_shapes_the_vectors_is_sent(
+    ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller, tmp_path: Path
+) -> None:
+    for model, options in [(MODEL, {"pooling": "cls"}), ("@cf/baai/bge-m3", {"truncate_inputs": True})]:
+        embeddings = WorkersAIEmbeddings(**wired(emulator, model=model, query_instruction="Find: ", **options))
+        store = InMemoryVectorStore(embeddings)
+
+        call(ingestor(store, embeddings=embeddings, ledger=tmp_path / model[-6:]), "ingest", corpus(1))
+
+        (item,) = emulator.log.entries[-2].json["requests"]
+        assert item == {"text": ["all about number0"], **options}
+
+
+def test_vectors_are_scaled_where_that_was_asked_for(
+    ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
+) -> None:
+    embeddings = WorkersAIEmbeddings(**wired(emulator, model=MODEL, normalize=True))
+    store = InMemoryVectorStore(embeddings)
+
+    call(ingestor(store, embeddings=embeddings), "ingest", corpus(1))
+
+    (entry,) = store.store.values()
+    assert math.hypot(*entry["vector"]) == pytest.approx(1)
+
+
+def test_deadline_and_cost_limit(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
+) -> None:
+    store = InMemoryVectorStore(embeddings)
+    with pytest.raises(BatchError, match="cost limit of"):
+        call(ingestor(store, limit_cost_usd=1e-12), "ingest", corpus(3))
+    assert emulator.log.requests == 0
+
+    emulator.queue.settings.progress = "never"
+    with pytest.raises(BatchTimeoutError) as raised:
+        call(ingestor(store, deadline_s=0.2), "ingest", corpus(3))
+    assert raised.value.request_ids == tuple(job.request_id for job in emulator.queue.jobs)
+    assert (len(raised.value.request_ids), store.store) == (1, {})
+
+
+def test_a_bar_is_shown_unless_it_is_unwanted(
+    ingestor: Callable[..., WorkersAIBatchIngestor],
+    embeddings: WorkersAIEmbeddings,
+    call: Caller,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call(ingestor(InMemoryVectorStore(embeddings), progress=True), "ingest", corpus(3))
+    assert "3/3" in capsys.readouterr().err
+    call(ingestor(InMemoryVectorStore(embeddings)), "ingest", corpus(3))
+    assert capsys.readouterr().err == ""
 
 
 class Counting(BaseRateLimiter):

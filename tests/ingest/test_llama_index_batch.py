@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from tests.llama_index.standard import CountingLimiter
 from workers_ai.errors import (
     AuthenticationError,
     BadRequestError,
+    BatchError,
     BatchItemError,
+    BatchTimeoutError,
     ConfigurationError,
     QuotaExhaustedError,
 )
@@ -273,8 +276,28 @@ class TestBounds:
         assert emulator.log.requests == 6
         assert limiter.acquired == 6
 
+    def test_the_deadline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.queue.settings.progress = "never"
+        with pytest.raises(BatchTimeoutError) as raised:
+            call(embedding(deadline_s=0.2), BATCH, texts(3))
+        assert raised.value.request_ids == tuple(job.request_id for job in emulator.queue.jobs)
+
+    @pytest.mark.parametrize(
+        ("model", "options"), [(MODEL, {"pooling": "cls"}), ("@cf/baai/bge-m3", {"truncate_inputs": True})]
+    )
+    def test_what_shapes_the_vectors_is_sent(
+        self, model: str, options: dict[str, Any], embedding: Make, emulator: Emulator, call: Caller
+    ) -> None:
+        call(embedding(model=model, query_instruction="Find: ", **options), BATCH, texts(1))
+        (item,) = emulator.log.entries[-2].json["requests"]
+        assert item == {"text": ["text number0"], **options}
+
+    def test_vectors_are_scaled_where_that_was_asked_for(self, embedding: Make, call: Caller) -> None:
+        (vector,) = call(embedding(normalize=True), BATCH, texts(1))
+        assert math.hypot(*vector) == pytest.approx(1)
+
     def test_the_cost_limit(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
-        with pytest.raises(Exception, match="cost limit of"):
+        with pytest.raises(BatchError, match="cost limit of"):
             call(embedding(limit_cost_usd=1e-12), BATCH, texts(30))
         assert submitted(emulator) == []
 
