@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -446,6 +447,44 @@ def test_a_request_that_hangs_holds_up_no_later_run(
     assert sent.is_set()
     assert run(emulator.transport()).embedded == 1500
     end.set()
+
+
+@pytest.mark.parametrize("mode", ["queue", "direct"])
+def test_an_interrupt_waits_for_no_request_that_hangs(
+    texts: Any, emulator: Any, ledger: Any, account: Any, monkeypatch: pytest.MonkeyPatch, mode: Any
+) -> None:
+    monkeypatch.setattr(api, "_INTERRUPTED_S", 0.05)
+    end, answered = threading.Event(), threading.Event()
+
+    def hanging(request: httpx.Request) -> httpx.Response:
+        if b"text number 0" in request.content:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        end.wait(5)
+        answered.set()
+        return emulator.handle(request)
+
+    client = Client(http_client=httpx.Client(transport=httpx.MockTransport(hanging)), **account)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(texts(1000), ledger=ledger, model=MODEL, client=client, progress=False, mode=mode)
+    assert not answered.is_set()
+    end.set()
+    with Ledger(ledger) as held:
+        assert held.in_flight() == []
+
+
+def test_a_second_interrupt_still_leaves_a_ledger_that_goes_on(
+    run: Any, texts: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.Engine, "wait_for_workers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(texts(10))
+    with Ledger(ledger) as held:
+        assert not any(job.alive for job in held.in_flight())
+    assert run(texts(10)).failed == 0
 
 
 def test_a_slow_source_holds_up_nothing_that_was_sent(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:

@@ -32,7 +32,10 @@ __all__ = ["aingest", "ingest"]
 
 _FAILURES_LISTED = 10_000
 _WORKERS_END_S = 30.0
-"""Seconds that requests in flight are waited for after an error or an interrupt."""
+"""Seconds that requests in flight are waited for after an error."""
+
+_INTERRUPTED_S = 2.0
+"""The same after an interrupt or a cancellation, when somebody waits for the end."""
 
 _BEATS_PER_LEASE = 10
 
@@ -92,6 +95,7 @@ class _Ingestion:
     options: _Options
     began: float
     finished: bool = False
+    interrupted: bool = False
     report: IngestReport | None = None
     ended: Event = field(default_factory=Event)
 
@@ -153,11 +157,13 @@ class _Ingestion:
         engine = self.engine
         engine.bar.close()
         self.ended.set()
-        engine.wait_for_workers(_WORKERS_END_S)
         try:
-            engine.ledger.end_run(engine.run, finished=self.finished)
-        finally:
-            engine.ledger.close()
+            engine.wait_for_workers(_INTERRUPTED_S if self.interrupted else _WORKERS_END_S)
+        finally:  # whoever interrupts twice, too, leaves a ledger that others can go on with
+            try:
+                engine.ledger.end_run(engine.run, finished=self.finished)
+            finally:
+                engine.ledger.close()
 
     def result(self) -> IngestReport:
         """The report, or the error that stands for it."""
@@ -173,14 +179,17 @@ class _Ingestion:
         return self.report
 
     @contextmanager
-    def naming_unfinished(self) -> Iterator[None]:
-        """Put the ids of what is still with the queue on the error that ends the run."""
+    def judging_end(self) -> Iterator[None]:
+        """Put the ids of what is still with the queue on the error that ends the run; be quick after an interrupt."""
         try:
             yield
         except WorkersAIError as exc:
             if not exc.request_ids:
                 jobs = self.engine.ledger.in_flight(self.engine.run)
                 exc.request_ids = tuple(job.request_id for job in jobs if job.request_id)
+            raise
+        except BaseException as exc:
+            self.interrupted = not isinstance(exc, Exception)
             raise
 
 
@@ -256,7 +265,7 @@ def ingest(
     try:
         ingestion = _Ingestion.begin(source, options, client.service)
         try:
-            with ingestion.naming_unfinished():
+            with ingestion.judging_end():
                 gather(*_workers(ingestion, client.service))
                 ingestion.complete()
         finally:
@@ -300,7 +309,7 @@ async def aingest(
     try:
         ingestion = await in_thread(_Ingestion.begin, source, options, client.service)
         try:
-            with ingestion.naming_unfinished():
+            with ingestion.judging_end():
                 await agather(*_workers(ingestion, client.service))
                 await in_thread(ingestion.complete)
         finally:
