@@ -97,7 +97,8 @@ class BatchStatus(NamedTuple):
 
     Attributes:
         state: ``"queued"``, ``"running"`` or ``"done"``.
-        items: One item per request, in the order of the requests, once it is done; else empty.
+        items: One item per request, in the order of the requests, once it is done; else empty. For a job of unknown
+            size, the items that came.
         usage: Tokens and neurons of the whole job; None where the reply does not say.
     """
 
@@ -230,15 +231,11 @@ def _finished(
     found: dict[int, BatchItem] = {}
     for entry in responses:
         index = _index(entry)
-        if (
-            index is None
-            or index >= (len(responses) if size is None else size)
-            or (index in found and found[index].success)
-        ):
+        if index is None or (size is not None and index >= size) or (index in found and found[index].success):
             continue  # no index of ours, or one that has its result
         found[index] = _item(index, entry, model, request_id)
-    count = size if size is not None else max(found, default=-1) + 1
-    items = [found.get(index) or _missing(index, model, request_id) for index in range(count)]
+    expected = range(size) if size is not None else sorted(found)
+    items = [found.get(index) or _missing(index, model, request_id) for index in expected]
     usage = read_usage(result.get("usage"), neurons) if isinstance(result, dict) else None
     return BatchStatus("done", items, usage)
 
