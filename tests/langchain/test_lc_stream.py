@@ -195,7 +195,7 @@ def test_a_cut_stream_is_no_answer(shape: str, method: str, streaming: Any, call
     with pytest.raises(ours.StreamInterruptedError, match=says) as caught:
         call(streaming(body, **({"streaming": True} if method == "invoke" else {})), method, "hi")
     assert caught.value.partial == partial
-    assert caught.value.is_retryable is False
+    assert caught.value.is_retryable is (not partial)
 
 
 CODES = [(3040, ours.CapacityError), (3036, ours.QuotaExhaustedError), (5021, ours.ContextWindowExceededError)]
@@ -253,6 +253,19 @@ def test_a_stream_is_tried_again_until_it_begins(
     total = call.collect(chat(max_retries=2), "hi")
     assert total.text
     assert len(emulator.log.entries) == 3
+
+
+@pytest.mark.parametrize("frame", [{"errors": [{"code": 3040, "message": "no capacity"}]}, {"error": {"code": 3043}}])
+def test_an_error_in_place_of_the_first_piece_is_tried_again(
+    frame: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    emulator.faults.add(Fault.sse([sse(piece(role="assistant"), frame)]))
+    assert call.collect(chat(max_retries=1), "hi").text
+    assert len(emulator.log.entries) == 2
+    emulator.faults.add(Fault.sse([sse(frame)]))
+    other = chat(model="@cf/zai-org/glm-5.3")
+    total = call.collect(chat(max_retries=0).with_fallbacks([other]), "hi")
+    assert total.response_metadata["model_name"] == "@cf/zai-org/glm-5.3"
 
 
 # --- leaving early ---
