@@ -102,6 +102,17 @@ def test_ctrl_c_leaves_a_ledger_that_goes_on(emulator: Emulator, docs: Path, env
     assert (emulator.queue.submitted, emulator.log.texts_repeated) == (3, 0)
 
 
+def test_ctrl_c_waits_for_no_service_that_hangs(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
+    emulator.settings.latency_s = 600
+    with emulator.serve() as url:
+        process = subprocess.Popen(ingesting(docs, url), env=environment, stderr=subprocess.PIPE, text=True)
+        while not emulator.log.requests and process.poll() is None:
+            threading.Event().wait(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "workers-ai: interrupted: the same command goes on where it was\n")
+
+
 def test_a_file_that_may_not_grow_is_one_line_and_nothing_is_lost(
     emulator: Emulator, docs: Path, environment: dict[str, str]
 ) -> None:

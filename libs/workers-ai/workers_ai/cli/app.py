@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,12 +77,7 @@ _Live = Annotated[bool, typer.Option("--live", help="On your account, which is b
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app()
-    except SystemExit as exc:
-        if exc.code == INTERRUPTED:
-            os._exit(INTERRUPTED)  # at once: a request in flight may hang for minutes, and the ledger is closed
-        raise
+    app()
 
 
 def _version(wanted: bool) -> None:
