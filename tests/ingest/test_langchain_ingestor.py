@@ -208,11 +208,12 @@ def test_a_document_replaces_the_one_with_its_id(
 def test_documents_without_ids_are_known_by_text_and_metadata(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller
 ) -> None:
-    documents = [Document("same", metadata={"page": page}) for page in (1, 2, 2)]
+    documents = [Document("same", metadata={"page": page, "book": "b"}) for page in (1, 2, 2)]
+    reordered = [Document("same", metadata={"book": "b", "page": page}) for page in (2, 1)]
     assert all(document.id is None for document in documents)
 
     call(ingestor(store), "ingest", documents)
-    call(ingestor(store), "ingest", documents)
+    call(ingestor(store), "ingest", reordered)
 
     found = store.similarity_search("same", k=10)
     assert sorted(document.metadata["page"] for document in found) == [1, 2]
