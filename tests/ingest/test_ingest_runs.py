@@ -16,7 +16,7 @@ import pytest
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
-from workers_ai.ingest import Fingerprint, Ledger, api, ingest
+from workers_ai.ingest import Fingerprint, Ledger, api, estimate, ingest
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
@@ -130,7 +130,19 @@ def test_a_ledger_of_other_options_is_refused(
     ("options", "says"),
     [
         ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
-        ({"texts_per_job": 0}, "texts_per_job must be 1 or more, not 0"),
+        ({"texts_per_job": 0}, "texts_per_job must be a whole number 1 or more, not 0"),
+        ({"texts_per_job": 1.5}, "texts_per_job must be a whole number 1 or more, not 1.5"),
+        ({"texts_per_job": "5"}, "texts_per_job must be a whole number 1 or more, not '5'"),
+        ({"total": "5"}, "total must be a whole number 0 or more, not '5'"),
+        ({"limit_cost_usd": math.nan}, "limit_cost_usd must be a number of 0 or more, or None, not nan"),
+        ({"limit_cost_usd": -0.1}, "limit_cost_usd must be a number of 0 or more, or None, not -0.1"),
+        ({"limit_cost_usd": "1"}, "limit_cost_usd must be a number of 0 or more, or None, not '1'"),
+        ({"deadline_s": math.nan}, "deadline_s must be a number of 0 or more, or None, not nan"),
+        ({"deadline_s": "60"}, "deadline_s must be a number of 0 or more, or None, not '60'"),
+        ({"empty_text": "skip"}, "empty_text 'skip' is not one of raise, space"),
+        ({"pooling": "max"}, "pooling 'max' is not one of None, mean, cls"),
+        ({"truncate_inputs": "no"}, "truncate_inputs 'no' is not one of None, True, False"),
+        ({"instruction": 5}, "instruction must be a string or None, not 5"),
         ({"model": "no such model"}, "malformed"),
         ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),
         ({"model": "@cf/someone/model", "limit_cost_usd": 1.0}, "no price of @cf/someone/model is known"),
@@ -141,6 +153,40 @@ def test_options_are_checked_before_anything_is_made(run: Any, ledger: Any, opti
         run([("a", "text")], **options)
     assert says in str(caught.value)
     assert not ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
+        ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),
+        ({"texts_per_job": 0}, "texts_per_job must be a whole number 1 or more, not 0"),
+        ({"empty_text": "skip"}, "empty_text 'skip' is not one of raise, space"),
+        ({"pooling": "max"}, "pooling 'max' is not one of None, mean, cls"),
+    ],
+)
+def test_an_estimate_refuses_what_the_run_would_refuse(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        estimate([("a", "text")], **{"model": MODEL, **options})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("document", ["a", ("a", 5), ("a", "t", {}), (None, "t")])
+def test_an_estimate_refuses_a_document_that_is_none(document: Any) -> None:
+    with pytest.raises(BadRequestError):
+        estimate([("a", "text"), document], model=MODEL)
+
+
+@pytest.mark.parametrize("source", [5, None])
+def test_a_source_that_cannot_be_read_is_refused_before_anything_is_made(run: Any, ledger: Any, source: Any) -> None:
+    with pytest.raises(BadRequestError, match="must be an iterable of pairs of id and text, not"):
+        run(source)
+    assert not ledger.exists()
+
+
+@pytest.mark.parametrize("bound", [math.inf, 10**400])
+def test_a_bound_without_end_is_one(run: Any, texts: Any, bound: Any) -> None:
+    assert run(texts(3), deadline_s=bound, limit_cost_usd=bound).embedded == 3
 
 
 def test_options_travel_with_every_request(run: Any, emulator: Any, mode: str) -> None:
@@ -173,7 +219,7 @@ def test_normalize_scales_to_length_one(run: Any, mode: str) -> None:
 
 def test_an_empty_text_is_reported_or_embedded_as_a_space(run: Any, emulator: Any, tmp_path: Any) -> None:
     report = run([("a", ""), ("b", "text")])
-    assert report.failures == [("a", None, "the text is empty")]
+    assert report.failures == [("a", None, "the text is empty", 0)]
     assert (report.embedded, report.failed) == (1, 1)
     report = run([("a", ""), ("b", "text")], empty_text="space", ledger=tmp_path / "other")
     assert (report.embedded, report.failed) == (2, 0)

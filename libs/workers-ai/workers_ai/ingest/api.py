@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
-from workers_ai.batch import require_queue
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient, Client
-from workers_ai.config import check_model
-from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
+from workers_ai.errors import BadRequestError, BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
+from workers_ai.gateway import require_int
 from workers_ai.ingest.engine import QUEUE_WORKERS, Engine, Mode
 from workers_ai.ingest.ledger import Ledger
 from workers_ai.ingest.ledger_file import LEASE_S
-from workers_ai.ingest.records import Fingerprint, Limits
+from workers_ai.ingest.records import Fingerprint, Limits, check_manner
 from workers_ai.ingest.report import Bar, IngestReport, NoBar, Tally, TqdmBar
 from workers_ai.ingest.schema import LedgerError
+from workers_ai.queued import TEXTS_PER_JOB
 
 if TYPE_CHECKING:
     import os
@@ -60,13 +60,9 @@ class _Options:
     total: int | None = None
 
     def __post_init__(self) -> None:
-        check_model(self.model)
-        if self.mode not in ("queue", "direct"):
-            raise ConfigurationError(f"mode {self.mode!r} is not one of queue, direct")
-        if self.mode == "queue":
-            require_queue(self.model)
-        if self.texts_per_job is not None and self.texts_per_job < 1:
-            raise ConfigurationError(f"texts_per_job must be 1 or more, not {self.texts_per_job}")
+        _ = self.fingerprint, self.limits  # they check themselves
+        check_manner(self.model, self.mode, self.empty_text)
+        require_int("total", self.total, 0, None)
         if self.limit_cost_usd is not None and lookup(self.model).usd_per_m_in is None:
             raise ConfigurationError(f"no price of {self.model} is known, so that its cost cannot be limited")
 
@@ -76,9 +72,8 @@ class _Options:
 
     @property
     def limits(self) -> Limits:
-        limits = Limits(deadline_s=self.deadline_s, cost_usd=self.limit_cost_usd)
-        limits.texts_per_job = self.texts_per_job or limits.texts_per_job
-        return limits
+        texts = TEXTS_PER_JOB if self.texts_per_job is None else self.texts_per_job
+        return Limits(texts, deadline_s=self.deadline_s, cost_usd=self.limit_cost_usd)
 
     def bar(self, source: Iterable[Any]) -> Bar:
         if not self.progress:
@@ -102,6 +97,11 @@ class _Ingestion:
     @classmethod
     def begin(cls, source: Iterable[tuple[Any, str]], options: _Options, service: Service) -> _Ingestion:
         began = time.monotonic()
+        try:
+            documents = iter(source)
+        except TypeError:
+            message = f"the source must be an iterable of pairs of id and text, not {source!r:.200}"
+            raise BadRequestError(message) from None
         ledger = Ledger(options.ledger, options.fingerprint)
         try:
             run = ledger.begin_run()
@@ -112,7 +112,7 @@ class _Ingestion:
             ledger=ledger,
             run=run,
             batch=service.queue,
-            source=source,
+            source=documents,
             mode=options.mode,
             limits=options.limits,
             tally=Tally(options.model),
@@ -174,7 +174,7 @@ class _Ingestion:
             first = self.report.failures[0]
             raise BatchItemError(
                 f"{self.report.failed} of {self.engine.tally.documents} documents failed; the first: {first.message}",
-                index=0, external_reference=str(first.id), code=first.code, model=self.report.model,
+                index=first.index, external_reference=str(first.id), code=first.code, model=self.report.model,
             )  # fmt: skip
         return self.report
 
@@ -250,6 +250,7 @@ def ingest(
 
     Raises:
         ConfigurationError: A setting does not fit, the model has no queue, or the ledger is that of another model.
+        BadRequestError: A document is no pair of id and text; what came before it is not lost.
         LedgerError: The ledger cannot be used: damaged, or its disk is full.
         BatchTimeoutError: ``deadline_s`` has passed.
         BatchItemError: A document failed, with ``raise_on_failure``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -9,9 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.ingest.engine import Mode
 from workers_ai.ingest.ledger import Ledger
-from workers_ai.ingest.records import JOBS_IN_FLIGHT, Fingerprint, Limits, as_sent, estimated_tokens, text_hash
+from workers_ai.ingest.records import (
+    JOBS_IN_FLIGHT,
+    Fingerprint,
+    Limits,
+    as_sent,
+    check_manner,
+    checked,
+    estimated_tokens,
+    text_hash,
+)
 from workers_ai.ingest.report import neurons_of
 from workers_ai.limiter import REQUESTS_PER_MINUTE
+from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import json_bytes
 
 if TYPE_CHECKING:
@@ -99,29 +110,30 @@ def estimate(
         texts_per_job: Texts of one submission; 1,000 by default.
 
     Raises:
-        ConfigurationError: The ledger was made with another model or other options.
+        ConfigurationError: An option does not fit, or the ledger was made with another model or other options.
+        BadRequestError: A document is no pair of id and text.
     """
     shape = Fingerprint(model, pooling, instruction, truncate_inputs, normalize)
-    held = Ledger(ledger, shape) if ledger is not None and Path(ledger).exists() else None
+    check_manner(model, mode, empty_text)
+    limits = Limits(TEXTS_PER_JOB if texts_per_job is None else texts_per_job)
     seen: set[bytes] = set()
     documents = texts = tokens = 0
-    for _, text in source:
-        documents += 1
-        text = as_sent(text, instruction, empty_text)
-        digest = text_hash(text)
-        if not text or digest in seen or (held is not None and held.find([text])[0] is not None):
-            continue
-        seen.add(digest)
-        texts += 1
-        tokens += estimated_tokens(json_bytes(text))
-    if held is not None:
-        held.close()
+    with Ledger(ledger, shape) if ledger is not None and Path(ledger).exists() else nullcontext() as held:
+        for _, given in map(checked, source):
+            documents += 1
+            text = as_sent(given, instruction, empty_text)
+            digest = text_hash(text)
+            if not text or digest in seen or (held is not None and held.find([text])[0] is not None):
+                continue
+            seen.add(digest)
+            texts += 1
+            tokens += estimated_tokens(json_bytes(text))
     card = lookup(model)
     requests = -(-texts // (card.max_items or TEXTS_PER_REQUEST))
     submissions = 0
     minutes = requests / (card.requests_per_minute or REQUESTS_PER_MINUTE["embeddings"])
     if mode == "queue":
-        submissions = -(-texts // (texts_per_job or Limits.texts_per_job))
+        submissions = -(-texts // limits.texts_per_job)
         minutes = -(-submissions // JOBS_IN_FLIGHT) * _QUEUE_MINUTES
     neurons = neurons_of(model, tokens)
     cost = None if neurons is None else neurons * USD_PER_NEURON

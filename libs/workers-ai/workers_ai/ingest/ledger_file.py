@@ -169,12 +169,13 @@ class LedgerFile:
 
     def failures(self, run: int, limit: int) -> tuple[int, list[Failure]]:
         """How many documents of a run have failed, and the first ``limit`` of them."""
-        query = "FROM docs JOIN failures ON failures.id = docs.text_id WHERE docs.run = ?"
+        numbered = "SELECT doc_id, text_id, ROW_NUMBER() OVER (ORDER BY seq) - 1 AS place FROM docs WHERE run = ?"
+        query = f"FROM ({numbered}) JOIN failures ON failures.id = text_id"
         with self._reading() as db:
             if not db.execute("SELECT EXISTS (SELECT 1 FROM failures)").fetchone()[0]:
                 return 0, []
             count = db.execute(f"SELECT COUNT(*) {query}", (run,)).fetchone()[0]
-            rows = db.execute(f"SELECT doc_id, code, message {query} ORDER BY seq LIMIT ?", (run, limit))
+            rows = db.execute(f"SELECT doc_id, code, message, place {query} ORDER BY place LIMIT ?", (run, limit))
             return count, [Failure(*row) for row in rows]
 
     def rows(self, run: int) -> Iterator[Row]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from workers_ai.errors import BadRequestError
+from workers_ai.batch import require_queue
+from workers_ai.config import check_model
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.gateway import require_int
 from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Collection
 
 __all__ = [
     "has_half_pair",
@@ -26,6 +31,7 @@ __all__ = [
     "InFlight",
     "Row",
     "as_sent",
+    "check_manner",
     "estimated_tokens",
     "text_hash",
 ]
@@ -55,6 +61,14 @@ class Fingerprint:
     truncate_inputs: bool | None = None
     normalize: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
+        check_model(self.model)
+        _require_one_of("pooling", self.pooling, (None, "mean", "cls"))
+        _require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
+        if not isinstance(self.instruction, str | None):
+            raise ConfigurationError(f"instruction must be a string or None, not {self.instruction!r:.200}")
+
 
 @dataclass
 class Limits:
@@ -74,6 +88,13 @@ class Limits:
     deadline_s: float | None = None
     cost_usd: float | None = None
 
+    def __post_init__(self) -> None:
+        """Check what a caller gives, under the caller's names; raises ConfigurationError."""
+        require_int("texts_per_job", self.texts_per_job, 1, None)
+        for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
+            if bound is not None and not (isinstance(bound, Real) and bound >= 0):  # NaN is no bound
+                raise ConfigurationError(f"{name} must be a number of 0 or more, or None, not {bound!r:.200}")
+
 
 class Failure(NamedTuple):
     """A document that could not be embedded.
@@ -82,11 +103,13 @@ class Failure(NamedTuple):
         id: Its id.
         code: Cloudflare's error code, or None.
         message: Why.
+        index: Its place in the source, from 0.
     """
 
     id: Any
     code: int | None
     message: str
+    index: int
 
 
 class Row(NamedTuple):
@@ -149,6 +172,23 @@ class Fed(NamedTuple):
     open: set[int]
     held: set[int]
     failed: int
+
+
+def check_manner(model: str, mode: str, empty_text: str) -> None:
+    """Check how texts are to be sent.
+
+    Raises:
+        ConfigurationError: An option is none of those there are, or the model has no queue.
+    """
+    _require_one_of("mode", mode, ("queue", "direct"))
+    _require_one_of("empty_text", empty_text, ("raise", "space"))
+    if mode == "queue":
+        require_queue(model)
+
+
+def _require_one_of(name: str, value: object, options: Collection[object]) -> None:
+    if value not in options:
+        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
