@@ -91,7 +91,7 @@ class Settings:
         token_from_env: Whether the token came from the environment; then a pickle leaves it out.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
-        timeout: Seconds for a whole reply (300, of which 10 to connect), or an ``httpx.Timeout``.
+        timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
         max_concurrency: Requests in flight per object, or None for no bound.
@@ -278,8 +278,9 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(f"api_token is missing: pass api_token= (or api_key=) or set {names}")
     require(
-        bool(_TOKEN.fullmatch(token)) and "${" not in token,
-        "api_token is malformed (white space, a control character or a placeholder): check CLOUDFLARE_API_TOKEN",
+        bool(_TOKEN.fullmatch(token) and token.strip("*")) and "${" not in token,
+        "api_token is malformed (white space, a control character, a placeholder, or masked as in a dump): check "
+        "CLOUDFLARE_API_TOKEN",
     )
     return token, not given
 

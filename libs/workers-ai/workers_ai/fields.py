@@ -79,7 +79,8 @@ class ConnectionFields(BaseModel):
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
     timeout: Any = None
-    """Seconds for a whole reply, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, 10 to connect."""
+    """Seconds that the service may be silent, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, and 10
+    to connect."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from workers_ai.errors import BadRequestError
-from workers_ai.wire.jsontext import parse_body
+from workers_ai.wire.jsontext import mended, parse_body
 
 if TYPE_CHECKING:
     import ssl
@@ -127,10 +127,16 @@ class HttpTransport:
             if self._settings.gateway:  # the one chosen outranks the one that a route falls back to
                 headers["cf-aig-gateway-id"] = self._settings.gateway.id
         args: Any = (request.method, self._url(request.path, request.query))
-        try:
+
+        def written(body: JSON) -> httpx.Request:
             if is_own:  # its headers, cookies and parameters are the user's
-                return client.build_request(*args, json=request.body, headers=headers, timeout=self._timeout)
-            return httpx.Request(*args, json=request.body, headers=headers, extensions=self._extensions)
+                return client.build_request(*args, json=body, headers=headers, timeout=self._timeout)
+            return httpx.Request(*args, json=body, headers=headers, extensions=self._extensions)
+
+        try:
+            return written(request.body)
+        except UnicodeEncodeError:  # half a letter, as scraped pages and names of files have, costs no more than itself
+            return written(mended(request.body))
         except (TypeError, ValueError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
@@ -288,7 +294,8 @@ def untie(response: httpx.Response) -> None:
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
-    response = client.send(request, stream=stream, auth=None)  # the user's own would outrank our credentials
+    # Of the user's own client: its credentials would outrank ours, and a redirect take our headers to another host.
+    response = client.send(request, stream=stream, auth=None, follow_redirects=False)
     if stream and not is_event_stream(response):
         try:
             response.read()
@@ -298,7 +305,7 @@ def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.R
 
 
 async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool) -> httpx.Response:
-    response = await client.send(request, stream=stream, auth=None)
+    response = await client.send(request, stream=stream, auth=None, follow_redirects=False)
     if stream and not is_event_stream(response):
         try:
             await response.aread()

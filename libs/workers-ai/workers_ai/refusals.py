@@ -91,7 +91,8 @@ _STATUSES: Final[dict[int, type[e.APIStatusError]]] = {
 _TEXTS: Final[tuple[tuple[re.Pattern[str], tuple[type[e.APIStatusError], ...], type[e.APIStatusError]], ...]] = (
     (
         re.compile(
-            r"max context reached|maximum context length|context window limit|context length exceeded",
+            r"max context reached|maximum context length|context window limit|context length exceeded"
+            r"|(?:input|prompt|text|sequence) (?:is )?too long|(?:input|prompt|sequence) length \d+ exceeds",
             re.IGNORECASE,
         ),
         (e.BadRequestError, e.RequestTooLargeError),

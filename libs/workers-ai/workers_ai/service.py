@@ -16,7 +16,7 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
-from workers_ai.errors import ConfigurationError
+from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.gateway import require_int
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import limiter_for
@@ -233,6 +233,8 @@ def _transport(
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
     whole = EmbedReply([], model)
+    if len(lengths := {len(reply.vectors[0]) for reply in replies if reply.vectors}) > 1:
+        raise APIResponseValidationError(f"vectors of one call differ in length: {sorted(lengths)}", model=model)
     for reply in replies:
         whole.vectors += reply.vectors
         whole.usage = add_usage(whole.usage, reply.usage)

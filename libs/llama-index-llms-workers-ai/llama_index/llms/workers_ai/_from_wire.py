@@ -101,8 +101,7 @@ def _message(
     blocks: list[Any] = []
     if reasoning:
         blocks.append(ThinkingBlock(content=reasoning, num_tokens=usage.reasoning_tokens if usage else None))
-    if text or not calls:
-        blocks.append(TextBlock(text=text))
+    blocks.append(TextBlock(text=text))  # empty beside calls, too: else ``content`` is None
     kwargs: dict[str, Any] = {"refusal": refusal} if refusal else {}
     if calls:
         blocks += [
@@ -173,7 +172,10 @@ def _logprobs(logprobs: JSON) -> list[list[LogProb]] | None:
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
         return None
-    return [[_logprob(place), *(_logprob(other) for other in place.get("top_logprobs") or ())] for place in content]
+    try:
+        return [[_logprob(place), *(_logprob(other) for other in place.get("top_logprobs") or ())] for place in content]
+    except (AttributeError, KeyError, TypeError, ValueError):  # of no form that is known; the answer is worth more
+        return None
 
 
 def _logprob(place: Mapping[str, JSON]) -> LogProb:
