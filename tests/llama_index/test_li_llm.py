@@ -287,6 +287,17 @@ class TestMessages:
             call(llm(model=KIMI), "chat", [ChatMessage(role="user", blocks=[block])])
         assert emulator.log.requests == 0
 
+    @pytest.mark.parametrize(
+        ("given", "said"), [([], "no message"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
+    )
+    def test_what_is_no_message_is_named(
+        self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str
+    ) -> None:
+        for method in ("chat", "stream_chat"):
+            with pytest.raises(BadRequestError, match=said):
+                call(llm(), method, given)
+        assert emulator.log.requests == 0
+
 
 class TestReplies:
     def test_usage_and_finish_reason(self, llm: Make, script: Script, call: Caller) -> None:
@@ -307,9 +318,10 @@ class TestReplies:
             {"content": None, "reasoning_content": "need the clock", "tool_calls": [tool_call("clock", "{}")]},
             finish="tool_calls",
         )
-        blocks = call(llm(), "chat", USER).message.blocks
-        assert [block.block_type for block in blocks] == ["thinking", "tool_call"]
-        assert blocks[0].content == "need the clock"
+        message = call(llm(), "chat", USER).message
+        assert [block.block_type for block in message.blocks] == ["thinking", "text", "tool_call"]
+        assert message.blocks[0].content == "need the clock"
+        assert message.content == ""
 
     @pytest.mark.parametrize("content", [None, ""])
     def test_thinking_that_ate_the_budget_leaves_an_empty_text(
@@ -477,6 +489,8 @@ class TestMetadata:
         metadata = llm(model=KIMI, context_window=1000, num_output=50, is_function_calling_model=False).metadata
         assert (metadata.context_window, metadata.num_output, metadata.is_function_calling_model) == (1000, 50, False)
         assert llm(max_tokens=900).metadata.num_output == 900
+        with pytest.raises(ConfigurationError, match="context_window"):
+            llm(context_window=0)
 
 
 class TestState:

@@ -141,6 +141,11 @@ class TestLlamaIndex:
             call(reranker(), "postprocess_nodes", nodes(), query_str="")
         assert emulator.log.requests == 0
 
+    @pytest.mark.parametrize("odd", ["text", TextNode(text="text")])
+    def test_what_is_no_node_with_a_score_is_named(self, reranker: Make, call: Caller, odd: Any) -> None:
+        with pytest.raises(BadRequestError, match=r"pass NodeWithScore\(node=\.\.\.\)"):
+            call(reranker(), "postprocess_nodes", [*nodes(), odd], query_str=QUERY)
+
     @pytest.mark.parametrize(
         ("scores", "said"),
         [([(0, 0.5)], "scores 1 of the 3"), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores 1 of the 3"), ([], "scores 0")],

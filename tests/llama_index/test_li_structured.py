@@ -22,7 +22,7 @@ from llama_index.core.types import PydanticProgramMode
 from pydantic import BaseModel
 from tests.llama_index.conftest import tool_call
 
-from workers_ai.errors import APIResponseValidationError
+from workers_ai.errors import APIResponseValidationError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +81,19 @@ class TestByTool:
         call(llm(), form, Person, ASK, text="Ann is 41 years old.")
         assert emulator.log.last.json["tool_choice"] == FORCED
         assert emulator.log.requests == 1
+
+    @FORMS
+    def test_a_default_choice_of_the_model_does_no_harm(
+        self, llm: Make, emulator: Emulator, call: Caller, form: str
+    ) -> None:
+        for choice in ("weather", "none", "auto", {"type": "function", "function": {"name": "weather"}}):
+            call(llm(tool_choice=choice), form, Person, ASK, text="Ann is 41 years old.")
+            assert emulator.log.last.json["tool_choice"] == FORCED
+
+    @FORMS
+    def test_what_is_no_class_is_named(self, llm: Make, call: Caller, form: str) -> None:
+        with pytest.raises(ConfigurationError, match="by a pydantic class"):
+            call(llm(), form, dict, ASK, text="x")
 
     @FORMS
     def test_system_prompt_is_kept_in_every_form(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:

@@ -11,7 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.tools import FunctionTool
 from tests.llama_index.conftest import tool_call
 
-from workers_ai.errors import APIResponseValidationError
+from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,25 @@ class TestRequest:
         llm(tool_choice="weather").chat_with_tools([WEATHER, CLOCK], chat_history=USER)
         assert emulator.log.last.json["tool_choice"] == FORCED
 
+    def test_default_choice_is_for_its_own_tool(self, llm: Make, emulator: Emulator) -> None:
+        model = llm(tool_choice="weather")
+        model.chat_with_tools([CLOCK], chat_history=USER)
+        assert "tool_choice" not in emulator.log.last.json
+        model.chat_with_tools([CLOCK], chat_history=USER, tool_required=True)
+        assert emulator.log.last.json["tool_choice"]["function"]["name"] == "clock"
+
+    @pytest.mark.parametrize("choice", ["wether", {"type": "function", "function": {"name": "wether"}}])
+    def test_a_choice_that_is_none_of_the_tools_is_named(
+        self, llm: Make, emulator: Emulator, call: Caller, choice: Any
+    ) -> None:
+        with pytest.raises(ConfigurationError, match="'wether' is none of the tools: weather, clock"):
+            call(llm(), "chat_with_tools", [WEATHER, CLOCK], chat_history=USER, tool_choice=choice)
+        assert emulator.log.requests == 0
+
+    def test_what_is_no_tool_is_named_with_the_cure(self, llm: Make, call: Caller) -> None:
+        with pytest.raises(BadRequestError, match=r"tool 1 is a function: wrap it, FunctionTool\.from_defaults"):
+            call(llm(), "chat_with_tools", [WEATHER, clock], chat_history=USER)
+
     @pytest.mark.parametrize("allowed", [True, False])
     def test_parallel_flag_is_sent_only_where_set(self, llm: Make, emulator: Emulator, allowed: bool) -> None:
         llm().chat_with_tools([WEATHER], chat_history=USER, allow_parallel_tool_calls=allowed)
@@ -140,7 +159,7 @@ class TestReplies:
         model = llm(api="run")
         response = call(model, "chat", USER)
         assert selections(model, response) == [("weather", {"city": "Oslo"})]
-        assert response.message.blocks[0].tool_call_id
+        assert response.message.blocks[-1].tool_call_id
 
     @pytest.mark.parametrize(("arguments", "cut"), [('{"city": "Par', True), ("city=Paris", False)])
     def test_malformed_arguments_raise(
@@ -184,7 +203,7 @@ class TestStreams:
             {"tool_calls": [tool_call("add", '{"a":', "1", 0)]}, {"tool_calls": [tool_call("add", " 2}", "1", 0)]}
         )
         model = llm()
-        (block,) = call(model, "stream_chat", USER)[-1].message.blocks
+        *_, block = call(model, "stream_chat", USER)[-1].message.blocks
         assert block == ToolCallBlock(tool_call_id="1", tool_name="add", tool_kwargs={"a": 2})
 
     def test_arguments_before_the_name_and_nulls_at_the_end(self, llm: Make, script: Script, call: Caller) -> None:
@@ -213,5 +232,5 @@ class TestStreams:
         calls = [tool_call("weather", "{}", "t:0", 0), tool_call("clock", "{}", "t:0", 1)]
         script.deltas({"tool_calls": calls})
         last = call(llm(), "stream_chat", [*USER, past, result, *USER])[-1]
-        ids = [block.tool_call_id for block in last.message.blocks]
+        ids = [block.tool_call_id for block in last.message.blocks if isinstance(block, ToolCallBlock)]
         assert len({"t:0", *ids}) == 3

@@ -127,6 +127,9 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
 
     "required" is only advice to some models, the named form is enforced (https://github.com/cloudflare/ai/pull/575), so
     a choice that leaves one tool only is sent by name. "any" would be refused.
+
+    Raises:
+        ConfigurationError: The choice names none of the tools.
     """
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
     if choice in (True, "any", "required"):
@@ -137,11 +140,17 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
         function = choice.get("function")
         name = function.get("name") if isinstance(function, dict) else choice.get("name")
         if isinstance(name, str):
-            return _named(name), {name: schemas.get(name)}
+            return _chosen(name, schemas)
         return prepare_tool_choice(choice.get("type"), tools)
     if isinstance(choice, str) and choice not in ("auto", "none"):
-        return _named(choice), {choice: schemas.get(choice)}
+        return _chosen(choice, schemas)
     return (choice or "none"), {}
+
+
+def _chosen(name: str, schemas: Mapping[str, JSON]) -> tuple[JSON, dict[str, JSON]]:
+    if name not in schemas:
+        raise ConfigurationError(f"tool_choice {name!r} is none of the tools: {', '.join(schemas)}")
+    return _named(name), {name: schemas[name]}
 
 
 def _named(name: str) -> dict[str, JSON]:

@@ -21,7 +21,7 @@ from llama_index.llms.workers_ai._from_wire import breaks_off, is_whole, partial
 from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
-from workers_ai.errors import APIResponseValidationError
+from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.wire.jsontext import parse_answer
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class StructuredPrediction(FunctionCallingLLM):
         prompt_args: Mapping[str, Any],
     ) -> tuple[StructuredReader[Model], dict[str, Any]] | None:
         """The reader of the reply and the arguments of the chat call; None to leave it to LlamaIndex."""
+        if not (isinstance(output_cls, type) and issubclass(output_cls, BaseModel)):
+            raise ConfigurationError(f"output_cls is {output_cls!r}: objects are asked for by a pydantic class")
         mode = self._structured_mode()
         if mode is None:
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llama_index.core.base.llms.types import (
     CachePoint,
+    ChatMessage,
     CitableBlock,
     CitationBlock,
     ImageBlock,
@@ -16,18 +17,16 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from llama_index.core.tools.types import BaseTool
 
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from llama_index.core.base.llms.types import ChatMessage
-    from llama_index.core.tools.types import BaseTool
-
     from workers_ai.wire.types import JSON
 
-__all__ = ["to_wire_messages", "to_wire_tool_choice", "to_wire_tools"]
+__all__ = ["named_tool", "to_wire_messages", "to_wire_tool_choice", "to_wire_tools"]
 
 _ROLES: Final = {
     MessageRole.FUNCTION: "tool",
@@ -36,6 +35,7 @@ _ROLES: Final = {
 }
 """Roles of LlamaIndex that the service knows under another name."""
 
+_MODES: Final = frozenset({"auto", "none", "any", "required"})
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -43,12 +43,14 @@ def to_wire_messages(messages: Sequence[ChatMessage]) -> list[dict[str, JSON]]:
     """Messages as the core takes them; the caller's own stay as they are.
 
     Raises:
-        BadRequestError: An image has no known type.
+        BadRequestError: A message is no ChatMessage, or an image has no known type.
     """
-    return [_message(message) for message in messages]
+    return [_message(message, index) for index, message in enumerate(messages)]
 
 
-def _message(message: ChatMessage) -> dict[str, JSON]:
+def _message(message: ChatMessage, index: int) -> dict[str, JSON]:
+    if not isinstance(message, ChatMessage):
+        raise BadRequestError(f"message {index} is a {type(message).__name__}: pass ChatMessage(role=..., content=...)")
     role = _ROLES.get(message.role, message.role.value)
     parts: list[dict[str, JSON]] = []
     calls: list[JSON] = []
@@ -134,11 +136,14 @@ def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dic
     """Tools as the core takes them, and the tool's own name behind each name that had to be changed.
 
     Raises:
+        BadRequestError: What is given is no tool.
         ValueError: A tool has no name, or two have the same one on the wire.
     """
     specs: dict[str, dict[str, JSON]] = {}
     renamed: dict[str, str] = {}
-    for tool in tools:
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, BaseTool):
+            raise BadRequestError(f"tool {index} is a {type(tool).__name__}: wrap it, FunctionTool.from_defaults(...)")
         own = tool.metadata.get_name()
         sent = sendable(own)
         if sent in specs:
@@ -149,12 +154,16 @@ def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dic
     return list(specs.values()), renamed
 
 
+def named_tool(choice: JSON) -> str | None:
+    """The tool that a choice names, as it is called on the wire; None where it names none."""
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        choice = function.get("name") if isinstance(function, dict) else None
+    return sendable(choice) if isinstance(choice, str) and choice not in _MODES else None
+
+
 def to_wire_tool_choice(choice: JSON, *, required: bool) -> JSON:
     """``tool_choice`` out of what LlamaIndex passes: None, a mode, a tool's name or a dict; None where none is set."""
     if choice is None or (required and choice in ("auto", "none")):
         return "required" if required else None
-    if isinstance(choice, str):
-        return sendable(choice)
-    if isinstance(choice, dict) and isinstance(function := choice.get("function"), dict) and "name" in function:
-        return {**choice, "function": {**function, "name": sendable(function["name"])}}
-    return choice
+    return named_tool(choice) or choice

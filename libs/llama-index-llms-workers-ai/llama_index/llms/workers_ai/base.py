@@ -29,7 +29,7 @@ from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
 from llama_index.llms.workers_ai._pacing import paced
 from llama_index.llms.workers_ai._structured import StructuredPrediction
-from llama_index.llms.workers_ai._to_wire import to_wire_messages, to_wire_tool_choice, to_wire_tools
+from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
 from pydantic import Field
 
 from workers_ai.catalogue import lookup
@@ -81,9 +81,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
     """Model id (alias ``model_name``)."""
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Further fields of the body, sent as they are."""
-    context_window: int | None = None
+    context_window: int | None = Field(default=None, gt=0)
     """Tokens of input and output together; else the catalogue's."""
-    num_output: int | None = None
+    num_output: int | None = Field(default=None, gt=0)
     """Tokens that LlamaIndex keeps free for the answer; else ``max_tokens``, else the catalogue's default."""
     is_function_calling_model: bool | None = None
     """Whether the model calls tools; else the catalogue's, and yes for a model it does not know."""
@@ -243,11 +243,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
             )
         prepared: dict[str, Any] = {"messages": messages, **kwargs}
         specs, names = to_wire_tools(tools)
-        choice = to_wire_tool_choice(prepared.pop("tool_choice", None) or self.tool_choice, required=tool_required)
+        choice = prepared.pop("tool_choice", None)
+        if choice is None and named_tool(self.tool_choice) in (None, *(spec["function"]["name"] for spec in specs)):
+            choice = self.tool_choice
         if specs:
             prepared["tools"] = specs
-        if choice is not None:
-            prepared["tool_choice"] = choice
+            prepared["tool_choice"] = to_wire_tool_choice(choice, required=tool_required)
         if names:
             prepared["tool_names"] = names
         return prepared

@@ -13,6 +13,7 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
 from workers_ai.config import MAX_CONCURRENCY
+from workers_ai.errors import BadRequestError
 from workers_ai.fields import ConnectionFields
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class _Ranking:
     """One ranking: the texts to score, and the nodes that come out."""
 
     def __init__(self, nodes: Sequence[NodeWithScore], query: str, *, keep_retrieval_score: bool) -> None:
+        if odd := {type(node).__name__ for node in nodes if not isinstance(node, NodeWithScore)}:
+            raise BadRequestError(f"a node to rank is a {min(odd)}: pass NodeWithScore(node=...)")
         self._nodes = nodes
         self._keep = keep_retrieval_score
         self.query = query
