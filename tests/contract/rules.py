@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from odd_streams import ODD_STREAMS
 from refusals import REFUSED
 from sent import SENT
 from streamed_replies import STREAMS
@@ -25,7 +26,7 @@ END: Final = "<!-- end -->"
 TABLES: Final[dict[str, Sequence[Any]]] = {
     "sent": SENT,
     "whole": WHOLE,
-    "streamed": STREAMS,
+    "streamed": [*STREAMS, *ODD_STREAMS],
     "refused": REFUSED,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from langchain_rows import MAKERS, REPLIES, asked, expressible, judge, sent
+from odd_streams import ODD_STREAMS
 from sent import SENT
 from shapes import Sent, Shape
 
@@ -12,7 +13,7 @@ ROWS = [
     pytest.param(shape, stream, id=f"{group}: {shape.name}")
     for group, shapes in REPLIES.items()
     for shape, stream in shapes
-]
+] + [pytest.param(shape, True, id=f"odd stream: {shape.name}") for shape in ODD_STREAMS]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
