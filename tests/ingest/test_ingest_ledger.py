@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +186,9 @@ def test_vectors_of_another_length_are_refused(opened: Any) -> None:
     ledger.store(first.job, [(first.groups[0][0], packed(1.0, 2.0))], run=run)
     with pytest.raises(APIResponseValidationError, match="the vectors have 3 dimensions; those of the ledger"):
         ledger.store(second.job, [(second.groups[0][0], packed(1.0, 2.0, 3.0))], run=run)
+    mixed = [(first.groups[0][0], packed(1.0, 2.0)), (second.groups[0][0], packed(1.0))]
+    with pytest.raises(APIResponseValidationError, match="the vectors have 1 dimensions; those of the ledger"):
+        ledger.store(second.job, mixed, run=run)
     assert ledger.find(["a", "b"]) == [array("f", [1.0, 2.0]), None]
 
 
@@ -251,23 +254,114 @@ def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: A
     assert path.stat().st_size >= len(data)
 
 
-def test_another_database_is_refused(run: Any, texts: Any, ledger: Path) -> None:
-    database = sqlite3.connect(ledger)
-    database.execute("CREATE TABLE customers (name)")
-    database.commit()
-    database.close()
+@pytest.mark.parametrize(
+    "tables", ["customers (name)", "meta (key, value)", "meta (key, value); CREATE TABLE texts (id, hash)"]
+)
+def test_another_database_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, tables: str) -> None:
+    changed(ledger, f"CREATE TABLE {tables}")
+    before = ledger.read_bytes()
     with pytest.raises(LedgerError, match="is an SQLite file, but no ledger"):
         run(texts(3))
-    database = sqlite3.connect(ledger)
-    assert database.execute("SELECT name FROM sqlite_schema").fetchall() == [("customers",)]
+    with pytest.raises(LedgerError, match="is an SQLite file, but no ledger"):
+        Ledger(ledger)
+    assert ledger.read_bytes() == before
+    assert list(ledger.parent.iterdir()) == [ledger]
+
+
+def test_an_empty_file_that_is_only_read_stays_empty(ledger: Path) -> None:
+    ledger.touch()
+    with pytest.raises(ConfigurationError, match="is empty"):
+        Ledger(ledger)
+    assert ledger.read_bytes() == b""
+
+
+def changed(path: Path, script: str) -> None:
+    database = sqlite3.connect(path)
+    database.executescript(script)
     database.close()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DELETE FROM meta WHERE key = 'fingerprint'",
+        "UPDATE meta SET value = '{' WHERE key = 'fingerprint'",
+        "UPDATE meta SET value = '[]' WHERE key = 'fingerprint'",
+        """UPDATE meta SET value = '{"model": "@cf/a/b", "of_tomorrow": 1}' WHERE key = 'fingerprint'""",
+        """UPDATE meta SET value = '{"model": "@cf/a/b", "pooling": 7}' WHERE key = 'fingerprint'""",
+        "UPDATE meta SET value = printf('%.*c', 100000, '[') WHERE key = 'fingerprint'",
+    ],
+)
+def test_a_ledger_of_odd_contents_is_refused(run: Any, texts: Any, emulator: Any, script: str) -> None:
+    path = made(run, texts, 3)
+    changed(path, script)
+    before = emulator.log.requests
+    for use in (lambda: run(texts(3)), lambda: Ledger(path)):
+        with pytest.raises(LedgerError, match="holds what no ledger holds") as caught:
+            use()
+        assert str(path) in str(caught.value)
+    assert emulator.log.requests == before
+
+
+@pytest.mark.parametrize("vector", ["x'0102'", "'text'", "5"])
+def test_a_vector_that_is_none_is_damage(run: Any, texts: Any, vector: str) -> None:
+    report = run(texts(3))
+    changed(run.ledger, f"UPDATE vectors SET vector = {vector} WHERE id = 2")
+    with pytest.raises(LedgerError, match="restore a copy"):
+        list(report.vectors())
+    with Ledger(run.ledger) as held, pytest.raises(LedgerError, match="restore a copy"):
+        held.find(["text number 1"])
+
+
+@pytest.mark.parametrize("groups", ["[1, 2]", "{", "null"])
+def test_a_job_that_is_none_is_damage(opened: Any, ledger: Path, groups: str) -> None:
+    with opened() as first:
+        run = first.begin_run()
+        feed(first, run, "a")
+        first.accepted(run, claim(first, run).job, "request-1")
+        first.end_run(run, finished=False)
+    changed(ledger, f"UPDATE jobs SET groups = '{groups}'")
+    with opened() as second:
+        mine = second.begin_run()
+        with pytest.raises(LedgerError, match="holds what no ledger holds"):
+            second.in_flight()
+        with pytest.raises(LedgerError, match="holds what no ledger holds"):
+            second.adopt(mine)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_ledger_that_is_deleted_meanwhile_ends_the_run(
+    run: Any, texts: Any, emulator: Any, ledger: Path, replaced: bool
+) -> None:
+    """Before the second of three submissions."""
+
+    def source() -> Iterator[tuple[str, str]]:
+        yield from texts(1000)
+        ledger.unlink()
+        if replaced:
+            Ledger(ledger, SHAPE).close()
+        yield from texts(2000, 1000)
+
+    with pytest.raises(LedgerError, match="was deleted, moved or replaced while it was in use"):
+        run(source(), max_concurrency=1)
+    assert emulator.log.texts_embedded == 1000
+
+
+def test_a_ledger_is_found_again_from_another_folder(
+    run: Any, texts: Any, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ledger.parent)
+
+    def source() -> Iterator[tuple[str, str]]:
+        yield from texts(1000)
+        monkeypatch.chdir("/")
+        yield from texts(1000, 1000)
+
+    assert run(source(), ledger=ledger.name).embedded == 2000
 
 
 def test_a_ledger_of_another_version_is_refused(run: Any, texts: Any) -> None:
-    database = sqlite3.connect(made(run, texts))
-    database.execute("UPDATE meta SET value = '7' WHERE key = 'version'")
-    database.commit()
-    database.close()
+    changed(made(run, texts), "UPDATE meta SET value = '7' WHERE key = 'version'")
     with pytest.raises(LedgerError, match="has version 7, not 1"):
         run(texts(3))
 
@@ -285,8 +379,8 @@ def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
 ) -> None:
     connect = ledger_file.connect
 
-    def small(path: Path) -> sqlite3.Connection:
-        database = connect(path)
+    def small(path: Path, **options: Any) -> sqlite3.Connection:
+        database = connect(path, **options)
         database.execute("PRAGMA max_page_count = 500")
         return database
 

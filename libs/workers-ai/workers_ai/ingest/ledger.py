@@ -197,8 +197,8 @@ class Ledger(LedgerFile):
             APIResponseValidationError: The vectors have another length than those of the ledger.
         """
         with self._change() as db:
-            if vectors:
-                self._check_length(db, len(vectors[0][1]) // 4)
+            for length in {len(vector) // 4 for _, vector in vectors}:
+                self._check_length(db, length)
             db.executemany("INSERT OR REPLACE INTO vectors (id, vector) VALUES (?, ?)", vectors)
             if not db.execute("DELETE FROM jobs WHERE id = ? AND run = ?", (job, run)).rowcount:
                 return  # another run has taken it over, and records the rest
@@ -216,7 +216,7 @@ class Ledger(LedgerFile):
         row = db.execute("SELECT value FROM meta WHERE key = 'dimensions'").fetchone()
         if row is None:
             db.execute("INSERT INTO meta VALUES ('dimensions', ?)", (str(length),))
-        elif int(row[0]) != length:
+        elif row[0] != str(length):
             raise APIResponseValidationError(
                 f"the vectors have {length} dimensions; those of the ledger {self.path} have {row[0]}",
                 model=self.fingerprint.model,
@@ -245,7 +245,7 @@ class Ledger(LedgerFile):
             if row is None:
                 return None
             db.execute("UPDATE jobs SET run = ? WHERE id = ?", (run, row[0]))
-        return Claim(row[0], json.loads(row[1]), request_id=row[2])
+        return Claim(row[0], self._groups(row[1]), request_id=row[2])
 
 
 class _Known(NamedTuple):

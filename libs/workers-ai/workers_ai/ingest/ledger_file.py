@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest.records import Failure, Fingerprint, InFlight, Row, text_hash
-from workers_ai.ingest.schema import VERSION, LedgerError, connect, guarded
+from workers_ai.ingest.schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -72,12 +72,14 @@ class LedgerFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = Path(path)
+        self._absolute = self.path.absolute()
         self._lease_s = lease_s
         self._clock = clock
         self._lock = threading.RLock()
         if fingerprint is None and not self.path.exists():
             raise ConfigurationError(f"there is no ledger at {self.path}")
-        self._db: Connection = connect(self.path)
+        self._db: Connection = connect(self.path, make=fingerprint is not None)
+        self._file = identity(self.path)
         try:
             self._check(fingerprint)
         except BaseException:
@@ -99,6 +101,11 @@ class LedgerFile:
     def _change(self) -> Iterator[Connection]:
         """One transaction; undone where anything fails."""
         with self._lock, guarded(self.path):
+            if identity(self._absolute) != self._file:  # what it records, and is paid for, nobody would find
+                raise LedgerError(
+                    f"the ledger {self.path} was deleted, moved or replaced while it was in use: put it back where it "
+                    "was, or begin anew"
+                )
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -125,7 +132,8 @@ class LedgerFile:
                 return
         if meta.get("version") != str(VERSION):
             raise LedgerError(f"the ledger {self.path} has version {meta.get('version')}, not {VERSION}")
-        self.fingerprint = Fingerprint(**json.loads(meta["fingerprint"]))
+        with undamaged(self.path):
+            self.fingerprint = Fingerprint(**json.loads(meta["fingerprint"]))
         if fingerprint is not None and fingerprint != self.fingerprint:
             mine, theirs = asdict(fingerprint), asdict(self.fingerprint)
             differences = ", ".join(f"{k} {theirs[k]!r}, not {mine[k]!r}" for k in mine if mine[k] != theirs[k])
@@ -144,10 +152,15 @@ class LedgerFile:
             alive, now = self._alive(db), self._clock()
             rows = db.execute("SELECT run, request_id, groups, since FROM jobs ORDER BY id").fetchall()
         return [
-            InFlight(request_id, sum(map(len, json.loads(groups))), now - since, owner in alive)
+            InFlight(request_id, sum(map(len, self._groups(groups))), now - since, owner in alive)
             for owner, request_id, groups, since in rows
             if run in (None, owner)
         ]
+
+    def _groups(self, text: str) -> list[list[int]]:
+        """The text ids of each request of a job."""
+        with undamaged(self.path):
+            return [list(group) for group in json.loads(text)]
 
     def counts(self) -> dict[str, int]:
         """Rows of the whole ledger: distinct ``texts``, ``vectors``, ``waiting`` texts, ``failures``."""
@@ -194,17 +207,20 @@ class LedgerFile:
                 ).fetchall()
                 if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
                     raise LedgerError(f"the ledger {self.path} has no run {run}")
-            for last, doc_id, digest, vector in chunk:  # noqa: B007 - the last one is where the next chunk begins
-                yield Row(doc_id, digest, None if vector is None else _floats(vector))
+            with undamaged(self.path):
+                rows = [Row(doc_id, digest, _floats(vector)) for _, doc_id, digest, vector in chunk]
+            yield from rows
             if len(chunk) < _CHUNK:
                 return
+            last = chunk[-1][0]
 
     def find(self, texts: Iterable[str]) -> list[array[float] | None]:
         """The vectors of texts, in their order; None where the ledger has none."""
         with self._reading() as db:
             query = "SELECT vector FROM texts JOIN vectors USING (id) WHERE hash = ?"
             rows = [db.execute(query, (text_hash(text),)).fetchone() for text in texts]
-        return [None if row is None else _floats(row[0]) for row in rows]
+        with undamaged(self.path):
+            return [None if row is None else _floats(row[0]) for row in rows]
 
     def message(self, text: str) -> str | None:
         """Why a text failed, or None."""
@@ -214,7 +230,9 @@ class LedgerFile:
             return None if row is None else str(row[0])
 
 
-def _floats(data: bytes) -> array[float]:
+def _floats(data: bytes | None) -> array[float] | None:
+    if data is None:
+        return None
     floats = array("f")
     floats.frombytes(data)
     return floats

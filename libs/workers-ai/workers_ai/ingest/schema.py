@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import BatchError
+from workers_ai.errors import BatchError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["VERSION", "LedgerError", "connect", "guarded"]
+__all__ = ["VERSION", "LedgerError", "connect", "guarded", "identity", "undamaged"]
 
 VERSION: Final = 1
 """Version of the tables."""
@@ -41,6 +42,8 @@ CREATE TABLE IF NOT EXISTS docs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, doc_id, text_id INTEGER NOT NULL);
 """
 
+_NAMES: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES))
+_DAMAGED: Final = "restore a copy, or choose another path to embed everything anew"
 _BUSY_S: Final = 120.0
 _CACHE_KIB: Final = 24 * 1024
 _CHECKPOINT_PAGES: Final = 8192
@@ -69,32 +72,57 @@ def guarded(path: Path) -> Iterator[None]:
         elif "unable to open" in text or "readonly" in text:
             hint = "check that its folder exists and can be written to"
         elif isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
-            hint = "the file is damaged or no ledger: restore a copy, or choose another path to embed everything anew"
+            hint = f"the file is damaged or no ledger: {_DAMAGED}"
         else:
             hint = "see the text of SQLite"
         raise LedgerError(f"the ledger {path} cannot be used ({text}): {hint}") from exc
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the file, and make the tables where it is new."""
+@contextlib.contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Turn what contents that are none of ours lead to into a :class:`LedgerError`."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as exc:
+        raise LedgerError(f"the ledger {path} holds what no ledger holds ({exc}): {_DAMAGED}") from exc
+
+
+def connect(path: Path, *, make: bool) -> sqlite3.Connection:
+    """Open the file, and make the tables where it is new and ``make`` is set. A file of others stays as it is.
+
+    Raises:
+        ConfigurationError: It is empty, and ``make`` is not set.
+        LedgerError: It cannot be used.
+    """
     with guarded(path):
         _require_whole(path)
         connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
+            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+            if names and not names >= _NAMES:
+                raise LedgerError(f"{path} is an SQLite file, but no ledger: choose another path")
+            if not names and not make:
+                raise ConfigurationError(f"the ledger {path} is empty")
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                 raise LedgerError(f"the ledger {path} cannot be used: its file system has no write-ahead log")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-            if tables and "meta" not in tables:
-                raise LedgerError(f"{path} is an SQLite file, but no ledger: choose another path")
-            if not tables:
+            if not names:
                 connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at a path from any other one; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _require_whole(path: Path) -> None:
@@ -111,7 +139,4 @@ def _require_whole(path: Path) -> None:
     page = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
     if size < pages * (65536 if page == 1 else page):
-        raise LedgerError(
-            f"the ledger {path} is truncated ({size:,} bytes): restore a copy, or choose another path to embed "
-            "everything anew"
-        )
+        raise LedgerError(f"the ledger {path} is truncated ({size:,} bytes): {_DAMAGED}")
