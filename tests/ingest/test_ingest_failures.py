@@ -61,7 +61,7 @@ def test_one_bad_text_never_costs_its_neighbours(run: Any, texts: Any, emulator:
     emulator.queue.settings.failures = [ItemFailure(contains=f'"{BAD}"', code=5004, message="not this one")]
     report = run(texts(150), max_concurrency=1)
     assert (report.embedded, report.failed) == (149, 1)
-    assert report.failures == [("doc-37", 5004, "not this one")]
+    assert report.failures == [("doc-37", 5004, "not this one", 37)]
     assert "doc-37" not in dict(report.vectors())
     sizes = [len(group) for requests in submitted() for group in requests if BAD in group]
     assert sizes == [100, 50, 25, 13, 6, 3, 1]
@@ -128,7 +128,7 @@ def test_every_document_with_a_failed_text_is_reported(run: Any, emulator: Any) 
     emulator.queue.settings.failures = [ItemFailure(contains='"bad"', code=5004, message="no")]
     report = run([("a", "bad"), ("b", "good"), ("c", "bad")])
     assert (report.embedded, report.reused, report.failed) == (1, 0, 2)
-    assert report.failures == [("a", 5004, "no"), ("c", 5004, "no")]
+    assert report.failures == [("a", 5004, "no", 0), ("c", 5004, "no", 2)]
     assert [(row.id, row.vector is None) for row in report.rows()] == [("a", True), ("b", False), ("c", True)]
 
 
@@ -136,7 +136,8 @@ def test_failures_raise_where_that_is_asked_for(run: Any, texts: Any, emulator: 
     emulator.queue.settings.failures = [ItemFailure(contains=f'"{BAD}"', code=5004, message="not this one")]
     with pytest.raises(BatchItemError, match="1 of 40 documents failed; the first: not this one") as caught:
         run(texts(40), raise_on_failure=True)
-    assert (caught.value.external_reference, caught.value.code) == ("doc-37", 5004)
+    error = caught.value
+    assert (error.index, error.external_reference, error.code) == (37, "doc-37", 5004)
     emulator.queue.settings.failures = []
     assert run(texts(40), raise_on_failure=True).embedded == 1
 

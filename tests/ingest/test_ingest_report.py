@@ -24,7 +24,7 @@ REPORT = IngestReport(
     embedded=12_000,
     reused=3,
     failed=2,
-    failures=[Failure("a<b", 5004, "not <this> one"), Failure(7, None, "no")],
+    failures=[Failure("a<b", 5004, "not <this> one", 3), Failure(7, None, "no", 9)],
     retries=1,
     tokens=40_000,
     neurons=72.7272,
@@ -52,7 +52,7 @@ def test_a_report_reads_well_in_a_terminal() -> None:
 
 
 def test_a_report_names_ten_failures_and_counts_the_others() -> None:
-    failures = [Failure(number, None, "no") for number in range(30)]
+    failures = [Failure(number, None, "no", number) for number in range(30)]
     report = IngestReport(MODEL, 0, 0, 40, failures, 0, 0, None, None, 0.0, Path("ledger"), 1)
     lines = str(report).splitlines()
     assert lines[-2:] == ["  failed    9: no", "  failed    ... and 30 more"]
@@ -80,7 +80,7 @@ def test_the_report_of_a_run_adds_up(run: Any, emulator: Any) -> None:
     documents = [(number, f"w{number % 20}") for number in range(50)]
     report = run(documents, texts_per_job=100)
     assert (report.embedded, report.reused, report.failed) == (19, 28, 3)
-    assert report.failures == [(7, 5004, "no"), (27, 5004, "no"), (47, 5004, "no")]
+    assert report.failures == [(7, 5004, "no", 7), (27, 5004, "no", 27), (47, 5004, "no", 47)]
     assert report.tokens == 19 * 2
     assert report.cost_usd == pytest.approx(19 * 2 * 0.02 / 1e6, rel=0.5), "the service rounds to hundredths"
     assert report.cost_usd == pytest.approx(report.neurons * 0.000011)

@@ -174,7 +174,7 @@ class _Ingestion:
             first = self.report.failures[0]
             raise BatchItemError(
                 f"{self.report.failed} of {self.engine.tally.documents} documents failed; the first: {first.message}",
-                index=first.index, external_reference=str(first.id), code=first.code, model=self.report.model,
+                index=first.position, external_reference=str(first.id), code=first.code, model=self.report.model,
             )  # fmt: skip
         return self.report
 

@@ -103,13 +103,13 @@ class Failure(NamedTuple):
         id: Its id.
         code: Cloudflare's error code, or None.
         message: Why.
-        index: Its place in the source, from 0.
+        position: Its place in the source, from 0.
     """
 
     id: Any
     code: int | None
     message: str
-    index: int
+    position: int
 
 
 class Row(NamedTuple):

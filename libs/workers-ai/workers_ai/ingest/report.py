@@ -122,7 +122,7 @@ class IngestReport:
         reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger made
             it, or another document has the same text.
         failed: Documents that could not be embedded.
-        failures: The first 10,000 of them, as (id, code, message, index).
+        failures: The first 10,000 of them, as (id, code, message, position).
         retries: Submissions and requests that were tried again, whole or in part.
         tokens: Input tokens of what was embedded; estimated where the service does not say.
         neurons: Neurons of the same; by list price where the service does not say, None where no price is known.
