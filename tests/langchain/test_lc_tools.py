@@ -139,6 +139,35 @@ def test_what_a_tool_lacks_is_left_out_or_completed(
         assert emulator.log.last.json["tools"] == [{"type": "function", "function": completed}]
 
 
+class Tree(BaseModel):
+    """A tree."""
+
+    value: int
+    children: list[Tree] = []
+
+
+@tool
+def plant(tree: Tree) -> str:
+    """Plant a tree."""
+    return str(tree)
+
+
+@pytest.mark.parametrize("definition", [Tree, plant])
+def test_arguments_that_refer_to_themselves(
+    definition: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+) -> None:
+    """LangChain's own conversion leaves ``"items": {}`` of them, which means anything."""
+    nested = {"value": 1, "children": [{"value": 2, "children": []}]}
+    name, arguments = ("Tree", nested) if definition is Tree else ("plant", {"tree": nested})
+    model.says("", tool_calls=[wire(name, json.dumps(arguments))])
+    answer = call(chat(model=NATIVE, api=model.route).bind_tools([definition]), "invoke", "hi")
+    assert answer.tool_calls[0]["args"] == arguments
+    sent = model.heard[-1]["tools"][0]["function"]
+    assert "#/$defs/Tree" in json.dumps(sent["parameters"])
+    assert '"items": {}' not in json.dumps(sent)
+    assert sent["parameters"]["type"] == "object"
+
+
 def test_tools_of_one_call(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]) -> None:
     answer = ask(chat(), "Time in Oslo?", tools=[clock, AsTypedDict], tool_choice="clock")
     assert [tool["function"]["name"] for tool in emulator.log.last.json["tools"]] == ["clock", "AsTypedDict"]

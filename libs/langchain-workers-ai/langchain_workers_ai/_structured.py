@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.runnables import RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
-from pydantic import BaseModel
 
 from langchain_workers_ai._parser import AnswerParser
+from langchain_workers_ai._tools import recursive_schema
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.wire.schema import inline_refs
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
@@ -116,19 +115,8 @@ def target_of(schema: Schema) -> Target:
         converted = convert_to_json_schema(schema)
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
-    converted = (cls and _recursive_schema(cls)) or converted
+    converted = (cls and recursive_schema(cls)) or converted
     return Target(_wire_name(converted.get("title") or schema.__name__), converted, cls)
-
-
-def _recursive_schema(cls: Any) -> dict[str, Any] | None:
-    """The schema of a class that refers to itself, of which LangChain's conversion keeps nothing; None for another."""
-    own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
-    defined = own.get("$defs") or own.get("definitions")
-    if not defined or inline_refs(own) is not own:
-        return None
-    # Such a schema is a mere reference at its top, where the service looks for an object.
-    top = defined.get(own.pop("$ref", "").rpartition("/")[2], {})
-    return {**top, **own}
 
 
 def _of_dict(schema: dict[str, Any]) -> Target:

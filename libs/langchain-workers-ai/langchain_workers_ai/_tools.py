@@ -1,17 +1,20 @@
-"""Tools in the form a call takes."""
+"""Tools and their schemas in the form a call takes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from pydantic import BaseModel
 
 from workers_ai.errors import ConfigurationError
+from workers_ai.wire.schema import inline_refs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["bound_tools"]
+__all__ = ["bound_tools", "recursive_schema"]
 
 
 def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> dict[str, Any]:
@@ -20,7 +23,7 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
     Raises:
         ConfigurationError: A tool is not a function, or the choice names none of them.
     """
-    converted = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+    converted = [_converted(tool, strict) for tool in tools]
     for tool in converted:
         if tool.get("type") != "function":
             raise ConfigurationError(f"Workers AI calls functions only; it has no tool of type {tool.get('type')!r}")
@@ -31,6 +34,26 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
         _check_choice(tool_choice, [tool["function"]["name"] for tool in converted])
         bound["tool_choice"] = tool_choice
     return bound
+
+
+def _converted(tool: Any, strict: bool | None) -> dict[str, Any]:
+    converted = convert_to_openai_tool(tool, strict=strict)
+    schema = getattr(tool, "tool_call_schema", tool)
+    if is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):
+        parameters = {key: value for key, value in parameters.items() if key not in ("title", "description")}
+        converted["function"]["parameters"] = parameters
+    return converted
+
+
+def recursive_schema(cls: Any) -> dict[str, Any] | None:
+    """The schema of a class that refers to itself, of which LangChain's conversion keeps nothing; None for another."""
+    own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
+    defined = own.get("$defs") or own.get("definitions")
+    if not defined or inline_refs(own) is not own:
+        return None
+    # Such a schema is a mere reference at its top, where the service looks for an object.
+    top = defined.get(own.pop("$ref", "").rpartition("/")[2], {})
+    return {**top, **own}
 
 
 def _check_choice(choice: Any, names: Sequence[str]) -> None:
