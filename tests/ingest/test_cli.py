@@ -163,10 +163,25 @@ def test_resume_takes_model_and_options_from_the_ledger(workers_ai: Any, docs: P
     assert pq.read_table("vectors.parquet").num_rows == 250
 
 
-def test_resume_wants_a_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
-    result = workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", status=1)
-    assert only_line(result) == "there is no ledger at vectors.parquet.ledger"
+@pytest.mark.parametrize("more", [[], ["--model", MODEL], ["--model", MODEL, "--dry-run"]])
+@pytest.mark.parametrize("empty", [False, True])
+def test_resume_wants_a_ledger(workers_ai: Any, docs: Path, emulator: Emulator, more: list[str], empty: bool) -> None:
+    ledger = Path("vectors.parquet.ledger")
+    if empty:
+        ledger.touch()
+    result = workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", *more, status=1)
+    assert only_line(result) == (f"the ledger {ledger} is empty" if empty else f"there is no ledger at {ledger}")
     assert emulator.log.requests == 0
+    assert [path for path in Path().iterdir() if path.stat().st_size] == [Path("docs.jsonl")]
+
+
+def test_resume_with_another_model_than_the_ledgers_is_refused(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    workers_ai(*ingest())
+    before = emulator.log.requests
+    assert "was made with pooling None, not 'cls'" in only_line(
+        workers_ai(*ingest("--resume", "--pooling", "cls"), status=1)
+    )
+    assert emulator.log.requests == before
 
 
 @pytest.mark.parametrize(
@@ -194,7 +209,6 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
         (ingest("--model", "@cf/qwen/qwen3-embedding-0.6b"), "has no asynchronous queue"),
         (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
         (ingest("--account-id", "../../x"), "account_id is malformed"),
-        (ingest("--ledger", "docs.jsonl"), "docs.jsonl exists and is no ledger"),
         (["jobs", "none"], "there is no ledger at none"),
         (["jobs", "docs.jsonl"], "docs.jsonl exists and is no ledger"),
     ],
@@ -206,6 +220,42 @@ def test_an_error_is_one_line_and_status_1(
     assert says in only_line(workers_ai(*arguments, status=1))
     assert emulator.log.requests == 0
     assert docs.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        (["docs.jsonl", "docs.jsonl"], "docs.jsonl would be overwritten"),
+        (["docs.jsonl", "./hard.jsonl"], "hard.jsonl would be overwritten"),
+        (["docs.jsonl", "soft.jsonl"], "soft.jsonl would be overwritten"),
+        (["docs.jsonl", "v.parquet", "--ledger", "docs.jsonl"], "docs.jsonl would be overwritten"),
+        (["docs.jsonl", "v.parquet", "--ledger", "notes/../v.parquet"], "v.parquet would be overwritten"),
+        (["docs.jsonl", "v.parquet", "--ledger", "v.parquet.part"], "v.parquet.part would be overwritten"),
+        (["docs.jsonl", "v-wal", "--ledger", "v"], "v-wal would be overwritten"),
+        (["notes", "notes/a.txt"], "notes/a.txt would be overwritten"),
+        (["notes", "v.parquet", "--ledger", "notes/a.txt"], "notes/a.txt would be overwritten"),
+        (["docs.jsonl", "notes"], "the output notes is a folder: name a file in it"),
+    ],
+)
+@pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
+def test_no_file_is_made_in_the_place_of_another_one(
+    workers_ai: Any, docs: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
+) -> None:
+    Path("notes").mkdir()
+    Path("notes/a.txt").write_text("a note")
+    Path("hard.jsonl").hardlink_to(docs)
+    Path("soft.jsonl").symlink_to(docs)
+    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    assert says in only_line(workers_ai("ingest", *places, *more, status=1))
+    assert emulator.log.requests == 0
+    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+def test_vectors_of_a_folder_may_stand_in_it(workers_ai: Any) -> None:
+    Path("a.txt").write_text("a note")
+    for _ in range(2):
+        workers_ai("ingest", ".", "vectors.parquet", "--model", MODEL)
+    assert pq.read_table("vectors.parquet")["id"].to_pylist() == ["a.txt"]
 
 
 @pytest.mark.parametrize("name", ["CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"])

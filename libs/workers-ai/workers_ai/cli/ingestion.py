@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from workers_ai.cli.documents import InputError, read_documents
+from workers_ai.cli.documents import TEXT_SUFFIXES, InputError, read_documents
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
-from workers_ai.ingest.parquet import arrow, write_parquet
+from workers_ai.ingest.parquet import arrow, part_of, write_parquet
+from workers_ai.ingest.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,7 @@ class Ingestion:
         Raises:
             ConfigurationError: The input cannot be read, or the ledger is that of another model.
         """
+        self._check_places()
         return estimate(
             self._pairs(), ledger=self.ledger, mode=self.mode, empty_text=self.empty_text, **self._options()
         )
@@ -69,8 +71,7 @@ class Ingestion:
             OSError: A file cannot be read or written.
         """
         arrow()
-        if not self.output.absolute().parent.is_dir():
-            raise InputError(f"there is no folder {self.output.absolute().parent} for the output")
+        self._check_places()
         options = self._options()
         total = sum(1 for _ in read_documents(self.source))
         report = ingest(
@@ -82,11 +83,27 @@ class Ingestion:
         typer.echo(f"  written   {count:,} rows to {self.output}")
         return SOME_FAILED if report.failed else 0
 
+    def _check_places(self) -> None:
+        """Refuse an output that cannot be made, and one that would take the place of the input or the ledger."""
+        if not (folder := self.output.absolute().parent).is_dir():
+            raise InputError(f"there is no folder {folder} for the output")
+        if self.output.is_dir():
+            raise InputError(f"the output {self.output} is a folder: name a file in it")
+        whole = self.source.resolve() if self.source.is_dir() else None
+        taken = {_place(self.source)}
+        for path in (self.output, part_of(self.output), self.ledger, *files_beside(self.ledger)):
+            is_document = whole in path.resolve().parents and path.suffix.lower() in TEXT_SUFFIXES
+            if is_document or _place(path) in taken:
+                raise InputError(
+                    f"{path} would be overwritten: name an output and a ledger that are files of their own"
+                )
+            taken.add(_place(path))
+
     def _options(self) -> dict[str, Any]:
         shape = self.shape
         if self.resume:
-            with Ledger(self.ledger, shape) as ledger:
-                shape = ledger.fingerprint
+            with Ledger(self.ledger) as ledger:
+                shape = shape or ledger.fingerprint
         assert shape is not None
         return asdict(shape)
 
@@ -101,3 +118,8 @@ class Ingestion:
             if document is None or document.id != row.id:
                 raise InputError(f"{self.source} has changed while it was embedded: run the same command again")
             yield row, document.metadata
+
+
+def _place(path: Path) -> Any:
+    """Equal for two paths that lead to one file, whether or not it is there already."""
+    return identity(path) or path.resolve()

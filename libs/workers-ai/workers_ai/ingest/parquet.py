@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from workers_ai.ingest.records import Row
 
-__all__ = ["arrow", "write_parquet"]
+__all__ = ["arrow", "part_of", "write_parquet"]
 
 _ROWS_AT_ONCE: Final = 2000
 
@@ -34,7 +34,7 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
         OSError: The file cannot be written.
     """
     path = Path(path)
-    part = path.with_name(f"{path.name}.part")
+    part = part_of(path)
     count = 0
     try:
         with _writer(part) as write:
@@ -52,6 +52,11 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
     finally:
         part.unlink(missing_ok=True)
     return count
+
+
+def part_of(path: Path) -> Path:
+    """Where the file stands until it is whole."""
+    return path.with_name(f"{path.name}.part")
 
 
 def arrow() -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from workers_ai.errors import BatchError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["VERSION", "LedgerError", "connect", "guarded", "identity", "undamaged"]
+__all__ = ["VERSION", "LedgerError", "connect", "files_beside", "guarded", "identity", "undamaged"]
 
 VERSION: Final = 1
 """Version of the tables."""
@@ -116,6 +116,11 @@ def connect(path: Path, *, make: bool) -> sqlite3.Connection:
         return connection
 
 
+def files_beside(path: Path) -> tuple[Path, Path]:
+    """The write-ahead log of a ledger and its index, which SQLite keeps while it is in use."""
+    return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
 def identity(path: Path) -> tuple[int, int] | None:
     """What tells the file at a path from any other one; None where there is none."""
     try:
@@ -129,7 +134,7 @@ def _require_whole(path: Path) -> None:
     """Refuse a file that is shorter than its own header says, before SQLite writes to it."""
     if not path.exists() or not (size := path.stat().st_size):
         return
-    wal = path.with_name(f"{path.name}-wal")
+    wal, _ = files_beside(path)
     if wal.exists() and wal.stat().st_size:
         return
     with path.open("rb") as file:
