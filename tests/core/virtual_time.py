@@ -41,7 +41,7 @@ class VirtualTime:
             self._leave()
         woken.wait()
 
-    def run(self, jobs: Sequence[Callable[[], Any]], *, patience_s: float = 60.0) -> list[Any]:
+    def run(self, jobs: Sequence[Callable[[], Any]], *, patience_s: float = 100.0) -> list[Any]:
         """Run every job in a thread of its own, and give what each returned or raised.
 
         Args:
