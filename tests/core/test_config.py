@@ -90,7 +90,7 @@ MALFORMED = {
     "max_retries, a truth": ({"max_retries": True}, "max_retries"),
     "max_concurrency": ({"max_concurrency": 0}, "max_concurrency must be a whole number 1 or more"),
     "requests_per_minute": ({"requests_per_minute": 0}, "requests_per_minute"),
-    "timeout": ({"timeout": 0}, "timeout must be more than 0 seconds"),
+    "timeout": ({"timeout": 0}, "timeout must be more than 0 and at most"),
     "timeout, no number": ({"timeout": float("nan")}, "timeout"),
     "timeout, a text": ({"timeout": "30"}, "timeout must be seconds or an httpx.Timeout"),
     "header value": ({"default_headers": {"x-a": "secret\r\nx-b: 1"}}, "value of header x-a"),
@@ -98,6 +98,31 @@ MALFORMED = {
     "header value, a number": ({"default_headers": {"x-a": 1}}, "value of header x-a"),
     "header name": ({"default_headers": {"x a": "1"}}, "header name 'x a'"),
     "gateway id": ({"gateway": "my gateway"}, "gateway id"),
+    "an endless timeout": ({"timeout": float("inf")}, "timeout must be more than 0 and at most"),
+    **{
+        f"account {left!r}": ({"account_id": left}, "CLOUDFLARE_ACCOUNT_ID")
+        for left in ("undefined", "None", "null", "YOUR_ACCOUNT_ID", "your-account-id")
+    },
+    **{
+        f"token {left!r}": ({"api_token": left}, "CLOUDFLARE_API_TOKEN")
+        for left in ("undefined", "None", "$CLOUDFLARE_API_TOKEN", "<token>", "YOUR_API_TOKEN", "{{token}}")
+    },
+    "no version in the URL": ({"base_url": "https://api.cloudflare.com"}, "must end with /client/v4"),
+    "the gateway's other API": (
+        {"base_url": "https://gateway.ai.cloudflare.com/v1/acct/gw/compat"},
+        "gateway.ai.cloudflare.com/v1/ACCOUNT/GATEWAY/workers-ai",
+    ),
+    **{
+        f"{name}, of another type": ({name: value}, f"{name} must be")
+        for name, value in {
+            "account_id": 123,
+            "api_token": b"secret",
+            "base_url": ["https://host"],
+            "default_headers": "secret",
+            "gateway": 5,
+            "batch_worker": 5,
+        }.items()
+    },
 }
 
 
@@ -255,3 +280,10 @@ def test_a_model_that_could_bend_the_url_is_refused(model: Any) -> None:
 def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
     timeout = httpx.Timeout(5, read=60)
     assert Settings.resolve(**account, timeout=timeout).timeout is timeout
+
+
+@pytest.mark.parametrize("end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run"])
+def test_every_form_of_a_gateway_url_is_one(end: str) -> None:
+    base_url = f"https://gateway.ai.cloudflare.com/v1/{HEX}/gw"
+    settings = Settings.resolve(account_id=HEX, api_token="t", base_url=base_url + end)
+    assert settings.root == f"{base_url}/workers-ai"

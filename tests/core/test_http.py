@@ -348,3 +348,39 @@ def test_lone_bodies_go_out_as_json(face: Any) -> None:
     face(answer).chat(MODEL, [{"role": "user", "content": "Zoë 🦊"}])
     assert sent[0].headers["content-type"] == "application/json"
     assert json.loads(sent[0].content.decode())["messages"][0]["content"] == "Zoë 🦊"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_no_exception_behind_an_error_holds_the_token(streamed: bool, face: Any) -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("broken", request=request)
+
+    one = face(broken, max_retries=0)
+    with pytest.raises(e.APIConnectionError) as caught:
+        one.stream(MODEL, HI) if streamed else one.chat(MODEL, HI)
+    behind: BaseException | None = caught.value.__context__
+    seen = 0
+    while behind is not None:
+        if isinstance(behind, httpx.RequestError):
+            assert "authorization" not in behind.request.headers
+            seen += 1
+        behind = behind.__context__
+    assert seen
+
+
+PROXIES = {"a scheme": {"HTTP_PROXY": "ftp://x"}, "a network": {"HTTP_PROXY": "http://x", "NO_PROXY": "[::1]"}}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("given", PROXIES.values(), ids=PROXIES)
+def test_an_environment_of_which_httpx_makes_nothing_is_named(
+    given: dict[str, str], mode: str, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(e.ConfigurationError, match="NO_PROXY"):
+        Client(**account).chat(MODEL, HI) if mode == "sync" else asyncio.run(AsyncClient(**account).chat(MODEL, HI))
+
+
+def test_a_client_with_a_callback_that_does_not_pickle_pickles(account: dict[str, Any]) -> None:
+    assert pickle.loads(pickle.dumps(Client(on_retry=lambda event: None, **account))).settings.max_retries == 2

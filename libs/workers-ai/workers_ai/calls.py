@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -276,6 +277,10 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         error = APIConnectionError(f"no reply from {host}: {detail}", model=model)
     else:
         raise exc
+    with suppress(
+        RuntimeError
+    ):  # it has no request; else the exception, which stays tied to ours, would hold the token
+        exc.request = httpx.Request(exc.request.method, exc.request.url)
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error
 

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from workers_ai.endpoints import BatchWorker, batch_worker_options, check_url, reveal
 from workers_ai.errors import ConfigurationError
-from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int
+from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int, require_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +68,8 @@ ALIASES: Final = {"api_key": "api_token", "request_timeout": "timeout"}
 """Other names of settings."""
 
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_PLACEHOLDER = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
+_LONGEST_TIMEOUT_S: Final = 1_000_000
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 _GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
@@ -142,6 +144,9 @@ class Settings:
         Raises:
             ConfigurationError: A setting is missing or malformed; the text names the argument and the variables.
         """
+        for name, value in {"account_id": account_id, "base_url": base_url, "api_token": api_token}.items():
+            require_kind(name, value, (str, SecretStr) if name == "api_token" else str, "text")
+        require_kind("default_headers", default_headers, Mapping, "a mapping of names to values")
         worker = batch_worker_options(batch_worker, allow_insecure_http)
         require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         if binding:
@@ -150,14 +155,15 @@ class Settings:
             require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
             account, token, from_env = _credentials(account_id, api_token, optional=worker is not None)
             url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
-            _check_base_url(url, allow_insecure_http)
+            url = _check_base_url(url, allow_insecure_http)
         gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
         require_int("max_retries", max_retries, 0, None)
         require_int("max_concurrency", max_concurrency, 1, None)
         require_int("requests_per_minute", requests_per_minute, 1, None)
         if isinstance(timeout, (int, float)):
-            require(timeout > 0, f"timeout must be more than 0 seconds, not {timeout}")
+            fits = 0 < timeout <= _LONGEST_TIMEOUT_S
+            require(fits, f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {timeout}")
         else:
             require(timeout is None or hasattr(timeout, "connect"), "timeout must be seconds or an httpx.Timeout")
         headers = {name: reveal(value) for name, value in (default_headers or {}).items()}
@@ -278,7 +284,7 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(f"api_token is missing: pass api_token= (or api_key=) or set {names}")
     require(
-        bool(_TOKEN.fullmatch(token) and token.strip("*")) and "${" not in token,
+        bool(_TOKEN.fullmatch(token) and token.strip("*")) and not _PLACEHOLDER.fullmatch(token),
         "api_token is malformed (white space, a control character, a placeholder, or masked as in a dump): check "
         "CLOUDFLARE_API_TOKEN",
     )
@@ -288,20 +294,27 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
 def _check_account(account: str, token: str) -> None:
     if account == token:
         raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
-    if not _ACCOUNT.fullmatch(account):
+    if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
             "account_id is malformed (at most 32 letters, digits, - and _; is it an unset placeholder, or the API "
             "token?): check CLOUDFLARE_ACCOUNT_ID"
         )
 
 
-def _check_base_url(url: str, allow_insecure_http: bool) -> None:
+def _check_base_url(url: str, allow_insecure_http: bool) -> str:
+    """The URL that everything else is added to."""
     parts = check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
-    if "/accounts/" in f"{parts.path}/":
-        raise ConfigurationError(
-            f"base_url {parts.scheme}://{parts.hostname}{parts.path} must end with /client/v4; the account and the "
-            "route are added to it"
-        )
+    shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
+    if parts.hostname == "gateway.ai.cloudflare.com":
+        url = re.sub(r"(/workers-ai)/(?:v1|run)$", r"\1", url)
+        fits = bool(_GATEWAY_HOST_PATH.fullmatch(urlsplit(url).path))
+        require(fits, f"base_url {shown} must be https://gateway.ai.cloudflare.com/v1/ACCOUNT/GATEWAY/workers-ai")
+        return url
+    fits = (
+        parts.path == "/client/v4" if parts.hostname == "api.cloudflare.com" else "/accounts/" not in f"{parts.path}/"
+    )
+    require(fits, f"base_url {shown} must end with /client/v4; the account and the route are added to it")
+    return url
 
 
 def check_on_busy(on_busy: OnBusy) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import SecretStr
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.gateway import check_header, require
+from workers_ai.gateway import check_header, require, require_kind
 
 __all__ = ["BatchWorker", "batch_worker_options", "check_url", "reveal"]
 
@@ -54,6 +54,7 @@ def batch_worker_options(
     elif isinstance(given, Mapping):
         require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker takes url and headers")
         given = BatchWorker(**given)
+    require_kind("batch_worker", given, BatchWorker, "a URL or a BatchWorker")
     if given is not None:
         check_url(given.url, allow_insecure_http, "batch_worker", "")
     return given

@@ -61,6 +61,8 @@ class GatewayOptions:
     allowed_models: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        require_kind("gateway id", self.id, str, "text")
+        require_kind("gateway token", self.token, (str, SecretStr), "text")
         if isinstance(self.token, str):
             object.__setattr__(self, "token", SecretStr(self.token))
         require(
@@ -114,6 +116,7 @@ def gateway_options(given: GatewayOptions | Mapping[str, Any] | str | None) -> G
             raise ConfigurationError(f"gateway has no option {min(unknown)!r}")
         require("id" in given, "gateway needs an id")
         return GatewayOptions(**given)
+    require_kind("gateway", given, GatewayOptions, "an id or GatewayOptions")
     return given
 
 
@@ -133,6 +136,11 @@ def require(condition: bool, message: str) -> None:
     """Raise ``ConfigurationError(message)`` unless ``condition`` holds."""
     if not condition:
         raise ConfigurationError(message)
+
+
+def require_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: str) -> None:
+    """Raise ``ConfigurationError`` unless ``value`` is None or of one of the kinds; it is not shown."""
+    require(value is None or isinstance(value, kinds), f"{name} must be {what}, not {type(value).__name__}")
 
 
 def require_int(name: str, value: int | None, low: int, high: int | None) -> None:

@@ -6,6 +6,7 @@ They close with their owner, or with their loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import threading
@@ -13,12 +14,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from workers_ai.errors import BadRequestError
+from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.wire.jsontext import mended, parse_body
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     import httpx
 
@@ -40,6 +41,18 @@ def _tls_context() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
+
+
+@contextlib.contextmanager
+def _making_a_client() -> Iterator[None]:
+    """Name the variables of the environment that httpx reads where it can make nothing of them."""
+    import httpx
+
+    try:
+        yield
+    except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
+        names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
+        raise ConfigurationError(f"no HTTP client can be made with this environment ({exc}): check {names}") from None
 
 
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
@@ -178,7 +191,8 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                self._sync = httpx.Client(verify=_tls_context(), headers=self._headers)
+                with _making_a_client():
+                    self._sync = httpx.Client(verify=_tls_context(), headers=self._headers)
                 weakref.finalize(self, self._sync.close)
             return self._sync
 
@@ -234,7 +248,8 @@ class _LoopClient:
         import httpx
 
         self.gate = anyio.Semaphore(limit) if limit else None
-        self.client = httpx.AsyncClient(verify=_tls_context(), headers=headers)
+        with _making_a_client():
+            self.client = httpx.AsyncClient(verify=_tls_context(), headers=headers)
 
     async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
         self._life = _life(self.client, forget, loop)

@@ -278,7 +278,7 @@ def error_from_reply(
     refusal = refusal or Refusal(_plain(text) or f"HTTP {status} with an empty body")
     refusal = refusal._replace(message=scrub(refusal.message))
     cls = classify(refusal, status)
-    reply = e.ErrorResponse(status, {k: v for k, v in headers.items() if k.lower() != "set-cookie"}, text)
+    reply = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
     ray = headers.get("cf-ray")
     request_id = headers.get("cf-ai-req-id") or refusal.request_id or ray
     shown = text if body is None else _scrubbed(body, scrub)

@@ -81,7 +81,7 @@ class Service:
         return Calls(settings, limiter_for(settings.base_url, settings.account_id), policy, self._on_retry)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "calls"}
+        return {**{key: value for key, value in self.__dict__.items() if key != "calls"}, "_on_retry": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
