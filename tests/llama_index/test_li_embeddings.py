@@ -302,6 +302,14 @@ class TestFailures:
             asyncio.run(model.acall(nodes))
         assert [node.embedding for node in nodes] == [None] * 3
 
+    def test_requests_that_bring_vectors_of_different_lengths(
+        self, embedding: Make, script: Script, call: Caller
+    ) -> None:
+        for row in ([1.0, 2.0], [1.0, 2.0, 3.0]):
+            script.native({"data": [row]})
+        with pytest.raises(APIResponseValidationError, match="differ in length: 2 and 3"):
+            call(embedding(batch_size=1, num_workers=1), BATCH, ["a", "b"])
+
     def test_vectors_in_either_place_and_in_any_order(self, embedding: Make, script: Script, call: Caller) -> None:
         script.native({"response": [[1.0], [2.0]], "shape": [2, 1]})
         assert call(embedding(), BATCH, ["a", "b"]) == [[1.0], [2.0]]
