@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
-from workers_ai.cli import app
+from workers_ai.cli import app, main
 from workers_ai.cli import ingestion as ingestion_module
 from workers_ai.ingest import Ledger
 from workers_ai.ingest.records import text_hash
@@ -83,6 +84,25 @@ def test_a_corpus_becomes_parquet(workers_ai: Any, docs: Path, emulator: Emulato
     assert sorted(path.name for path in docs.parent.iterdir()) == [
         "docs.jsonl", "vectors.parquet", "vectors.parquet.ledger",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("utf-8", b"na\\udcffme-\xc3\xbc.parquet\n"), ("latin-1", b"na\\udcffme-\xfc.parquet\n")]
+)
+def test_a_name_that_cannot_be_shown_does_no_harm(
+    workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, shown: bytes
+) -> None:
+    output = Path("na\udcffme-ü.parquet")
+    monkeypatch.setattr(sys, "argv", ["workers-ai", "ingest", "docs.jsonl", str(output), "--model", MODEL])
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    stdout.flush()
+    assert stdout.buffer.getvalue().endswith(shown)  # type: ignore[attr-defined]
+    with output.open("rb") as file:
+        assert pq.read_table(file).num_rows == 250
 
 
 def test_the_same_command_again_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:

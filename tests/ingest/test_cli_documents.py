@@ -63,7 +63,9 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
         ('{"id": true, "text": "t"}', "the id True is neither"),
         ('{"id": null, "text": "t"}', "the id None is neither"),
         ('{"id": 9223372036854775808, "text": "t"}', "the id 9223372036854775808 is neither"),
-        ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' is neither"),
+        ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' holds half a surrogate pair, which is no character"),
+        ("[" * 100_000, "it is nested too deep"),
+        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "it is nested too deep"),
         ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string"),
         ('{"id": 1, "text": ["t"]}', "the text of 1 is a list, not a string"),
         (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
@@ -102,6 +104,11 @@ def test_other_columns_of_a_csv_are_metadata(tmp_path: Path) -> None:
     assert read(tmp_path / "a.csv", "id,text,page,tag\n1,t,2,x\n")[0].metadata == '{"page": "2", "tag": "x"}'
     content = 'id,text,metadata\n1,t,"{""page"": 2}"\n2,t,plain\n3,t,\n'
     assert [document.metadata for document in read(tmp_path / "b.csv", content)] == ['{"page": 2}', '"plain"', None]
+
+
+def test_a_cell_that_is_nested_too_deep_is_text(tmp_path: Path) -> None:
+    (document,) = read(tmp_path / "docs.csv", "id,text,metadata\n1,t," + "[" * 100_000 + "\n")
+    assert document.metadata == f'"{"[" * 100_000}"'
 
 
 def test_a_csv_of_nothing_but_a_header_is_empty(tmp_path: Path) -> None:
@@ -151,6 +158,11 @@ def test_the_metadata_of_our_own_parquet_stays_as_it_is(tmp_path: Path) -> None:
     assert [document.metadata for document in read(path)] == ['{"page": 1}', None]
 
 
+def test_a_parquet_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "docs.parquet", id=[1], text=["t"]).rename(tmp_path / "na\udcffme.parquet")
+    assert read(path) == [Document(1, "t", None)]
+
+
 def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "two", None])
     with pytest.raises(InputError) as caught:
@@ -180,6 +192,14 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
         Document("b.md", "# Title\n", None),
         Document("sub/c.RST", "", None),
     ]
+
+
+@pytest.mark.parametrize("place", ["na\udcffme.txt", "fol\udcffder/name.txt"])
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("text")
+    with pytest.raises(InputError, match="the name is not UTF-8: rename it"):
+        read(tmp_path)
 
 
 def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:

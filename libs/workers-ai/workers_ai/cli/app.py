@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +78,8 @@ _Live = Annotated[bool, typer.Option("--live", help="On your account, which is b
 
 def main() -> None:
     """Run the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for ids and paths that a terminal cannot show
     app()
 
 

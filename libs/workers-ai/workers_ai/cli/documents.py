@@ -103,7 +103,7 @@ def _parquet(path: Path) -> Iterator[Document]:
     pa, pq = arrow()
     number = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with path.open("rb") as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
@@ -123,6 +123,8 @@ def _folder(path: Path) -> Iterator[Document]:
             continue
         found = True
         with _at(str(file)):
+            if has_half_pair(str(place)):
+                raise ValueError("the name is not UTF-8: rename it")
             document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
         yield document
     if not found:
@@ -149,6 +151,8 @@ def _at(place: str) -> Iterator[None]:
         raise InputError(f"{place}: not UTF-8 ({exc.reason})") from exc
     except BadRequestError as exc:
         raise InputError(f"{place}: {exc.message}") from exc
+    except RecursionError as exc:
+        raise InputError(f"{place}: it is nested too deep") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 
@@ -181,7 +185,7 @@ def _cell_as_json(value: Any) -> str:
     if isinstance(value, str):
         try:
             json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         else:
             return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from workers_ai.errors import ConfigurationError
 
@@ -37,7 +37,8 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
     part = part_of(path)
     count = 0
     try:
-        with _writer(part) as write:
+        # An open file, since pyarrow itself cannot spell every path.
+        with part.open("wb") as file, _writer(file) as write:
             chunk: list[tuple[Row, str | None]] = []
             for row, metadata in rows:
                 if row.vector is not None:
@@ -74,7 +75,7 @@ def arrow() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _writer(path: Path) -> Iterator[Any]:
+def _writer(file: BinaryIO) -> Iterator[Any]:
     pa, pq = arrow()
     writer: Any = None
 
@@ -105,7 +106,7 @@ def _writer(path: Path) -> Iterator[Any]:
             # Vectors neither repeat nor shrink: a dictionary and compression would only cost time.
             names = ("id", "text_hash", "metadata")
             writer = pq.ParquetWriter(
-                path, schema, use_dictionary=False, write_statistics=False,
+                file, schema, use_dictionary=False, write_statistics=False,
                 compression={**dict.fromkeys(names, "zstd"), "vector.list.element": "none"},
             )  # fmt: skip
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))

@@ -211,10 +211,9 @@ def checked(document: Any) -> tuple[str | int, str]:
     if not isinstance(text, str):
         raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
     if isinstance(doc_id, str):
-        fits = not has_half_pair(doc_id)
-    else:
-        fits = isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID
-    if not fits:
+        if has_half_pair(doc_id):
+            raise BadRequestError(f"the id {doc_id!r:.200} holds half a surrogate pair, which is no character")
+    elif not (isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID):
         raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
     return doc_id, text
 
