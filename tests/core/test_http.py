@@ -16,12 +16,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import trio
 
 from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
+from workers_ai.flow import Do, Flow, Send, adrive
+from workers_ai.wire.types import Request
 from workers_ai_emulator import Emulator, Fault
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -267,6 +270,85 @@ def test_the_place_of_a_stream_that_failed_is_given_back(fault: Fault, face: Any
     assert one.stream(MODEL, HI)[-1].last
     one.stream(MODEL, HI, take=1)
     assert one.chat(MODEL, HI).text
+
+
+class Held(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A stream that ends in an interrupt, or waits without end, before its first piece."""
+
+    def __init__(self, interrupt: BaseException, waits: asyncio.Event) -> None:
+        self.interrupt = interrupt
+        self.waits = waits
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise self.interrupt
+        yield b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.waits.set()
+        await asyncio.Event().wait()
+        yield b""
+
+
+@pytest.mark.parametrize(
+    "interrupt", [KeyboardInterrupt(), ZeroDivisionError(), None], ids=lambda exc: type(exc).__name__
+)
+def test_the_place_of_a_stream_that_was_interrupted_is_given_back(
+    interrupt: BaseException | None, account: dict[str, Any]
+) -> None:
+    waits = asyncio.Event()
+    held = [Held(interrupt or SystemExit(), waits)]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if held:
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=held.pop())
+        return httpx.Response(200, json={"response": "a"})
+
+    transport = httpx.MockTransport(answer)
+    done: list[str] = []
+    if interrupt is not None:
+        client = Client(max_concurrency=1, http_client=httpx.Client(transport=transport), **account)
+        with pytest.raises(type(interrupt)):
+            list(client.stream_chat(MODEL, HI))
+        worker = threading.Thread(target=lambda: done.append(client.chat(MODEL, HI).text), daemon=True)
+        worker.start()
+        worker.join(5)
+    else:
+        aclient = AsyncClient(max_concurrency=1, http_async_client=httpx.AsyncClient(transport=transport), **account)
+
+        async def main() -> None:
+            stream = asyncio.ensure_future(anext(aclient.stream_chat(MODEL, HI)))
+            await waits.wait()
+            stream.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stream
+            done.append((await asyncio.wait_for(aclient.chat(MODEL, HI), 5)).text)
+
+        asyncio.run(main())
+    assert done == ["a"]
+
+
+def test_a_cancelled_flow_sends_nothing_more_through_a_transport_that_never_waits() -> None:
+    sent: list[Request] = []
+
+    class Immediate:
+        async def asend(self, request: Request, stream: bool) -> httpx.Response:
+            sent.append(request)
+            scope.cancel()
+            return httpx.Response(200)
+
+    def flow() -> Flow[None]:
+        for _ in range(3):
+            yield Do(lambda: None)
+            yield Send(Request("run/m", {}, "m", "chat"))
+
+    async def main() -> None:
+        nonlocal scope
+        with anyio.CancelScope() as scope:
+            await adrive(flow(), Immediate())
+
+    scope: Any = None
+    asyncio.run(main())
+    assert len(sent) == 1
 
 
 def test_a_body_that_json_cannot_hold_is_a_bad_request(face: Any) -> None:

@@ -221,6 +221,14 @@ def test_an_answer_that_does_not_fit_the_texts_is_refused(face: Callable[..., An
     assert caught.value.request_ids == (f"{JOB}.1x3",)
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("odd", [10**400, 2_000_000_000, -1, True])
+def test_an_odd_id_of_a_worker_costs_nothing(odd: Any) -> None:
+    good = [{"id": index, "success": True, "result": {"data": [[index + 1.0]]}} for index in range(2)]
+    grouped = group_answer([*good, {"id": odd, "success": True, "result": {"data": [[9.0]]}}], [2], BGE)
+    assert grouped == [{"id": 0, "success": True, "result": {"data": [[1.0], [2.0]]}}]
+
+
 def test_a_worker_may_answer_at_once_or_in_an_envelope(face: Callable[..., Any]) -> None:
     responses = [{"id": index, "success": True, "result": {"data": [[index + 1.0]]}} for index in range(3)]
     client = face(lambda _: httpx.Response(200, json={"result": {"responses": responses}}), batch_worker=URL)

@@ -119,16 +119,20 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
     """Run a flow to its end without blocking the event loop."""
     import anyio
 
+    shielded = False
     try:
         step = next(flow)
         while True:
             reply: Any = None
             try:
                 if isinstance(step, Send):
+                    if shielded:  # a cancellation that came meanwhile has found no place, nor may the transport wait
+                        await anyio.lowlevel.checkpoint_if_cancelled()
                     reply = await sender.asend(step.request, step.stream)
                 elif isinstance(step, Do):
                     with anyio.CancelScope(shield=True):  # what a request has brought reaches the disk
                         reply = await anyio.to_thread.run_sync(step.work)
+                    shielded = True
                 elif isinstance(step, Read):
                     reply = await _aread(step.body)
                 elif isinstance(step, Close):

@@ -83,12 +83,14 @@ class ChatStream:
                 chunk: bytes = yield Read(body)
                 self.ended = not chunk
                 self.first = self.decode(chunk) if chunk else self.flush()
-        except Exception as exc:  # noqa: BLE001 - judged by its kind, or raised
+        except BaseException as exc:
+            release(body.response)
+            if not isinstance(exc, Exception):  # an interrupt, or a cancellation: the driver has closed the reply
+                raise
+            yield Close(body)
             error = exc if isinstance(exc, WorkersAIError) else self._no_reply(exc)
         else:
             return None
-        yield Close(body)
-        release(body.response)
         if error.partial:
             raise error
         if isinstance(error, StreamInterruptedError) and self.ended:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.wire.jsontext import whole_number
 from workers_ai.wire.types import JSON, Request
 
 if TYPE_CHECKING:
@@ -91,7 +92,11 @@ def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) ->
     Raises:
         BadRequestError: They do not fit the texts.
     """
-    found = {entry["id"]: entry for entry in responses if isinstance(entry, dict) and isinstance(entry.get("id"), int)}
+    found = {
+        index: entry
+        for entry in responses
+        if isinstance(entry, dict) and (index := whole_number(entry.get("id"))) is not None and index < len(responses)
+    }
     entries = [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
     rows = [_rows(entry) for entry in entries]
     spans = _spans([None if part is None else len(part) for part in rows], sum(sizes))
