@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from array import array
@@ -164,18 +165,62 @@ def test_a_job_that_was_not_sent_yet_has_no_id(opened: Any) -> None:
 # What it keeps
 
 
-def test_documents_of_the_last_three_runs_are_kept(opened: Any) -> None:
-    ledger = opened()
-    runs = []
-    for number in range(5):
-        run = ledger.begin_run()
-        feed(ledger, run, f"text {number}")
+def test_documents_of_the_last_three_runs_and_of_the_last_hour_are_kept(opened: Any) -> None:
+    """A run every 800 seconds, six times; then one after a day."""
+    now = [1_000_000.0]
+    ledger = opened(clock=lambda: now[0])
+
+    def finish() -> int:
+        run: int = ledger.begin_run()
+        feed(ledger, run, f"text {run}")
         ledger.end_run(run, finished=True)
-        runs.append(run)
-    assert [[row.id for row in ledger.rows(run)] for run in runs[2:]] == [["text 2"], ["text 3"], ["text 4"]]
+        now[0] += 800
+        return run
+
+    def kept() -> list[int]:
+        found = []
+        for run in runs:
+            with contextlib.suppress(LedgerError):
+                assert [row.id for row in ledger.rows(run)] == [f"text {run}"]
+                found.append(run)
+        return found
+
+    runs = [finish() for _ in range(6)]
+    assert kept() == runs[1:], "when the last one began, the first had ended more than an hour before"
+    now[0] += 86_400
+    runs.append(finish())
+    assert kept() == runs[-4:]
     assert ledger.last_run() == runs[-1]
-    with pytest.raises(LedgerError, match="has no run 99"):
-        list(ledger.rows(99))
+    for run in (runs[0], 99):
+        with pytest.raises(LedgerError, match=f"has no run {run}"):
+            list(ledger.rows(run))
+
+
+def test_a_run_that_ends_last_is_kept_whenever_it_began(opened: Any) -> None:
+    now = [1_000_000.0]
+    ledger = opened(clock=lambda: now[0])
+    long = ledger.begin_run()
+    feed(ledger, long, "long")
+    for _ in range(4):
+        ledger.end_run(ledger.begin_run(), finished=True)
+        now[0] += 1
+    ledger.end_run(long, finished=True)
+    now[0] += 7200
+    ledger.begin_run()
+    assert [row.id for row in ledger.rows(long)] == ["long"]
+
+
+def test_a_run_that_was_taken_for_dead_and_forgotten_has_no_report(opened: Any) -> None:
+    now = [1000.0]
+    slow, other = (opened(lease_s=60, clock=lambda: now[0]) for _ in range(2))
+    run = slow.begin_run()
+    feed(slow, run, "a")
+    now[0] += 61
+    other.begin_run()
+    feed(slow, run, "b")
+    with pytest.raises(LedgerError, match=f"has forgotten run {run}, which was silent for too long"):
+        slow.end_run(run, finished=True)
+    slow.end_run(run, finished=False)
 
 
 def test_vectors_of_another_length_are_refused(opened: Any) -> None:

@@ -244,7 +244,7 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         ((None, "text"), "the id None is neither a string nor an integer of 64 bits"),
         ((True, "text"), "the id True is neither a string nor an integer of 64 bits"),
         ((2**63, "text"), "the id 9223372036854775808 is neither"),
-        (("\ud800", "text"), r"the id '\ud800' is neither"),
+        (("\ud800", "text"), r"the id '\ud800' holds half a surrogate pair"),
         ("text", "a document is a pair of id and text, not 'text'"),
         (("a", "text", {}), "a document is a pair of id and text, not ('a', 'text', {})"),
         (7, "a document is a pair of id and text, not 7"),

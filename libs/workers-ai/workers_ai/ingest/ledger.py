@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from workers_ai.errors import APIResponseValidationError
 from workers_ai.ingest.ledger_file import LedgerFile, own_runs
 from workers_ai.ingest.records import Claim, Fed, estimated_tokens, text_hash, unsendable
+from workers_ai.ingest.schema import LedgerError
 from workers_ai.wire.batch import json_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Ledger"]
 
 _KEPT_RUNS: Final = 3
+_KEPT_S: Final = 3600.0
 _FRAME_BYTES: Final = 64
 
 
@@ -45,20 +47,38 @@ class Ledger(LedgerFile):
             alive = self._alive(db)
             if alive == {run}:
                 db.execute("DELETE FROM work WHERE job IS NULL")
-            finished = db.execute(
-                "SELECT id FROM runs WHERE finished IS NOT NULL ORDER BY id DESC LIMIT ?", (_KEPT_RUNS,)
-            )
-            kept = json.dumps([*alive, *(row[0] for row in finished)])
-            db.execute("DELETE FROM docs WHERE run NOT IN (SELECT value FROM json_each(?))", (kept,))
+            self._forget(db, alive)
         return run
 
+    def _forget(self, db: Connection, alive: set[int]) -> None:
+        """Drop the documents of runs whose report nobody can be about to read."""
+        finished = "SELECT id FROM runs WHERE finished IS NOT NULL"
+        gone = db.execute(
+            "DELETE FROM runs WHERE id NOT IN (SELECT value FROM json_each(?)) "
+            f"AND id NOT IN ({finished} AND finished > ?) "
+            f"AND id NOT IN ({finished} ORDER BY finished DESC, id DESC LIMIT ?)",
+            (json.dumps(list(alive)), self._clock() - _KEPT_S, _KEPT_RUNS),
+        )
+        if gone.rowcount:
+            db.execute("DELETE FROM docs WHERE run NOT IN (SELECT id FROM runs)")
+
     def end_run(self, run: int, *, finished: bool) -> None:
-        """Give back what the run has claimed and not sent; jobs that were accepted stay for the next one."""
+        """Give back what the run has claimed and not sent; jobs that were accepted stay for the next one.
+
+        Raises:
+            LedgerError: It was silent for longer than its lease, so that the ledger has forgotten its documents.
+        """
         with self._change() as db:
             for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
                 self._release(db, job)
             now = self._clock()
-            db.execute("UPDATE runs SET lease_until = 0, finished = ? WHERE id = ?", (now if finished else None, run))
+            ended = "UPDATE runs SET lease_until = 0, finished = ? WHERE id = ?"
+            known = db.execute(ended, (now if finished else None, run)).rowcount
+        if finished and not known:
+            raise LedgerError(
+                f"the ledger {self.path} has forgotten run {run}, which was silent for too long: run the same "
+                "ingestion again; what it has embedded is kept"
+            )
 
     def renew(self, run: int) -> None:
         """Keep the run's claims for another lease."""

@@ -195,7 +195,7 @@ class LedgerFile:
         """The documents of a run in their order, in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps the documents of the last three.
+            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
         """
         last = 0
         while True:

@@ -149,7 +149,7 @@ class IngestReport:
         """Every document of this run in its order, failed ones with ``vector=None``; in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps the documents of the last three.
+            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
         """
         with LedgerFile(self.ledger) as ledger:
             yield from ledger.rows(self.run)
@@ -158,7 +158,7 @@ class IngestReport:
         """(id, vector) of every embedded document of this run, in the order of the source; in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps the documents of the last three.
+            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
         """
         return ((row.id, row.vector) for row in self.rows() if row.vector is not None)
 
