@@ -288,6 +288,49 @@ def test_a_source_that_breaks_leaves_nothing_behind(
     assert emulator.log.requests == 0
 
 
+@pytest.mark.parametrize("source", [list, iter])
+@pytest.mark.parametrize("odd", ["a text", None, {"page_content": "a text"}])
+def test_what_is_no_document_is_named(
+    ingestor: Callable[..., WorkersAIBatchIngestor],
+    embeddings: WorkersAIEmbeddings,
+    emulator: Emulator,
+    call: Caller,
+    source: Callable[[Any], Any],
+    odd: Any,
+) -> None:
+    with pytest.raises(BadRequestError, match="a document is a Document of langchain_core, not"):
+        call(ingestor(InMemoryVectorStore(embeddings)), "ingest", source([*corpus(3), odd]))
+
+    assert emulator.log.requests == 0
+
+
+@pytest.mark.parametrize("metadata", [{"lock": threading.Lock()}, {"rule": lambda: None}])
+def test_metadata_that_cannot_wait_in_a_file_asks_for_a_list(
+    ingestor: Callable[..., WorkersAIBatchIngestor],
+    embeddings: WorkersAIEmbeddings,
+    call: Caller,
+    metadata: dict[str, Any],
+) -> None:
+    documents = [*corpus(3), Document("text", id="odd", metadata=metadata)]
+    store = InMemoryVectorStore(embeddings)
+
+    with pytest.raises(BadRequestError, match=r"document 3 cannot be put into the temporary file .*: give a list"):
+        call(ingestor(store), "ingest", iter(documents))
+
+    assert call(ingestor(store), "ingest", documents).embedded == 4
+
+
+def test_keys_of_metadata_may_be_of_several_types(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, call: Caller
+) -> None:
+    store = InMemoryVectorStore(embeddings)
+    documents = [Document("same", metadata=metadata) for metadata in ({1: "a", "b": 2}, {"b": 2, 1: "a"}, {1: "c"})]
+
+    call(ingestor(store), "ingest", documents)
+
+    assert len(store.store) == 2
+
+
 # What goes wrong
 
 
@@ -656,7 +699,9 @@ def test_langchains_rate_limiter_is_asked_for_each_request(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch_size": 0}, "batch_size must be 1 or more"),
+        ({"batch_size": 0}, "batch_size must be a whole number 1 or more, not 0"),
+        ({"batch_size": "5"}, "batch_size must be a whole number 1 or more, not '5'"),
+        ({"batch_size": None}, "batch_size must be a whole number 1 or more, not None"),
         ({"embeddings": DeterministicFakeEmbedding(size=8)}, "must be a WorkersAIEmbeddings"),
     ],
 )

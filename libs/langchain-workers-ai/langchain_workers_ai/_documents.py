@@ -17,6 +17,8 @@ from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, index
 from langchain_core.vectorstores import VectorStore
 
+from workers_ai.errors import BadRequestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -27,7 +29,10 @@ Source: TypeAlias = "Iterable[Document] | AsyncIterable[Document] | BaseLoader"
 
 def document_key(document: Document) -> str:
     """The id of a document that has none: a UUID, which every store takes, made of its text and metadata."""
-    whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=str)
+    try:
+        whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=str)
+    except (TypeError, ValueError):  # keys of several types have no order, and a circle has no end
+        whole = repr((document.page_content, sorted(document.metadata.items(), key=repr)))
     return str(uuid.UUID(bytes=hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()[:16], version=5))
 
 
@@ -69,6 +74,12 @@ def batched(documents: Iterable[Document], size: int) -> Iterator[list[Document]
         yield batch
 
 
+def _checked(document: object) -> Document:
+    if not isinstance(document, Document):
+        raise BadRequestError(f"a document is a Document of langchain_core, not {document!r:.200}")
+    return document
+
+
 class Documents:
     """Documents that can be read more than once: those of an iterator or a loader wait in a temporary file."""
 
@@ -104,7 +115,13 @@ class Documents:
     def _add(self, document: Document) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the context
-        pickle.dump(document, self._file)
+        try:
+            pickle.dump(_checked(document), self._file)
+        except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as exc:
+            raise BadRequestError(
+                f"document {self._count:,} cannot be put into the temporary file of documents that come one by one "
+                f"({exc}): give a list of documents, or metadata that can be pickled"
+            ) from exc
         self._count += 1
 
     def __len__(self) -> int:
@@ -112,7 +129,7 @@ class Documents:
 
     def __iter__(self) -> Iterator[Document]:
         if self._list is not None:
-            yield from self._list
+            yield from map(_checked, self._list)
         elif self._file is not None:
             self._file.seek(0)
             for _ in range(self._count):

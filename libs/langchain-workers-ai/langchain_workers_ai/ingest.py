@@ -123,8 +123,8 @@ class WorkersAIBatchIngestor:
         with framework_errors:
             if not isinstance(self.embeddings, WorkersAIEmbeddings):
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
-            if self.batch_size < 1:
-                raise ConfigurationError(f"batch_size must be 1 or more, not {self.batch_size}")
+            if type(self.batch_size) is not int or self.batch_size < 1:
+                raise ConfigurationError(f"batch_size must be a whole number 1 or more, not {self.batch_size!r:.100}")
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
             theirs, kind = self.vector_store.embeddings, self.embeddings._kind
