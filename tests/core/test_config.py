@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import asdict
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 from workers_ai import AsyncClient, Client, GatewayOptions, Settings
 from workers_ai.config import check_model
 from workers_ai.errors import ConfigurationError
+from workers_ai.service import Service
 
 HEX = "f" * 32
 
@@ -226,8 +228,12 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
 
 def test_repr_and_pickle_keep_secrets_to_themselves(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.resolve(**account, default_headers={"x-key": "header-secret"}, gateway=GatewayOptions("g", "gws"))
+    own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"response": "a"})))
+    client = Client(service=Service(given, http_client=own))
+    client.chat("@cf/a", [{"role": "user", "content": "hi"}])
+    shown = repr((given, vars(given), asdict(given), *map(vars, (client, client.service, client.service.transport))))
     for secret in ("token-of-the-tests", "header-secret", "gws"):
-        assert secret not in repr(given)
+        assert secret not in shown
     assert pickle.loads(pickle.dumps(given)) == given
     monkeypatch.setenv("CF_API_TOKEN", "token-of-this-side")
     from_env = pickle.dumps(Settings.resolve(account_id="a"))

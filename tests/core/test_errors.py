@@ -6,12 +6,15 @@ import copy
 import datetime as dt
 import json
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from workers_ai import Client
 from workers_ai import errors as e
+from workers_ai.batch import BatchJob
 from workers_ai.calls import read_reply
 from workers_ai.config import GatewayOptions, Settings
 from workers_ai.refusals import error_from_reply
@@ -334,6 +337,46 @@ def test_a_whole_error_pickles_with_its_reply(read: Any) -> None:
     assert (twin.retry_after, twin.response, twin.body) == (3.0, error.response, error.body)
     assert twin.response.json()["errors"][0]["code"] == 3040
     assert "set-cookie" not in twin.response.headers
+
+
+ECHO = "token-of-the-tests-0123456789 gateway-secret header-secret"
+NO_ANSWER = {"result": {"echo": ECHO}, "success": True}
+FAILED_ITEM = {"responses": [{"id": 0, "success": False, "error": ECHO}]}
+HI = [{"role": "user", "content": "hi"}]
+JOB = BatchJob("id", MODEL, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "reply"),
+    [
+        (lambda client: client.chat(MODEL, HI), NO_ANSWER),
+        (lambda client: list(client.stream_chat(MODEL, HI)), NO_ANSWER),
+        (lambda client: client.embed(MODEL, ["a"]), NO_ANSWER),
+        (lambda client: client.rerank(MODEL, "q", ["a"]), NO_ANSWER),
+        (lambda client: client.models(), NO_ANSWER),
+        (lambda client: client.batch.submit(MODEL, [{"text": ["a"]}]), NO_ANSWER),
+        (lambda client: client.batch.poll(JOB), NO_ANSWER),
+        (lambda client: client.batch.poll(JOB).items[0].error, FAILED_ITEM),
+        (lambda client: client.batch.run(MODEL, [{"text": ["a"]}])[0].error, FAILED_ITEM),
+    ],
+)
+def test_no_error_shows_a_secret_that_a_reply_without_an_answer_repeats(
+    call: Callable[[Client], Any], reply: Any, account: dict[str, Any]
+) -> None:
+    client = Client(
+        **account,
+        gateway=GatewayOptions("gw", token="gateway-secret"),
+        default_headers={"x-key": "header-secret"},
+        http_client=httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json=reply))),
+    )
+    try:
+        error = call(client)
+    except e.WorkersAIError as exc:
+        error = exc
+    shown = repr((str(error), error.args, error.__dict__, pickle.dumps(error)))
+    assert "[redacted] [redacted] [redacted]" in shown
+    for secret in ECHO.split():
+        assert secret not in shown
 
 
 def test_no_secret_is_left_in_any_part_of_an_error(account: dict[str, Any]) -> None:

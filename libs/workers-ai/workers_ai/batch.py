@@ -25,6 +25,7 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.flow import Sleep, adrive, drive
+from workers_ai.refusals import scrub_error
 from workers_ai.watch import UNKNOWN, Pace, Watch, naming
 from workers_ai.wire.batch import (
     BatchItem,
@@ -40,7 +41,7 @@ from workers_ai.wire.batch import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from workers_ai.calls import Calls
+    from workers_ai.calls import Calls, Reply
     from workers_ai.flow import AsyncSender, Flow, Sender
     from workers_ai.wire.types import JSON
 
@@ -115,7 +116,9 @@ class BatchFlows:
         """Submit requests that are known to fit. Repeated only where the service has certainly refused it."""
         request = submit_request(model, requests)
         reply = yield from self.calls.exchange(request, on_busy="wait", repeatable=surely_refused)
-        job = read_submission(reply.data, model, len(requests))
+        job = self.calls.read(read_submission, reply.data, model, len(requests))
+        if job.answer:
+            self._scrubbed(job.answer)
         _log.info("the queue took %d requests for %s as %s", len(requests), model, job.request_id or "(answered)")
         return job
 
@@ -129,7 +132,16 @@ class BatchFlows:
             if exc.status_code in UNKNOWN:
                 raise Watch(job, self.pace).lost(exc) from exc
             raise
-        return read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
+        return self._read(reply, job)
+
+    def _read(self, reply: Reply, job: BatchJob) -> BatchStatus:
+        return self._scrubbed(self.calls.read(read_poll, reply.data, job, reply.headers.get("cf-ai-neurons")))
+
+    def _scrubbed(self, status: BatchStatus) -> BatchStatus:
+        for item in status.items:
+            if item.error is not None:
+                scrub_error(item.error, self.calls.settings.scrub)
+        return status
 
     def ask(self, watch: Watch) -> Flow[BatchStatus | None]:
         """Poll once; None while there is no result yet, or where the poll failed and may be repeated."""
@@ -144,7 +156,7 @@ class BatchFlows:
             else:
                 watch.failed(exc)
             return None
-        status = read_poll(reply.data, job, reply.headers.get("cf-ai-neurons"))
+        status = self._read(reply, job)
         watch.answered()
         return status if status.state == "done" else None
 

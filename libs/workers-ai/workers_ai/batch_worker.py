@@ -136,7 +136,7 @@ def _worker_settings(settings: Settings) -> Settings:
         base_url=settings.batch_worker.url,
         gateway=None,
         session_id=None,
-        default_headers=settings.batch_worker.plain_headers(),
+        default_headers=settings.batch_worker.headers,
         batch_worker=None,
     )
 

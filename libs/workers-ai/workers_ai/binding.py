@@ -25,6 +25,7 @@ import anyio
 import httpx
 
 from workers_ai.config import session_headers
+from workers_ai.endpoints import reveal
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.http import let_go, running_loop
 from workers_ai.refusals import CODES, read_refusal
@@ -165,7 +166,8 @@ def _read_call(request: Request, settings: Settings) -> _Call:
         body.pop("model", None)
     if "requests" in body and dict(parse_qsl(request.query)).get("queueRequest") == "true":
         options["queueRequest"] = True
-    headers = {**session_headers(settings.session_id), **settings.default_headers, **request.headers}
+    given = {name: reveal(value) for name, value in settings.default_headers.items()}
+    headers = {**session_headers(settings.session_id), **given, **request.headers}
     gateway_id = headers.pop("cf-aig-gateway-id", None)
     if settings.gateway:
         options["gateway"] = _gateway(settings.gateway)

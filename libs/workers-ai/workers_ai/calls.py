@@ -7,7 +7,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
 from workers_ai import catalogue
@@ -25,9 +25,9 @@ from workers_ai.errors import (
 from workers_ai.flow import Flow, Send, Sleep
 from workers_ai.http import is_event_stream, parsed, untie
 from workers_ai.limiter import Limiter, Ticket
-from workers_ai.refusals import error_from_reply, read_refusal
+from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai.wire.reply import kept_headers, read_chat
+from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from workers_ai.wire.chat import ChatPlan
 
 __all__ = ["Calls", "Reply"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _log = logging.getLogger("workers_ai")
 _EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
@@ -164,7 +167,15 @@ class Calls:
     def chat(self, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatReply]:
         """Ask for one whole answer."""
         reply = yield from self.exchange(plan.request, on_busy=on_busy)
-        return read_chat(reply.data, plan.context, reply.headers)
+        return self.read(read_chat, reply.data, plan.context, reply.headers)
+
+    def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """What a reader makes of a reply; the error of one that does not fit shows no secret that the reply repeats."""
+        try:
+            return reader(*args, **options)
+        except WorkersAIError as exc:
+            scrub_error(exc, self.settings.scrub)
+            raise
 
     def embed(
         self,
@@ -197,7 +208,7 @@ class Calls:
                 raise
         else:
             neurons = reply.headers.get("cf-ai-neurons")
-            return read_vectors(reply.data, model, len(texts), normalize=options.normalize, neurons=neurons)
+            return self.read(read_vectors, reply.data, model, len(texts), normalize=options.normalize, neurons=neurons)
         half = len(texts) // 2
         left = yield from self.embed(model, texts[:half], options, kind=kind, first=first, on_busy=on_busy)
         right = yield from self.embed(model, texts[half:], options, kind=kind, first=first + half, on_busy=on_busy)
@@ -208,7 +219,7 @@ class Calls:
         reject = self.settings.on_busy != "wait"
         request = rerank_request(model, query, texts, top_k, reject_if_busy=reject)
         reply = yield from self.exchange(request)
-        return read_scores(reply.data, model, len(texts), top_k)
+        return self.read(read_scores, reply.data, model, len(texts), top_k)
 
     def models(self, filters: Mapping[str, Any]) -> Flow[list[dict[str, JSON]]]:
         """List the account's models, page by page until a short one (the reported total counts the platform)."""
@@ -218,9 +229,7 @@ class Calls:
             query = urlencode({**filters, "page": page, "per_page": per_page})
             request = Request("models/search", None, "", "catalogue", "GET", query)
             reply = yield from self.exchange(request)
-            rows = reply.data.get("result") if isinstance(reply.data, dict) else reply.data  # bare from a binding
-            if not isinstance(rows, list):
-                raise APIResponseValidationError("the list of models has no result", body=reply.data, status_code=200)
+            rows = self.read(_read_models, reply.data)
             found += rows
             if len(rows) < per_page:
                 break
@@ -257,6 +266,13 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         scrub=settings.scrub,
         successor=catalogue.successor,
     )
+
+
+def _read_models(data: JSON) -> list[dict[str, JSON]]:
+    rows = data.get("result") if isinstance(data, dict) else data  # bare from a binding
+    if not isinstance(rows, list):
+        raise APIResponseValidationError("the list of models has no result", body=shortened(data), status_code=200)
+    return rows
 
 
 def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersAIError:

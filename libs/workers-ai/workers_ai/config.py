@@ -113,7 +113,7 @@ class Settings:
     on_busy: OnBusy = "wait"
     max_concurrency: int | None = None
     session_id: str | None = None
-    default_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    default_headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
     requests_per_minute: int | None = None
     batch_worker: BatchWorker | None = None
 
@@ -166,9 +166,10 @@ class Settings:
             require(fits, f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {timeout}")
         else:
             require(timeout is None or hasattr(timeout, "connect"), "timeout must be seconds or an httpx.Timeout")
-        headers = {name: reveal(value) for name, value in (default_headers or {}).items()}
-        for name, value in headers.items():
-            check_header(name, value)
+        masked: dict[str, SecretStr | str] = {}
+        for name, header in (default_headers or {}).items():
+            check_header(name, reveal(header))
+            masked[name] = SecretStr(reveal(header))
         return cls(
             account_id=account,
             api_token=SecretStr(token),
@@ -180,7 +181,7 @@ class Settings:
             on_busy="raise" if reject_if_busy else on_busy,
             max_concurrency=max_concurrency,
             session_id=session_id,
-            default_headers=headers,
+            default_headers=masked,
             requests_per_minute=requests_per_minute,
             batch_worker=worker,
         )
@@ -212,7 +213,7 @@ class Settings:
         if self.gateway:
             headers |= self.gateway.headers()
         headers |= session_headers(self.session_id)
-        return headers | {name.lower(): value for name, value in self.default_headers.items()}
+        return headers | {name.lower(): reveal(value) for name, value in self.default_headers.items()}
 
     def scrub(self, text: str) -> str:
         """Remove every secret of these settings from ``text``."""
@@ -220,7 +221,7 @@ class Settings:
         if self.gateway and isinstance(self.gateway.token, SecretStr):
             secrets.append(self.gateway.token.get_secret_value())
         of_the_worker = self.batch_worker.plain_headers() if self.batch_worker else {}
-        for value in (*self.default_headers.values(), *of_the_worker.values()):
+        for value in (*map(reveal, self.default_headers.values()), *of_the_worker.values()):
             secrets += [part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH]
         for secret in filter(None, secrets):
             text = text.replace(secret, "[redacted]")

@@ -133,7 +133,7 @@ class HttpTransport:
         import httpx
 
         is_own = client is self._own_sync or client is self._own_async
-        headers = self._headers if is_own else client.headers
+        headers = self._headers() if is_own else client.headers
         if request.headers:
             headers = headers.copy()
             headers.update(request.headers)
@@ -166,10 +166,12 @@ class HttpTransport:
         return url
 
     @functools.cached_property
-    def _headers(self) -> httpx.Headers:
+    def _headers(self) -> Callable[[], httpx.Headers]:
+        """Gives the headers of every request: behind a function, so that no dump of this object shows them."""
         import httpx
 
-        return httpx.Headers(self._settings.headers())
+        headers = httpx.Headers(self._settings.headers())
+        return lambda: headers
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
@@ -192,7 +194,7 @@ class HttpTransport:
         with self._lock:
             if self._sync is None:
                 with _making_a_client():
-                    self._sync = httpx.Client(verify=_tls_context(), headers=self._headers)
+                    self._sync = httpx.Client(verify=_tls_context(), headers=self._headers())
                 weakref.finalize(self, self._sync.close)
             return self._sync
 
@@ -200,7 +202,7 @@ class HttpTransport:
         loop = running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = _LoopClient(self._headers, self._settings.max_concurrency)
+            held = _LoopClient(self._headers(), self._settings.max_concurrency)
             with self._lock:
                 for other in list(self._loops):
                     if getattr(other, "is_closed", bool)():  # closed without the shutdown of its generators

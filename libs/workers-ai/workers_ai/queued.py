@@ -67,7 +67,7 @@ def embed_queued(
             failed: list[range] = []
             for span, item in zip(waiting, [item for status in statuses for item in status.items], strict=True):
                 if item.error is None:
-                    reply = read_vectors(item.result, model, len(span), normalize=options.normalize)
+                    reply = batch.calls.read(read_vectors, item.result, model, len(span), normalize=options.normalize)
                     vectors.update(zip(span, reply.vectors, strict=True))
                     whole.pooling = reply.pooling
                 elif len(span) == 1:

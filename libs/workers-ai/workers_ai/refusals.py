@@ -308,6 +308,14 @@ def error_from_reply(
     return error
 
 
+def scrub_error(error: e.WorkersAIError, scrub: Callable[[str], str]) -> None:
+    """Remove secrets from what an error has taken over from a reply that is none."""
+    error.message = scrub(error.message)
+    error.args = (error.message,)
+    if isinstance(error, e.APIResponseValidationError):
+        error.body = _scrubbed(error.body, scrub)
+
+
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
     """Parsed JSON with every text in it scrubbed."""
     if isinstance(value, str):

@@ -69,7 +69,8 @@ class ChatStream:
         if isinstance(self._reply.data, bytes):
             early = self.decode(self._reply.data)
         elif self._reply.stream is None:
-            return deltas_of(read_chat(self._reply.data, self._plan.context, self._reply.headers))
+            reply = self._reply
+            return deltas_of(self._calls.read(read_chat, reply.data, self._plan.context, reply.headers))
         rest = [delta for data in self._sse.flush() if (delta := self._reader.read(data)) is not None]
         return [*early, *rest, self._reader.finish()]
 
