@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,21 @@ def test_the_metadata_of_our_own_parquet_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_parquet_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=[1], text=["t"]).rename(tmp_path / "na\udcffme.parquet")
     assert read(path) == [Document(1, "t", None)]
+
+
+def test_a_number_that_is_none_is_null_in_json(tmp_path: Path) -> None:
+    """As data frames write a missing number."""
+    path = parquet(
+        tmp_path / "docs.parquet", id=[1, 2], text=["t", "t"], n=[math.nan, 1.5], more=[[{"x": -math.inf}], None]
+    )
+    assert [document.metadata for document in read(path)] == [
+        '{"n": null, "more": [{"x": null}]}',
+        '{"n": 1.5, "more": null}',
+    ]
+    (document,) = read(tmp_path / "docs.jsonl", '{"id": 1, "text": "t", "metadata": [NaN, 1e999, "half \\ud800"]}')
+    assert document.metadata == '[null, null, "half \\ud800"]'
+    documents = read(tmp_path / "docs.csv", "id,text,metadata\n1,t,NaN\n2,t,[Infinity]\n3,t,[1]\n")
+    assert [document.metadata for document in documents] == ['"NaN"', '"[Infinity]"', "[1]"]
 
 
 def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:

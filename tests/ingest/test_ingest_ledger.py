@@ -129,6 +129,17 @@ def test_what_was_not_sent_goes_back_when_a_run_ends(opened: Any) -> None:
     assert ledger.waiting() == 2
 
 
+def test_a_run_whose_end_could_not_be_recorded_holds_up_no_other_one_of_the_process(opened: Any) -> None:
+    first, second = opened(), opened()
+    run = first.begin_run()
+    feed(first, run, "a")
+    first.accepted(run, claim(first, run).job, "request-1")
+    first.close()
+    with pytest.raises(LedgerError, match="cannot be used"):
+        first.end_run(run, finished=False)
+    assert second.adopt(second.begin_run()).request_id == "request-1"
+
+
 @pytest.mark.parametrize(
     ("bounds", "groups"),
     [

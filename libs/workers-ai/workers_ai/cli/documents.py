@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -176,17 +177,30 @@ def _document(row: Mapping[str, Any], encode: Callable[[Any], str]) -> Document:
 
 
 def _as_json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return json.dumps(value, default=str) if has_half_pair(text) else text
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:  # NaN and infinity, which JSON has not
+        text = json.dumps(_finite(value), ensure_ascii=False, default=str)
+    return json.dumps(json.loads(text)) if has_half_pair(text) else text
+
+
+def _finite(value: Any) -> Any:
+    """The value with None in the place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell_as_json(value: Any) -> str:
     """A cell of a table as JSON: one that holds JSON text already stays as it is."""
     if isinstance(value, str):
-        try:
-            json.loads(value)
-        except (ValueError, RecursionError):
-            pass
-        else:
+        with suppress(ValueError, RecursionError):
+            json.loads(value, parse_constant=_no_json)
             return value
     return _as_json(value)
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -68,6 +68,7 @@ class Ledger(LedgerFile):
         Raises:
             LedgerError: It was silent for longer than its lease, so that the ledger has forgotten its documents.
         """
+        own_runs.discard((str(self.path.resolve()), run))  # first: even where the disk is full, others may go on
         with self._change() as db:
             for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
                 self._release(db, job)
