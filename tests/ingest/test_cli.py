@@ -255,6 +255,9 @@ def test_an_error_is_one_line_and_status_1(
         (["notes", "notes/a.txt"], "notes/a.txt would be overwritten"),
         (["notes", "v.parquet", "--ledger", "notes/a.txt"], "notes/a.txt would be overwritten"),
         (["docs.jsonl", "notes"], "the output notes is a folder: name a file in it"),
+        (["docs.jsonl", ""], "the output . is a folder: name a file in it"),
+        (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: name a file in it"),
+        (["docs.jsonl", "v.parquet", "--ledger", ""], "the ledger . is a folder: name a file in it"),
     ],
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])

@@ -430,6 +430,19 @@ def test_a_place_that_cannot_be_written_to_is_named(run: Any, texts: Any, tmp_pa
     assert str(tmp_path / place) in str(caught.value)
 
 
+@pytest.mark.parametrize("place", [os.devnull, "pipe"])
+def test_what_is_no_file_is_refused_without_being_read(tmp_path: Path, place: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LedgerError, match="it is a folder or a device"):
+        Ledger(tmp_path / place, SHAPE)
+
+
+@pytest.mark.parametrize("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
+def test_what_is_no_path_is_refused(run: Any, texts: Any, place: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"ledger must be (a|the) path"):
+        run(texts(3), ledger=place)
+
+
 def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
     run: Any, texts: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_ledger_of_other_options_is_refused(
         ({"empty_text": "skip"}, "empty_text 'skip' is not one of raise, space"),
         ({"pooling": "max"}, "pooling 'max' is not one of None, mean, cls"),
         ({"truncate_inputs": "no"}, "truncate_inputs 'no' is not one of None, True, False"),
+        ({"normalize": "no"}, "normalize 'no' is not one of True, False"),
         ({"instruction": 5}, "instruction must be a string or None, not 5"),
         ({"model": "no such model"}, "malformed"),
         ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),

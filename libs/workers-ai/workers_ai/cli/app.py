@@ -142,7 +142,7 @@ def ingest(
         ingestion = Ingestion(
             source=source,
             output=output,
-            ledger=ledger or output.with_name(f"{output.name}.ledger"),
+            ledger=ledger or Path(f"{output}.ledger"),
             shape=shape,
             resume=resume,
             mode=mode,

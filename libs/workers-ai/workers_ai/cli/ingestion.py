@@ -87,8 +87,9 @@ class Ingestion:
         """Refuse an output that cannot be made, and one that would take the place of the input or the ledger."""
         if not (folder := self.output.absolute().parent).is_dir():
             raise InputError(f"there is no folder {folder} for the output")
-        if self.output.is_dir():
-            raise InputError(f"the output {self.output} is a folder: name a file in it")
+        for what, path in (("output", self.output), ("ledger", self.ledger)):
+            if path.is_dir():
+                raise InputError(f"the {what} {path} is a folder: name a file in it")
         whole = self.source.resolve() if self.source.is_dir() else None
         taken = {_place(self.source)}
         for path in (self.output, part_of(self.output), self.ledger, *files_beside(self.ledger)):

@@ -59,7 +59,7 @@ class LedgerFile:
         clock: Gives the time in seconds since the epoch.
 
     Raises:
-        ConfigurationError: The ledger was made with another fingerprint.
+        ConfigurationError: The ledger was made with another fingerprint, or ``path`` is none.
         LedgerError: The file cannot be used.
     """
 
@@ -71,7 +71,7 @@ class LedgerFile:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = Path(path)
+        self.path = _checked_path(path)
         self._absolute = self.path.absolute()
         self._lease_s = lease_s
         self._clock = clock
@@ -228,6 +228,16 @@ class LedgerFile:
             query = "SELECT message FROM texts JOIN failures USING (id) WHERE hash = ?"
             row = db.execute(query, (text_hash(text),)).fetchone()
             return None if row is None else str(row[0])
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    try:
+        checked = Path(path)
+    except TypeError:
+        raise ConfigurationError(f"ledger must be a path, not {path!r:.200}") from None
+    if not checked.name or "\0" in checked.name:
+        raise ConfigurationError(f"ledger must be the path of a file, not {str(path)!r}")
+    return checked
 
 
 def _floats(data: bytes | None) -> array[float] | None:

@@ -66,6 +66,7 @@ class Fingerprint:
         check_model(self.model)
         _require_one_of("pooling", self.pooling, (None, "mean", "cls"))
         _require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
+        _require_one_of("normalize", self.normalize, (True, False))
         if not isinstance(self.instruction, str | None):
             raise ConfigurationError(f"instruction must be a string or None, not {self.instruction!r:.200}")
 

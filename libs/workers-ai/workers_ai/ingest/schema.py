@@ -132,7 +132,11 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def _require_whole(path: Path) -> None:
     """Refuse a file that is shorter than its own header says, before SQLite writes to it."""
-    if not path.exists() or not (size := path.stat().st_size):
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise LedgerError(f"the ledger {path} cannot be used (it is a folder or a device): choose another path")
+    if not (size := path.stat().st_size):
         return
     wal, _ = files_beside(path)
     if wal.exists() and wal.stat().st_size:
