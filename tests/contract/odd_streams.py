@@ -50,6 +50,18 @@ ODD_STREAMS = [
         stream=b'{"success":false,"errors":[{"code":3040,"message":"busy"}]}',
         requests=3,
     ),
+    Shape(
+        "two events without an empty line between them",
+        "rule 23",
+        Want("Hello"),
+        stream=b'data: {"response":"Hel"}\ndata: {"response":"lo"}\ndata: [DONE]\n',
+    ),
+    Shape(
+        "objects without a field name",
+        "rule 23",
+        Want("Hello"),
+        stream=b'{"response":"Hel"}\n{"response":"lo"}\n[DONE]\n',
+    ),
     # --- media types ---
     Shape(
         "media type in capitals",

@@ -13,7 +13,8 @@ from shapes import HI, Shape, Want, sse
 from streamed_replies import STREAMS
 from whole_replies import WHOLE
 
-from workers_ai.errors import APIResponseValidationError, WorkersAIError
+from workers_ai import Client
+from workers_ai.errors import APIResponseValidationError, CapacityError, WorkersAIError
 
 ROUTES = ["run", "chat_completions"]
 
@@ -130,3 +131,32 @@ def test_a_body_that_is_no_answer_is_kept_in_short(size: int, face: Any) -> None
         face(lambda request: httpx.Response(200, json=body)).chat("@cf/a", HI)
     wanted = text if len(text) <= 2000 else f"{text[:2000]}... ({len(text)} characters)"
     assert caught.value.body == wanted
+
+
+@pytest.mark.parametrize("size", [None, 1], ids=["at once", "by bytes"])
+def test_what_came_before_an_error_is_handed_on_first(size: int | None) -> None:
+    """However the network has cut the bytes."""
+    body = sse([{"response": "a"}, {"response": "b"}, {"errors": [{"code": 3040, "message": "busy"}]}])
+    headers = {"content-type": "text/event-stream"}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, stream=Script(body, size)))
+    pieces = Client(account_id="a", api_token="t", http_client=httpx.Client(transport=transport)).stream_chat(
+        "@cf/a", HI
+    )
+    assert [next(pieces).text, next(pieces).text] == ["a", "b"]
+    with pytest.raises(CapacityError) as caught:
+        next(pieces)
+    assert caught.value.partial == "ab"
+
+
+def test_a_stream_that_is_given_up_before_its_first_piece_gives_its_place_back() -> None:
+    class Stopping(httpx.SyncByteStream):
+        def __iter__(self) -> Any:
+            raise KeyboardInterrupt
+
+    replies = iter([httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Stopping()),
+                    httpx.Response(200, json={"response": "a"})])  # fmt: skip
+    own = httpx.Client(transport=httpx.MockTransport(lambda request: next(replies)))
+    client = Client(account_id="a", api_token="t", max_concurrency=1, http_client=own)
+    with pytest.raises(KeyboardInterrupt):
+        next(client.stream_chat("@cf/a", HI))
+    assert client.chat("@cf/a", HI).text == "a"

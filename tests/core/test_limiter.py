@@ -130,25 +130,43 @@ def test_a_call_that_may_not_retry_is_never_held(limiter: Limiter) -> None:
     assert limiter.wait_s(ticket(patient=False)) == 0.0
 
 
-def test_a_call_that_may_not_retry_is_sent_at_once_by_its_flow(
-    make_calls: Any, play: Any, ok: Any, refusal: Any, limiter: Limiter
-) -> None:
-    request = Request("run/@cf/a", {}, "@cf/a", "chat")
-    play(make_calls(limiter, max_retries=0).exchange(request), [refusal(429, 3040, headers={"retry-after": "30"})])
-    for settings in ({"max_retries": 0}, {"on_busy": "raise"}):
-        assert play(make_calls(limiter, **settings).exchange(request), [ok()]).slept == []
-    held = play(make_calls(limiter).exchange(request), [ok()])
-    assert held.slept == [30.0]
+LIMITS = [(3040, {"retry-after": "30"}, 30.0), (3021, {}, 60.0), (3021, {"retry-after": "9"}, 9.0)]
+ASKING = Request("run/@cf/a", {}, "@cf/a", "chat")
 
 
-@pytest.mark.parametrize(("code", "headers", "wait_s"), [(3021, {}, 60.0), (3021, {"retry-after": "9"}, 9.0)])
-def test_others_wait_for_the_minute_even_where_the_one_who_met_the_limit_gave_up(
+@pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
+def test_others_wait_with_a_call_that_was_told_to_and_those_that_may_not_retry_do_not(
     code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
     limiter: Limiter,
 ) -> None:  # fmt: skip
-    request = Request("run/@cf/a", {}, "@cf/a", "chat")
-    play(make_calls(limiter, max_retries=0).exchange(request), [refusal(429, code, headers=headers)])
-    assert play(make_calls(limiter).exchange(request), [ok()]).slept == [wait_s]
+    waits = make_calls(limiter).exchange(ASKING)
+    assert isinstance(next(waits), Send)
+    assert waits.send(refusal(429, code, headers=headers)).seconds == wait_s
+    for settings in ({"max_retries": 0}, {"on_busy": "raise"}):
+        assert play(make_calls(limiter, **settings).exchange(ASKING), [ok()]).slept == []
+    assert play(make_calls(limiter).exchange(ASKING), [ok()]).slept == [wait_s]
+    waits.close()
+
+
+@pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
+def test_a_call_that_gives_up_holds_nobody(
+    code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
+    limiter: Limiter,
+) -> None:  # fmt: skip
+    play(make_calls(limiter, max_retries=0).exchange(ASKING), [refusal(429, code, headers=headers)])
+    assert play(make_calls(limiter).exchange(ASKING), [ok()]).slept == []
+
+
+def test_a_call_whose_sleep_was_cut_short_is_not_held_by_what_it_has_slept(
+    make_calls: Any, ok: Any, refusal: Any, limiter: Limiter
+) -> None:
+    """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop until the minute is over."""
+    flow = make_calls(limiter).exchange(ASKING)
+    next(flow)
+    assert flow.send(refusal(429, 3021)) == Sleep(60.0)
+    assert isinstance(next(flow), Send)  # and the clock has not moved
+    with pytest.raises(StopIteration):
+        flow.send(ok())
 
 
 def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, clock: Any) -> None:

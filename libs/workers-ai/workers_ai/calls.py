@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
@@ -33,7 +34,7 @@ from workers_ai.wire.usage import add_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import httpx
 
@@ -116,7 +117,7 @@ class Calls:
         try:
             while True:
                 while wait := self.limiter.wait_s(ticket):
-                    yield Sleep(wait, "limiter")
+                    yield from self._sleep(wait, "limiter", ticket)
                 attempt += 1
                 outcome = yield from self._try(request, stream, ticket)
                 if begin and isinstance(outcome, Reply) and outcome.stream is not None:
@@ -130,10 +131,16 @@ class Calls:
                 pause = self._pause(outcome, attempt, began, ticket, give_up=held or not repeatable(outcome))
                 if pause is None:
                     raise outcome
-                yield Sleep(pause, str(outcome))
+                yield from self._sleep(pause, str(outcome), ticket)
         except BaseException:
             self.limiter.leave(ticket)
             raise
+
+    def _sleep(self, seconds: float, reason: str, ticket: Ticket) -> Flow[None]:
+        """Sleep; what a clock that was tampered with, as in tests, does not count is credited to the ticket."""
+        before = self.clock()
+        yield Sleep(seconds, reason)
+        ticket.ahead += max(0.0, seconds - (self.clock() - before))
 
     def _try(self, request: Request, stream: bool, ticket: Ticket) -> Flow[Reply | WorkersAIError]:
         try:
@@ -151,11 +158,12 @@ class Calls:
     ) -> float | None:
         """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
         pause = None if give_up else self.policy.wait_s(attempt, error, self.clock() - began)
-        hold = self.policy.delay_s(attempt, error) if pause is None else pause  # others wait even where this one ends
-        if isinstance(error, CapacityError):
-            self.limiter.busy(ticket, hold, told=error.retry_after is not None)
-        elif isinstance(error, RateLimitError) and error.is_retryable:
-            self.limiter.limited(ticket, hold)
+        if isinstance(
+            error, CapacityError
+        ):  # a call that gives up holds nobody else: whoever may wait, finds out itself
+            self.limiter.busy(ticket, pause or 0.0, told=pause is not None and error.retry_after is not None)
+        elif isinstance(error, RateLimitError) and pause is not None:
+            self.limiter.limited(ticket, pause)
         else:
             self.limiter.done(ticket)
         if pause is not None:
@@ -226,7 +234,7 @@ class Calls:
         found: list[dict[str, JSON]] = []
         per_page = 100
         for page in range(1, 101):
-            query = urlencode({**filters, "page": page, "per_page": per_page})
+            query = urlencode({**filters, "page": page, "per_page": per_page}, errors="replace")
             request = Request("models/search", None, "", "catalogue", "GET", query)
             reply = yield from self.exchange(request)
             rows = self.read(_read_models, reply.data)
@@ -313,10 +321,11 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
     """The texts as they are sent.
 
     Raises:
-        BadRequestError: An item is not a string, or is empty and ``empty`` is ``"raise"``; names its index.
+        BadRequestError: These are no texts, or an item is no string, or is empty and ``empty`` is ``"raise"``; names its
+            index.
     """
-    if isinstance(texts, str):
-        raise BadRequestError("texts is one string: pass a list of strings", model=model)
+    if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
+        raise BadRequestError(f"texts must be a list of strings, not a {type(texts).__name__}", model=model)
     checked = []
     for index, text in enumerate(texts):
         if not isinstance(text, str):

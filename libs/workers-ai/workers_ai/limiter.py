@@ -48,6 +48,7 @@ class Ticket:
             ``requests_per_minute`` holds for it all the same.
         gentle: Whether the call asks to be rejected when the service is busy; such calls feel their way up.
         requests_per_minute: The caller's own limit for the task, or None.
+        ahead: Seconds that the call has slept, and the clock has not counted.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Ticket:
     in_flight: bool = False
     since: float = 0.0
     due: float = 0.0
+    ahead: float = 0.0
     number: int = 0
 
 
@@ -108,7 +110,7 @@ class Limiter:
     def wait_s(self, ticket: Ticket) -> float:
         """Seconds to sleep before asking again; 0.0 when the ticket is let in, and so counts as in flight."""
         with self._lock:
-            now = self._clock()
+            now = self._clock() + ticket.ahead
             lane = self._lanes.setdefault(ticket.model, _Lane())
             minute = self._minutes.setdefault(ticket.task, _Minute())
             wait = self._minute_wait(minute, ticket, now)
@@ -119,7 +121,7 @@ class Limiter:
                 return wait
             lane.waiting.pop(ticket, None)
             lane.in_flight += 1
-            ticket.in_flight, ticket.since = True, now
+            ticket.in_flight, ticket.since = True, now - ticket.ahead
             if ticket.requests_per_minute or minute.limited:
                 minute.sent.append(now)
             return 0.0

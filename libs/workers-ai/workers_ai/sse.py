@@ -15,7 +15,8 @@ class SSEDecoder:
 
     Comments and fields without a meaning here are dropped, several data lines of one event are joined by a newline. The
     data of an event named ``error`` is handed on inside ``{"error": ...}``. A bare line that is ``[DONE]`` or begins an
-    object, which some services send, counts as data.
+    object, which some services send, counts as data; and so do lines of data without an empty line between them, where
+    each is an object of its own.
     """
 
     __slots__ = ("_data", "_is_error", "_rest")
@@ -46,8 +47,7 @@ class SSEDecoder:
     def _take(self, line: bytes, events: list[bytes]) -> None:
         if not line:
             if self._data:
-                data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-                events.append(_as_error(data) if self._is_error else data)
+                events += [_as_error(data) if self._is_error else data for data in _joined(self._data)]
                 self._data = []
             self._is_error = False
         elif line.startswith(b"data:"):
@@ -69,6 +69,12 @@ class SSEDecoder:
             self._take(rest, events)
         self._take(b"", events)
         return events
+
+
+def _joined(lines: list[bytes]) -> list[bytes]:
+    """The data of one event; of several, where the empty lines between them are missing and each is whole."""
+    whole = len(lines) > 1 and all(line[:1] + line[-1:] == b"{}" or line == b"[DONE]" for line in lines)
+    return lines if whole or len(lines) == 1 else [b"\n".join(lines)]
 
 
 def _as_error(data: bytes) -> bytes:

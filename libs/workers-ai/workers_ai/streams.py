@@ -51,28 +51,45 @@ class ChatStream:
         self._sse = SSEDecoder()
         self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
         self.body = None if reply.stream is None else Body(reply.stream)
+        self._failure: WorkersAIError | None = None
         self.first: list[ChatDelta] = []
         self.ended = False
 
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
-        read = self._reader.read
-        return [delta for data in self._sse.decode(chunk) if (delta := read(data)) is not None]
+        return self._read(self._sse.decode(chunk))
 
-    def flush(self) -> list[ChatDelta]:
+    def _read(self, events: list[bytes]) -> list[ChatDelta]:
+        """The pieces of these events; an error among them is raised by the next call, after what came before it."""
+        if self._failure is not None:
+            raise self._failure
+        pieces: list[ChatDelta] = []
+        for data in events:
+            try:
+                delta = self._reader.read(data)
+            except WorkersAIError as exc:
+                if not pieces:
+                    raise
+                self._failure = exc
+                break
+            if delta is not None:
+                pieces.append(delta)
+        return pieces
+
+    def flush(self) -> Generator[ChatDelta, None, None]:
         """The pieces at the end of the stream, the last one among them.
 
         Raises:
             StreamInterruptedError: The stream was cut.
         """
-        early: list[ChatDelta] = []
+        if self._reply.stream is None and not isinstance(self._reply.data, bytes):
+            yield from deltas_of(read_chat(self._reply.data, self._plan.context, self._reply.headers))
+            return
         if isinstance(self._reply.data, bytes):
-            early = self.decode(self._reply.data)
-        elif self._reply.stream is None:
-            reply = self._reply
-            return deltas_of(self._calls.read(read_chat, reply.data, self._plan.context, reply.headers))
-        rest = [delta for data in self._sse.flush() if (delta := self._reader.read(data)) is not None]
-        return [*early, *rest, self._reader.finish()]
+            yield from self.decode(self._reply.data)
+        yield from self._read(self._sse.flush())
+        yield from self._read([])
+        yield self._reader.finish()
 
     def begin(self) -> Flow[WorkersAIError | None]:
         """Read the first piece; the error that came in its place, with everything given back, where none comes."""
@@ -82,8 +99,10 @@ class ChatStream:
         try:
             while not (self.first or self.ended):
                 chunk: bytes = yield Read(body)
-                self.ended = not chunk
-                self.first = self.decode(chunk) if chunk else self.flush()
+                self.first = self.decode(chunk) if chunk else self._read(self._sse.flush())
+                if not (chunk or self.first):
+                    self.ended = True
+                    self.first = [self._reader.finish()]
         except BaseException as exc:
             release(body.response)
             if not isinstance(exc, Exception):  # an interrupt, or a cancellation: the driver has closed the reply

@@ -3,54 +3,73 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
+from workers_ai.gateway import require, require_kind
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["inline_refs", "prepare_response_format", "prepare_tool_choice", "prepare_tools", "schema_of"]
 
+_FORM: Final = "the form of a tool is {'type': 'function', 'function': {'name': ...}}"
+_MOST_REFS: Final = 1_000
 _OLDER_SCHEMA: Final = ("gpt-oss", "qwen3-30b")
 """Models that answer in OpenAI's form but are described by the older schema of tools
 (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/)."""
 
 
 def inline_refs(schema: JSON) -> JSON:
-    """Replace local ``$ref`` by what it points to, which guided decoding needs; a recursive schema stays as it is."""
+    """Replace local ``$ref`` by what it points to, which guided decoding needs.
+
+    A schema where that cannot be done stays as it is: one that is recursive, grows beyond all measure, or points to
+    what is not there.
+    """
     if not isinstance(schema, dict) or not ("$defs" in schema or "definitions" in schema):
         return schema
     try:
-        inlined = _inline(schema, schema, ())
-    except _RecursiveSchemaError:
+        inlined = _Inlining(schema).of(schema, ())
+    except _NotInlinedError:
         return schema
     return {key: value for key, value in inlined.items() if key not in ("$defs", "definitions")}
 
 
-class _RecursiveSchemaError(Exception):
+class _NotInlinedError(Exception):
     pass
 
 
-def _inline(node: JSON, root: Mapping[str, JSON], path: tuple[str, ...]) -> Any:
-    if isinstance(node, list):
-        return [_inline(item, root, path) for item in node]
-    if not isinstance(node, dict):
-        return node
-    ref = node.get("$ref")
-    if not isinstance(ref, str) or not ref.startswith("#/"):
-        return {key: _inline(value, root, path) for key, value in node.items()}
-    if ref in path:
-        raise _RecursiveSchemaError
-    target: JSON = root
-    for step in ref[2:].split("/"):
-        target = target.get(step) if isinstance(target, dict) else None
-    if not isinstance(target, dict):
-        return node
-    beside = {key: value for key, value in node.items() if key != "$ref"}
-    return {**_inline(target, root, (*path, ref)), **_inline(beside, root, path)}
+class _Inlining:
+    """Inlines the references of one schema."""
+
+    def __init__(self, root: Mapping[str, JSON]) -> None:
+        self._root = root
+        self._left = _MOST_REFS
+
+    def of(self, node: JSON, path: tuple[str, ...]) -> Any:
+        if isinstance(node, list):
+            return [self.of(item, path) for item in node]
+        if not isinstance(node, dict):
+            return node
+        ref = node.get("$ref")
+        if not isinstance(ref, str) or not ref.startswith("#/"):
+            return {key: self.of(value, path) for key, value in node.items()}
+        self._left -= 1
+        target = self._target(ref)
+        if ref in path or self._left < 0 or not isinstance(target, dict):
+            raise _NotInlinedError
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return {**self.of(target, (*path, ref)), **self.of(beside, path)}
+
+    def _target(self, ref: str) -> JSON:
+        target: JSON = self._root
+        for step in unquote(ref[2:]).split("/"):
+            target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+        return target
 
 
 def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], str | None, bool | None]:
@@ -73,6 +92,7 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
     Which form ``/ai/v1`` wants is not documented for every model; newer models took both
     (https://github.com/cloudflare/ai/issues/559). This is the one place that decides.
     """
+    require_kind("response_format", response_format, Mapping, "a dict such as {'type': 'json_object'}")
     if response_format.get("type") != "json_schema":
         return dict(response_format)
     schema, name, strict = schema_of(response_format)
@@ -87,20 +107,29 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
 
 def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[dict[str, Any]]:
     """Tools in the nested form, with what is absent left out, or completed where the older schema demands it."""
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise ConfigurationError(f"tools must be a list, not a {type(tools).__name__}: {_FORM}")
     complete = card.family == "native" or any(name in card.id for name in _OLDER_SCHEMA)
     return [_tool(tool, complete=complete) for tool in tools]
 
 
 def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
-    function = dict(tool.get("function") or {key: value for key, value in tool.items() if key != "type"})
-    if not function.get("name"):
-        raise ConfigurationError("a tool has no name: its form is {'type': 'function', 'function': {'name': ...}}")
-    out: dict[str, Any] = {"name": function["name"]}
+    function = (tool.get("function") or tool) if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping):
+        raise ConfigurationError(f"a tool must be a dict: {_FORM}")
+    name = function.get("name")
+    if not (isinstance(name, str) and name):
+        raise ConfigurationError(f"a tool has no name: {_FORM}")
+    out: dict[str, Any] = {"name": name}
     if isinstance(description := function.get("description"), str) and description:
         out["description"] = description
     elif complete:
-        out["description"] = out["name"]
-    if isinstance(parameters := function.get("parameters"), dict):
+        out["description"] = name
+    parameters = function.get("parameters")
+    require_kind(f"the parameters of tool {name!r}", parameters, dict, "a JSON schema")
+    if parameters is not None:
+        fits = isinstance(parameters.get("properties", {}), dict)
+        require(fits, f"the parameters of tool {name!r} have properties that are no object; {{}} stands for none")
         out["parameters"] = inline_refs(parameters)
     elif complete:
         out["parameters"] = {}
@@ -144,6 +173,8 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
         return prepare_tool_choice(choice.get("type"), tools)
     if isinstance(choice, str) and choice not in ("auto", "none"):
         return _chosen(choice, schemas)
+    if choice and not isinstance(choice, str):
+        raise ConfigurationError(f"tool_choice {choice!r:.200} is none of auto, none, any, a tool's name or a dict")
     return (choice or "none"), {}
 
 
