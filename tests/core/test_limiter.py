@@ -160,7 +160,7 @@ def test_a_call_that_gives_up_holds_nobody(
 def test_a_call_whose_sleep_was_cut_short_is_not_held_by_what_it_has_slept(
     make_calls: Any, ok: Any, refusal: Any, limiter: Limiter
 ) -> None:
-    """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop until the minute is over."""
+    """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop through the minute."""
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
     assert flow.send(refusal(429, 3021)) == Sleep(60.0)

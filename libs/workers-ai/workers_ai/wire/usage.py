@@ -27,6 +27,11 @@ def _count(value: JSON) -> int:
     return int(value) if (number := finite(value)) is not None and number >= 0 else 0
 
 
+def _neurons(raw: Mapping[str, JSON]) -> float | None:
+    neurons = finite(raw.get("neurons"))
+    return neurons if neurons is not None and neurons >= 0 else None
+
+
 def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int | None:
     for group in groups:
         details = raw.get(group)
@@ -41,7 +46,7 @@ def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
         return None
     given = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
     made = _count(raw.get("completion_tokens", raw.get("output_tokens")))
-    neurons = finite(raw.get("neurons"))
+    neurons = _neurons(raw)
     if neurons is None and neurons_header:
         neurons = _float(neurons_header)
     return Usage(
@@ -127,7 +132,7 @@ class UsageMeter:
             return
         self._last_has_prompt = False
         self._output += _count(raw.get("completion_tokens", raw.get("output_tokens")))
-        if (neurons := finite(raw.get("neurons"))) is not None:
+        if (neurons := _neurons(raw)) is not None:
             self._neurons = (self._neurons or 0.0) + neurons
         if raw.get("completion_tokens_details"):
             self._reasoning = _plus_int(
