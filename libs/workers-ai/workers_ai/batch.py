@@ -9,8 +9,9 @@ is sent again only where it was certainly refused, and whatever ends a call that
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.catalogue import lookup
 from workers_ai.config import DEADLINE_S, check_model
@@ -25,6 +26,7 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.flow import Sleep, adrive, drive
+from workers_ai.gateway import require
 from workers_ai.refusals import scrub_error
 from workers_ai.watch import UNKNOWN, Pace, Watch, naming
 from workers_ai.wire.batch import (
@@ -39,7 +41,7 @@ from workers_ai.wire.batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from workers_ai.calls import Calls, Reply
     from workers_ai.flow import AsyncSender, Flow, Sender
@@ -52,11 +54,14 @@ __all__ = [
     "BatchItem",
     "BatchJob",
     "BatchStatus",
+    "ends",
     "require_queue",
     "surely_refused",
 ]
 
 _log = logging.getLogger("workers_ai")
+_LISTS: Final = ("text", "documents", "queries", "contexts")
+"""Inputs that are lists of texts."""
 
 
 def surely_refused(error: WorkersAIError) -> bool:
@@ -102,10 +107,10 @@ class BatchFlows:
 
     def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
         """Submit requests that fit one submission."""
+        require_queue(model)
+        _check_requests(model, requests)
         if not requests:
             raise BadRequestError("a batch needs at least one request", model=model)
-        require_queue(model)
-        _check_caps(model, requests)
         if len(list(split_requests(requests, model=model))) > 1:
             raise RequestTooLargeError(
                 "these requests exceed one submission (10 MB): use batch.run, which splits them", model=model
@@ -124,6 +129,7 @@ class BatchFlows:
 
     def poll(self, job: BatchJob) -> Flow[BatchStatus]:
         """Ask once how far a job is, with the client's own retries."""
+        _check_job(job)
         if job.answer:
             return job.answer
         try:
@@ -162,8 +168,9 @@ class BatchFlows:
 
     def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> Flow[list[BatchItem]]:
         """Wait for a job; its items in the order of the requests."""
+        _check_job(job)
         with naming([job.request_id]):
-            status = yield from self._wait(job, _ends(self.calls.clock, deadline_s))
+            status = yield from self._wait(job, ends(self.calls.clock, deadline_s))
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
@@ -203,8 +210,8 @@ class BatchFlows:
         What the queue has taken is noted in ``taken``; whoever hands the results on names it where that fails.
         """
         require_queue(model)
-        _check_caps(model, requests)
-        end = _ends(self.calls.clock, deadline_s)
+        _check_requests(model, requests)
+        end = ends(self.calls.clock, deadline_s)
         jobs: list[BatchJob] = []
         done: list[BatchStatus] = []
         for part in list(split_requests(requests, model=model, max_requests=max_requests)):
@@ -217,19 +224,42 @@ class BatchFlows:
         return done
 
 
-def _ends(clock: Callable[[], float], deadline_s: float | None) -> float:
-    return float("inf") if deadline_s is None else clock() + deadline_s
+def ends(clock: Callable[[], float], deadline_s: float | None) -> float:
+    """When a wait of at most ``deadline_s`` seconds is over; never for None.
+
+    Raises:
+        ConfigurationError: It is no number of seconds.
+    """
+    if deadline_s is None:
+        return float("inf")
+    fits = isinstance(deadline_s, (int, float)) and deadline_s >= 0
+    require(fits, f"deadline_s must be seconds, or None for no end, not {deadline_s!r:.200}")
+    return clock() + deadline_s
 
 
-def _check_caps(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
-    """Refuse an embedding request with more texts than the model takes in one.
+def _check_job(job: BatchJob) -> None:
+    if not isinstance(job, BatchJob):
+        what = type(job).__name__
+        raise BadRequestError(f"a job is a BatchJob, not a {what}: BatchJob(request_id, model) makes one of an id")
+
+
+def _check_requests(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
+    """Refuse what is no list of inputs, and an embedding request with more texts than the model takes in one.
 
     Raises:
         BadRequestError: Names the request.
     """
+    if isinstance(requests, (str, Mapping)) or not isinstance(requests, Sequence):
+        what = type(requests).__name__
+        raise BadRequestError(f"requests must be a list of inputs such as {{'text': [...]}}, not a {what}", model=model)
     cap = lookup(model).max_items
-    for index, request in enumerate(requests if cap else ()):
-        for key in ("text", "documents", "queries", "contexts"):
+    for index, request in enumerate(requests):
+        if not isinstance(request, Mapping):
+            what = type(request).__name__
+            raise BadRequestError(
+                f"request {index} must be a dict such as {{'text': [...]}}, not a {what}", model=model
+            )
+        for key in _LISTS if cap else ():
             if isinstance(texts := request.get(key), list) and cap is not None and len(texts) > cap:
                 raise BadRequestError(f"request {index} has {len(texts)} texts; {model} takes {cap}", model=model)
 

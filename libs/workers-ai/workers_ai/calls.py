@@ -321,11 +321,12 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
     """The texts as they are sent.
 
     Raises:
-        BadRequestError: These are no texts, or an item is no string, or is empty and ``empty`` is ``"raise"``; names its
+        BadRequestError: These are no texts, or one is not a string, or is empty and ``empty`` is ``"raise"``; names its
             index.
     """
     if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
-        raise BadRequestError(f"texts must be a list of strings, not a {type(texts).__name__}", model=model)
+        what = "one string" if isinstance(texts, str) else f"a {type(texts).__name__}"
+        raise BadRequestError(f"texts must be a list of strings, not {what}", model=model)
     checked = []
     for index, text in enumerate(texts):
         if not isinstance(text, str):

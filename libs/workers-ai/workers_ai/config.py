@@ -19,7 +19,15 @@ from pydantic import SecretStr
 
 from workers_ai.endpoints import BatchWorker, batch_worker_options, check_url, reveal
 from workers_ai.errors import ConfigurationError
-from workers_ai.gateway import GatewayOptions, check_header, gateway_options, require, require_int, require_kind
+from workers_ai.gateway import (
+    GatewayOptions,
+    check_header,
+    gateway_options,
+    require,
+    require_int,
+    require_kind,
+    require_one_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -252,7 +260,9 @@ def session_headers(session_id: str | None) -> dict[str, str]:
     Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Any id does; what a header cannot
     carry is percent-encoded.
     """
-    return {"x-session-affinity": quote(str(session_id), safe="/:@+,;=!$&'()*~ ")} if session_id else {}
+    return (
+        {"x-session-affinity": quote(str(session_id), safe="/:@+,;=!$&'()*~ ", errors="replace")} if session_id else {}
+    )
 
 
 def _restore(state: dict[str, Any]) -> Settings:
@@ -320,7 +330,7 @@ def _check_base_url(url: str, allow_insecure_http: bool) -> str:
 
 def check_on_busy(on_busy: OnBusy) -> None:
     """Raise ``ConfigurationError`` unless ``on_busy`` is one of its three values."""
-    require(on_busy in ("wait", "retry", "raise"), f"on_busy {on_busy!r} is not one of wait, retry, raise")
+    require_one_of("on_busy", on_busy, ("wait", "retry", "raise"))
 
 
 def check_model(model: str) -> str:

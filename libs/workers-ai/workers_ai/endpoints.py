@@ -34,6 +34,8 @@ class BatchWorker:
     headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        require_kind("the url of a BatchWorker", self.url, str, "text")
+        require_kind("the headers of a BatchWorker", self.headers, Mapping, "a mapping of names to values")
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
         for name, value in self.headers.items():
             check_header(name, reveal(value))

@@ -143,6 +143,11 @@ def require_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: st
     require(value is None or isinstance(value, kinds), f"{name} must be {what}, not {type(value).__name__}")
 
 
+def require_one_of(name: str, value: Any, options: tuple[Any, ...]) -> None:
+    """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
+    require(value in options, f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
+
+
 def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is None or a whole number from ``low`` to ``high``."""
     if value is None or (type(value) is int and low <= value and (high is None or value <= high)):

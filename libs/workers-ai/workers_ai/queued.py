@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from workers_ai.batch import BatchFlows
+from workers_ai.batch import BatchFlows, ends
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.config import DEADLINE_S
 from workers_ai.errors import RateLimitError
@@ -56,13 +56,13 @@ def embed_queued(
     whole = EmbedReply([], model)
     together = max(1, TEXTS_PER_JOB // size)
     clock = batch.calls.clock
-    end = None if deadline_s is None else clock() + deadline_s
+    end = ends(clock, deadline_s)
     with naming(batch.taken):
         while waiting:
             requests = [
                 embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in waiting
             ]
-            left = None if end is None else max(0.0, end - clock())
+            left = max(0.0, end - clock())
             statuses = yield from batch.run_jobs(model, requests, left, max_requests=together)
             failed: list[range] = []
             for span, item in zip(waiting, [item for status in statuses for item in status.items], strict=True):

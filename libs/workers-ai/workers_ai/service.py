@@ -16,8 +16,8 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
-from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.gateway import require_int
+from workers_ai.errors import APIResponseValidationError
+from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import limiter_for
 from workers_ai.retry import RetryEvent, RetryPolicy
@@ -164,11 +164,16 @@ class Service:
         checked = check_texts(texts, empty_text, check_model(model))
         check_on_busy(on_busy or "wait")
         require_int("batch_size", batch_size, 1, None)
+        require_one_of("kind", kind, ("document", "query"))
+        require_one_of("empty_text", empty_text, ("raise", "space"))
+        require_one_of("queue", queue, ("never", "overflow", "always"))
         if unknown := options.keys() - set(EmbedOptions._fields):
             raise unknown_keyword("an embedding call", min(unknown), EmbedOptions._fields, "no call of this kind")
         cap = lookup(model).max_items or TEXTS_PER_REQUEST
         size = min(batch_size or cap, cap)
         shape = EmbedOptions(**options)
+        require_one_of("pooling", shape.pooling, (None, "mean", "cls"))
+        require_kind("query_instruction", shape.query_instruction, str, "text")
         if queue != "never" and kind == "document":
             return self._queued(model, checked, shape, size, queue, deadline_s)
         return [
@@ -186,8 +191,6 @@ class Service:
         deadline_s: float | None,
     ) -> list[Flow[EmbedReply]]:
         """Flows that embed through the queue, or directly as long as there is capacity."""
-        if queue not in ("overflow", "always"):
-            raise ConfigurationError(f"queue {queue!r} is not one of never, overflow, always")
         from workers_ai.batch import require_queue
         from workers_ai.queued import embed_queued, embed_with_overflow
 
@@ -206,6 +209,7 @@ class Service:
         """Cut texts into rerank requests; none where nothing is asked for."""
         check_model(model)
         require_int("top_n", top_n, 0, None)
+        texts = check_texts(texts, "space", model)
         if top_n == 0:
             return []
         size = CONTEXTS_PER_REQUEST

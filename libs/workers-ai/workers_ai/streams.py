@@ -83,7 +83,8 @@ class ChatStream:
             StreamInterruptedError: The stream was cut.
         """
         if self._reply.stream is None and not isinstance(self._reply.data, bytes):
-            yield from deltas_of(read_chat(self._reply.data, self._plan.context, self._reply.headers))
+            reply = self._reply
+            yield from deltas_of(self._calls.read(read_chat, reply.data, self._plan.context, reply.headers))
             return
         if isinstance(self._reply.data, bytes):
             yield from self.decode(self._reply.data)

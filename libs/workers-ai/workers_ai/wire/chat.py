@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.gateway import require_kind
 from workers_ai.wire.messages import known_call_ids, prepare_messages
 from workers_ai.wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
 from workers_ai.wire.responses import responses_body
@@ -13,7 +15,7 @@ from workers_ai.wire.schema import prepare_response_format, prepare_tool_choice,
 from workers_ai.wire.types import JSON, Api, ReplyContext, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
 
@@ -57,7 +59,7 @@ def plan_chat(
 
     Raises:
         BadRequestError: A message cannot be sent.
-        ConfigurationError: A parameter does not exist on the chosen route.
+        ConfigurationError: A parameter does not exist on the chosen route, or is of another type.
     """
     given = {k: v for k, v in params.items() if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE)}
     card = lookup(model)
@@ -65,6 +67,7 @@ def plan_chat(
     _check_route(api, given)
     forced = _prepare_params(given, card, api)
     json_mode = "response_format" in given or "guided_json" in given
+    prepared = prepare_messages(messages, card)
     context = ReplyContext(
         model=model,
         known_ids=known_call_ids(messages),
@@ -73,9 +76,12 @@ def plan_chat(
         max_tokens=given.get("max_tokens") or card.default_max_tokens,
     )
     stream = stream and api != "responses" and "response_format" not in given
-    body = _body(model, prepare_messages(messages, card), given, api, stream)
-    body.update(extra_body or {})
+    body = _body(model, prepared, given, api, stream)
+    if extra_body:
+        require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
+        body.update(extra_body)
     if reject_if_busy:
+        require_kind("options in extra_body", body.get("options"), Mapping, "a dict")
         body["options"] = {**(body.get("options") or {}), "rejectIfBusy": True}
     if api == "run":
         return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.catalogue import ModelCard
@@ -25,7 +25,7 @@ from workers_ai.wire.toolcalls import arguments_text, original_id
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 __all__ = ["known_call_ids", "prepare_messages"]
 
@@ -49,13 +49,33 @@ def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) ->
     """Make messages fit; the caller's own stay as they are.
 
     Raises:
-        BadRequestError: There is no message, or one carries what the service does not take: a remote image, a
-            document, audio.
+        BadRequestError: There is no message, or one is none, or carries what the service does not take: a remote image,
+            a document, audio.
     """
-    if not messages:
-        raise BadRequestError("there is no message to answer", model=card.id)
-    prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
+    try:
+        if not len(messages):
+            raise BadRequestError("there is no message to answer", model=card.id)
+        prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
+    except (AttributeError, TypeError) as exc:  # looked at here alone, so that messages that are some pay nothing
+        raise _refuse(_what_is_odd(messages) or f"the messages cannot be written as JSON: {exc}", card) from exc
     return _answer_every_call(prepared)
+
+
+def _what_is_odd(messages: Any) -> str | None:
+    """Why these are no messages; None where each of them is one."""
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
+        return f"messages must be a list of dicts with role and content, not a {type(messages).__name__}"
+    for index, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            return f"message {index} must be a dict with role and content, not a {type(message).__name__}"
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            return f"the tool_calls of message {index} must be a list of dicts with id and function"
+    return None
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
 
 
 def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[str, JSON]:

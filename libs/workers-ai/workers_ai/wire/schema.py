@@ -125,7 +125,7 @@ def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
         out["description"] = description
     elif complete:
         out["description"] = name
-    parameters = function.get("parameters")
+    parameters = function.get("parameters") or None
     require_kind(f"the parameters of tool {name!r}", parameters, dict, "a JSON schema")
     if parameters is not None:
         fits = isinstance(parameters.get("properties", {}), dict)

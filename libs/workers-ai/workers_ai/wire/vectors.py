@@ -166,16 +166,14 @@ def _unit(row: list[float]) -> list[float]:
 def rerank_request(
     model: str, query: str, texts: Sequence[str], top_k: int, *, reject_if_busy: bool = False
 ) -> Request:
-    """One rerank request for the best ``top_k`` of ``texts``; in the place of an empty one a space is scored.
+    """One rerank request for the best ``top_k`` of ``texts``.
 
     Raises:
-        BadRequestError: The query is empty or no string, or a text is none.
+        BadRequestError: The query is empty or no string.
     """
     if not isinstance(query, str) or not query:
         raise BadRequestError(f"the query is {query!r}: texts are scored against a query", model=model)
-    if odd := {type(text).__name__ for text in texts if not isinstance(text, str)}:
-        raise BadRequestError(f"a text to score is a {min(odd)}, not a string", model=model)
-    body: dict[str, JSON] = {"query": query, "contexts": [{"text": text or " "} for text in texts], "top_k": top_k}
+    body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts], "top_k": top_k}
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
     return run_request(model, body, task="rerank")

@@ -1,0 +1,137 @@
+"""Arguments of calls that are none: named before anything is sent, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from workers_ai import Client
+from workers_ai import errors as e
+from workers_ai.config import BatchWorker
+
+CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+BGE = "@cf/baai/bge-m3"
+RERANK = "@cf/baai/bge-reranker-base"
+HI = [{"role": "user", "content": "hi"}]
+
+
+def tool(parameters: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "clock", "parameters": parameters}}
+
+
+ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no messages": (
+        lambda c: c.chat(CHAT, None),
+        "messages must be a list of dicts with role and content, not a NoneT",
+    ),
+    "a text for messages": (lambda c: c.chat(CHAT, "hi"), "messages must be a list of dicts .* not a str"),
+    "one message": (lambda c: c.chat(CHAT, HI[0]), "messages must be a list of dicts .* not a dict"),
+    "messages that run out": (lambda c: c.chat(CHAT, iter(HI)), "messages must be a list of dicts .* not a list_it"),
+    "a number among messages": (lambda c: c.chat(CHAT, [*HI, 5]), "message 1 must be a dict .* not a int"),
+    "a text among messages": (lambda c: c.chat(CHAT, ["hi"]), "message 0 must be a dict .* not a str"),
+    "calls": (lambda c: c.chat(CHAT, [{"role": "assistant", "tool_calls": 5}]), "tool_calls of message 0 must be a l"),
+    "a call": (lambda c: c.chat(CHAT, [{"role": "assistant", "tool_calls": [5]}]), "tool_calls of message 0 must"),
+    "a function": (
+        lambda c: c.chat(CHAT, [{"role": "assistant", "tool_calls": [{"id": "a", "function": "f"}]}]),
+        "tool_calls of message 0 must be a list of dicts with id and function",
+    ),
+    "content": (
+        lambda c: c.chat(CHAT, [{"role": "user", "content": {1}}]),
+        "cannot be written as JSON: Object of type",
+    ),
+    "no texts": (lambda c: c.embed(BGE, None), "texts must be a list of strings, not a NoneType"),
+    "a number for texts": (lambda c: c.embed(BGE, 5), "texts must be a list of strings, not a int"),
+    "a dict for texts": (lambda c: c.embed(BGE, {"text": "a"}), "texts must be a list of strings, not a dict"),
+    "a text to rank": (lambda c: c.rerank(RERANK, "q", "abc"), "texts must be a list of strings, not one string"),
+    "nothing to rank": (lambda c: c.rerank(RERANK, "q", None), "texts must be a list of strings, not a NoneType"),
+    "a number to rank": (lambda c: c.rerank(RERANK, "q", ["a"] * 150 + [5]), "text 150 is a int, not a string"),
+    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "the query is None"),
+    "no requests": (lambda c: c.batch.run(BGE, None), "requests must be a list of inputs .* not a NoneType"),
+    "one request": (lambda c: c.batch.run(BGE, {"text": ["a"]}), "requests must be a list of inputs .* not a dict"),
+    "requests that run out": (lambda c: c.batch.run(BGE, iter([])), "requests must be a list of inputs .* not a list_"),
+    "a text among requests": (lambda c: c.batch.run(CHAT, [{}, "a"]), "request 1 must be a dict .* not a str"),
+    "no submission": (lambda c: c.batch.submit(BGE, None), "requests must be a list of inputs .* not a NoneType"),
+    "an id to poll": (lambda c: c.batch.poll("id"), r"a job is a BatchJob, not a str: BatchJob\(request_id, model\)"),
+    "an id to collect": (lambda c: c.batch.collect("id"), "a job is a BatchJob, not a str"),
+}
+
+ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a number of tools": (
+        lambda c: c.chat(CHAT, HI, tools=5),
+        "tools must be a list, not a int: the form of a tool is",
+    ),
+    "one tool": (lambda c: c.chat(CHAT, HI, tools=tool({})), "tools must be a list, not a dict"),
+    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict: the form of a tool is"),
+    "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "a tool must be a dict"),
+    "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "a tool has no name"),
+    "parameters": (lambda c: c.chat(CHAT, HI, tools=[tool([1])]), "parameters of tool 'clock' must be a JSON schema"),
+    "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "properties that are no obj"),
+    "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "properties that are no obj"),
+    "tool_choice": (lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5), "tool_choice 5 is none of auto, none"),
+    "response_format": (lambda c: c.chat(CHAT, HI, response_format=5), "response_format must be a dict such as"),
+    "extra_body": (
+        lambda c: c.chat(CHAT, HI, extra_body="x"),
+        "extra_body must be a dict of fields of the body, not s",
+    ),
+    "options": (
+        lambda c: c.chat(CHAT, HI, extra_body={"options": 5}, on_busy="raise"),
+        "options in extra_body must be a dict, not int",
+    ),
+    "kind": (lambda c: c.embed(BGE, ["a"], kind="doc"), "kind 'doc' is not one of document, query"),
+    "empty_text": (lambda c: c.embed(BGE, [""], empty_text="drop"), "empty_text 'drop' is not one of raise, space"),
+    "pooling": (lambda c: c.embed(BGE, ["a"], pooling="max"), "pooling 'max' is not one of None, mean, cls"),
+    "queue": (
+        lambda c: c.embed(BGE, ["a"], kind="query", queue="x"),
+        "queue 'x' is not one of never, overflow, always",
+    ),
+    "query_instruction": (
+        lambda c: c.embed(BGE, ["a"], query_instruction=5),
+        "query_instruction must be text, not int",
+    ),
+    "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be seconds, or None for no end, not '5'"),
+    "a deadline that is none": (
+        lambda c: c.embed(BGE, ["a"], queue="always", deadline_s=float("nan")),
+        "deadline_s must be seconds, or None for no end, not nan",
+    ),
+    "the URL of a Worker": (lambda c: BatchWorker(5), "the url of a BatchWorker must be text, not int"),  # type: ignore[arg-type]
+    "headers of a Worker": (lambda c: BatchWorker("https://a.example", "x"), "headers of a BatchWorker must be"),  # type: ignore[arg-type]
+}
+
+
+def refuse(request: httpx.Request) -> httpx.Response:
+    pytest.fail("something was sent")
+
+
+@pytest.fixture
+def client(account: dict[str, Any]) -> Client:
+    return Client(http_client=httpx.Client(transport=httpx.MockTransport(refuse)), **account)
+
+
+@pytest.mark.parametrize(("call", "says"), ODD_DATA.values(), ids=ODD_DATA)
+def test_data_of_another_kind_is_a_bad_request(call: Callable[[Any], Any], says: str, client: Client) -> None:
+    with pytest.raises(e.BadRequestError, match=says):
+        call(client)
+
+
+@pytest.mark.parametrize(("call", "says"), ODD_OPTIONS.values(), ids=ODD_OPTIONS)
+def test_an_option_of_another_kind_is_named(call: Callable[[Any], Any], says: str, client: Client) -> None:
+    with pytest.raises(e.ConfigurationError, match=says):
+        call(client)
+
+
+def test_texts_may_come_from_a_generator_and_half_letters_harm_no_search_or_session(account: dict[str, Any]) -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.url.query.decode() or request.headers["x-session-affinity"])
+        found = {"response": [{"id": 0, "score": 0.5}]} if "reranker" in request.url.path else []
+        return httpx.Response(200, json={"result": found, "success": True})
+
+    own = httpx.Client(transport=httpx.MockTransport(answer))
+    client = Client(http_client=own, session_id="a\ud800", **account)
+    assert client.rerank(RERANK, "q", (text for text in ["a"]))[0].index == 0  # type: ignore[arg-type]
+    assert client.models(search="llama\ud800") == []
+    assert seen == ["a%3F", "search=llama%3F&page=1&per_page=100"]
