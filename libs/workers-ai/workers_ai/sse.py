@@ -40,8 +40,13 @@ class SSEDecoder:
         *lines, rest = chunk.split(b"\n")
         self._rest = [rest] if rest else []
         events: list[bytes] = []
-        for line in lines:
-            self._take(line, events)
+        for line in lines:  # the two lines that nearly all streams consist of first
+            if line.startswith(b"data: "):
+                self._data.append(line[6:])
+            elif not line and len(self._data) == 1 and not self._is_error:
+                events.append(self._data.pop())
+            else:
+                self._take(line, events)
         return events
 
     def _take(self, line: bytes, events: list[bytes]) -> None:
@@ -51,7 +56,7 @@ class SSEDecoder:
                 self._data = []
             self._is_error = False
         elif line.startswith(b"data:"):
-            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            self._data.append(line[5:].removeprefix(b" "))
         elif line == b"data":
             self._data.append(b"")
         elif line.startswith(b"event:"):

@@ -22,7 +22,6 @@ __all__ = ["ChatStreamReader", "deltas_of"]
 
 _log = logging.getLogger("workers_ai")
 _DONE: Final = b"[DONE]"
-_ERROR_MARKS: Final = frozenset({"error", "errors", "success", "internalCode", "httpCode"})
 
 
 class ChatStreamReader:
@@ -80,13 +79,15 @@ class ChatStreamReader:
             event = self._read_oddly(data)
         if not isinstance(event, dict):
             return None
-        if not _ERROR_MARKS.isdisjoint(event) or event.get("object") == "error":
+        choices = event.get("choices")
+        if "error" in event or "errors" in event or not choices:  # most events are asked no more than that
             self._raise_if_error(event)
-        if isinstance(usage := event.get("usage"), dict) and usage:
+        if (usage := event.get("usage")) and isinstance(usage, dict):
             self._meter.add(usage)
-        if choice := first_choice(event):
-            return self._read_choice(event, choice)
-        return None if event.get("choices") else self._read_native(event)
+        if not choices:
+            return self._read_native(event)
+        choice = first_choice(event)
+        return self._read_choice(event, choice) if choice else None
 
     def _read_oddly(self, data: bytes) -> JSON:
         """Read what is no strict JSON: an end mark, half a letter, the text that a binding throws, or nothing."""
