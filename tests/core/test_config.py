@@ -283,6 +283,14 @@ def test_a_model_that_could_bend_the_url_is_refused(model: Any) -> None:
         check_model(model)
 
 
+def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> None:
+    given = httpx.Timeout(5, read=None)
+    assert Settings.resolve(**account, timeout=given.as_dict()).timeout == given
+    for odd in ({"reed": 5}, {"read": 5}):
+        with pytest.raises(ConfigurationError, match="timeout as plain data has connect, read, write and pool"):
+            Settings.resolve(**account, timeout=odd)
+
+
 def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
     timeout = httpx.Timeout(5, read=60)
     assert Settings.resolve(**account, timeout=timeout).timeout is timeout

@@ -50,6 +50,16 @@ def test_the_token_is_not_in_the_text_of_a_failure(face: Any) -> None:
     assert "token-of-the-tests" not in str(caught.value) + repr(vars(caught.value))
 
 
+@pytest.mark.parametrize(("tokens", "text", "finish"), [(7, "null", "stop"), (8, "", "length")])
+def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
+    tokens: int, text: str, finish: str, face: Any
+) -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": 1 + tokens}
+    one = face(lambda request: httpx.Response(200, json={"result": {"response": None, "usage": usage}}))
+    reply = one.chat("@cf/a", HI, api="run", response_format={"type": "json_object"}, max_tokens=8)
+    assert (reply.text, reply.finish_reason) == (text, finish)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

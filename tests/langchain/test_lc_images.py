@@ -30,6 +30,8 @@ IMAGES = {
     "standard block, data URL": {"type": "image", "url": DATA},
     "raw bytes": {"type": "image", "base64": RAW, "mime_type": "image/png"},
     "base64 as bytes": {"type": "image", "base64": BASE64.encode(), "mime_type": "image/png"},
+    "a file": {"type": "file", "base64": BASE64, "mime_type": "image/png"},
+    "Google's media": {"type": "media", "data": RAW, "mime_type": "image/png"},
     "older block": {"type": "image", "source_type": "base64", "data": BASE64, "mime_type": "image/png"},
     "older block, data URL": {"type": "image", "source_type": "url", "url": DATA},
     "OpenAI": {"type": "image_url", "image_url": {"url": DATA}},

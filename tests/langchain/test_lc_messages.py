@@ -82,6 +82,10 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
         [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a\nb"}],
     ),
     "plain texts as parts": ([HumanMessage(["a", "b"])], [{"role": "user", "content": "a\nb"}]),
+    "a text document in base64": (
+        [HumanMessage([{"type": "text-plain", "base64": "RmrDuHJkcy4=", "mime_type": "text/plain"}])],
+        [{"role": "user", "content": "Fjørds."}],
+    ),
     "a text document": (
         [HumanMessage([text("Sum up:"), {"type": "text-plain", "text": "Fjords.", "mime_type": "text/plain"}])],
         [{"role": "user", "content": "Sum up:\nFjords."}],
@@ -166,6 +170,20 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
         ],
         [WIRE_HI, assistant("", WIRE_CALL), {**WIRE_RESULT, "content": '{"ø": 1}'}],
     ),
+    "a result of data that looks like a block": (
+        [
+            HI,
+            AIMessage("", tool_calls=[CALL]),
+            ToolMessage(
+                [{"type": "file", "size": 3}, {"type": "image", "id": 7}, {"type": "cat"}], tool_call_id="call_1"
+            ),
+        ],
+        [
+            WIRE_HI,
+            assistant("", WIRE_CALL),
+            {**WIRE_RESULT, "content": '{"type": "file", "size": 3}\n{"type": "image", "id": 7}\n{"type": "cat"}'},
+        ],
+    ),
     "a result with a name, an artifact and a status": (
         [
             HI,
@@ -189,6 +207,34 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
             HumanMessage([{"type": "tool_result", "tool_use_id": "call_1", "content": "14:02"}, text("Thanks.")]),
         ],
         [WIRE_HI, assistant("Let me see.", WIRE_CALL), WIRE_RESULT, {"role": "user", "content": "Thanks."}],
+    ),
+    "Anthropic's calls among its blocks alone": (
+        [
+            HI,
+            AIMessage([{"type": "tool_use", "id": "call_1", "name": "clock", "input": {"city": "Oslo"}}]),
+            RESULT,
+        ],
+        [WIRE_HI, assistant("", WIRE_CALL), WIRE_RESULT],
+    ),
+    "standard calls among the blocks alone": (
+        [HI, AIMessage([text("Let me see."), CALL]), RESULT],
+        [WIRE_HI, assistant("Let me see.", WIRE_CALL), WIRE_RESULT],
+    ),
+    "what another provider's own tools left": (
+        [
+            HI,
+            AIMessage(
+                [
+                    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "fjords"}},
+                    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+                    {"executable_code": {"code": "1 + 1"}},
+                    text("Let me "),
+                    {"type": "output_text", "text": "see."},
+                ]
+            ),
+            HI,
+        ],
+        [WIRE_HI, assistant("Let me see."), WIRE_HI],
     ),
     "standard blocks": (
         [

@@ -54,6 +54,20 @@ MAKERS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_timeout_of_httpx_survives_every_dump(kind: str) -> None:
+    timeout = httpx.Timeout(5, read=60)
+    one = MAKERS[kind](timeout=timeout)
+    assert one.timeout is timeout
+    plain = {"connect": 5, "read": 60, "write": 5, "pool": 5}
+    dumped = json.loads(one.model_dump_json())
+    assert dumped["timeout"] == plain
+    assert MAKERS[kind](timeout=dumped["timeout"]).timeout == timeout
+    if kind == "chat":
+        loaded = loads(dumps(one), secrets_map={"CLOUDFLARE_API_TOKEN": TOKEN}, **OURS)
+        assert loaded.timeout == timeout
+
+
 class Person(BaseModel):
     """A person."""
 

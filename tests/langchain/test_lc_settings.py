@@ -399,6 +399,7 @@ def test_tokens_are_counted_without_a_tokenizer(chat: Callable[..., ChatWorkersA
     one = chat()
     assert one.get_num_tokens("hello world, hello") == 5
     assert one.get_num_tokens("") == 0
+    assert one.get_num_tokens("half \ud800") == 2
     assert len(one.get_token_ids("abcdefgh")) == 2
     messages = [SystemMessage("Be brief."), *(HumanMessage(f"question {n} " * 20) for n in range(10))]
     total = one.get_num_tokens_from_messages(messages)

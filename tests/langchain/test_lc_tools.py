@@ -388,6 +388,38 @@ def test_a_call_cut_anywhere_is_invalid(length: int) -> None:
     assert [call["name"] for call in total.invalid_tool_calls] == ["f"]
 
 
+@pytest.mark.parametrize("arguments", ['{"a":' * 3_000, '{"a":' + "9" * 6_000])
+def test_a_call_that_nothing_reads_is_invalid_in_a_stream_too(arguments: str) -> None:
+    piece = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", arguments, arguments)]), "m").message
+    assert isinstance(piece, AIMessageChunk)
+    assert piece.tool_calls == []
+    assert [call["name"] for call in piece.invalid_tool_calls] == ["f"]
+
+
+class Inner(TypedDict):
+    city: str
+
+
+class Bare(TypedDict):
+    inner: Inner
+
+
+def test_a_typed_dict_without_words_gets_none_of_pythons(chat: Callable[..., ChatWorkersAI]) -> None:
+    inner = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    parameters = {"type": "object", "properties": {"inner": inner}, "required": ["inner"]}
+    tools = chat().bind_tools([Bare]).kwargs["tools"]  # type: ignore[attr-defined]
+    assert tools == [{"type": "function", "function": {"name": "Bare", "parameters": parameters}}]
+    asked = chat().with_structured_output(Bare, method="json_schema").first.kwargs["response_format"]  # type: ignore[attr-defined]
+    assert asked["json_schema"]["schema"] == {"title": "Bare", **parameters}
+
+
+def test_no_tools_are_none_and_what_is_no_list_is_named(chat: Callable[..., ChatWorkersAI]) -> None:
+    assert "tools" not in chat().bind_tools(None).kwargs  # type: ignore[arg-type, attr-defined]
+    for odd in (5, "clock", {"type": "function", "function": {"name": "clock"}}):
+        with pytest.raises(ours.ConfigurationError, match="tools must be a list of tools, not a"):
+            chat().bind_tools(odd)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
 def test_an_answer_cut_inside_a_call_says_so(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]

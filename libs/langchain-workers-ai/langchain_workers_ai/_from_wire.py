@@ -103,7 +103,14 @@ def _unmendable(arguments: str) -> str:
     LangChain mends the arguments of a streamed call as it can, and an agent would call the tool with half a text; with
     this they end in ``invalid_tool_calls``, as those of a whole answer do.
     """
-    return next((end for end in _ENDS if parse_partial_json(arguments + end) is None), "")
+    return next((end for end in _ENDS if _is_beyond_mending(arguments + end)), "")
+
+
+def _is_beyond_mending(arguments: str) -> bool:
+    try:
+        return parse_partial_json(arguments) is None
+    except (ValueError, RecursionError):  # a number too long, or nested too deep
+        return True
 
 
 def _with_refusal(text: str, refusal: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_workers_ai._parser import AnswerParser
-from langchain_workers_ai._tools import recursive_schema
+from langchain_workers_ai._tools import recursive_schema, without_words_of_python
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
 
@@ -112,7 +112,7 @@ def target_of(schema: Schema) -> Target:
         what = schema.__name__ if isinstance(schema, type) else type(schema).__name__
         raise ConfigurationError(f"schema must be a Pydantic class, a TypedDict or a dict, not {what}")
     try:
-        converted = convert_to_json_schema(schema)
+        converted: dict[str, Any] = without_words_of_python(convert_to_json_schema(schema))
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
     converted = (cls and recursive_schema(cls)) or converted

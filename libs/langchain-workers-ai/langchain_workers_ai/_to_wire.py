@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["to_part", "to_wire"]
 
 _THOUGHTS: Final = {"reasoning": "reasoning", "thinking": "thinking", "reasoning_content": "reasoning_content"}
-_NOT_TEXT: Final = frozenset(
-    {"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "input_json_delta", "function_call",
-     "server_tool_call", "server_tool_call_chunk", "server_tool_result", "redacted_thinking", "non_standard"}
-)  # fmt: skip
-"""Blocks of an assistant's message that are no text of its answer; calls travel in ``tool_calls``."""
+_ANSWER: Final = frozenset({"text", "text-plain", "output_text", "image", "image_url"})
+"""Blocks that are an assistant's answer. Others, such as what a provider's own tools left, are no words of its."""
+_CALLS: Final = {"tool_use": "input", "tool_call": "args"}
+"""Blocks that are calls, and where their arguments stand."""
+_MEDIA: Final = frozenset({"image", "image_url", "input_audio", "audio", "video", "file", "media", "document"})
+_CARRIERS: Final = frozenset(
+    {"base64", "data", "url", "source", "image_url", "input_audio", "file", "file_id", "file_uri"}
+)
+"""What a block of such a type has its content in; without any, it is data that merely looks like a block."""
 
 
 def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -86,10 +90,14 @@ def _tool(message: ToolMessage) -> dict[str, Any]:
 
 
 def _json_as_text(block: Any) -> Any:
-    """A tool's own data among content blocks, as text."""
-    if isinstance(block, dict) and ("type" not in block or block["type"] == "json"):
-        return {"type": "text", "text": json.dumps(block.get("json", block), ensure_ascii=False, default=str)}
-    return block
+    """A tool's own data among content blocks, as text: a listing of files has types, too."""
+    if not isinstance(block, dict):
+        return block
+    kind = block.get("type")
+    if kind in ("text", "text-plain") or (kind in _MEDIA and not _CARRIERS.isdisjoint(block)):
+        return block
+    data = block.get("json", block) if kind == "json" else block
+    return {"type": "text", "text": json.dumps(data, ensure_ascii=False, default=str)}
 
 
 def _assistant(message: AIMessage) -> dict[str, Any]:
@@ -118,20 +126,27 @@ def _answer_and_thoughts(blocks: Iterable[str | Mapping[str, Any]]) -> tuple[Any
             thoughts.append(str(block.get(_THOUGHTS[kind]) or ""))
         elif isinstance(block, dict) and kind == "refusal":
             answer.append({"type": "text", "text": str(block.get("refusal") or "")})
-        elif kind not in _NOT_TEXT:
+        elif kind in _ANSWER or isinstance(block, str) or (kind is None and "text" in block):
             answer.append(to_part(block))
     return answer or "", "".join(thoughts)
 
 
 def _calls(message: AIMessage) -> list[dict[str, Any]]:
-    calls = [
-        _call(call.get("id"), call["name"], json.dumps(call["args"], ensure_ascii=False, default=str))
-        for call in message.tool_calls
-    ]
+    calls = [_call(call.get("id"), call["name"], _as_json(call["args"])) for call in message.tool_calls]
     calls += [_call(call.get("id"), call.get("name"), call.get("args")) for call in message.invalid_tool_calls]
     if not calls and isinstance(legacy := message.additional_kwargs.get("function_call"), dict):
         calls.append(_call(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
+    if not calls and isinstance(message.content, list):
+        calls = [
+            _call(block.get("id"), block.get("name"), _as_json(block.get(_CALLS[block["type"]])))
+            for block in message.content
+            if isinstance(block, dict) and block.get("type") in _CALLS
+        ]
     return calls
+
+
+def _as_json(arguments: Any) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
 
 
 def _call(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
@@ -149,11 +164,22 @@ def to_part(block: str | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(block, str):
         return {"type": "text", "text": block}
     kind = block.get("type")
-    if kind == "image":
+    media_type = str(block.get("mime_type")).lower()
+    if kind == "image" or (kind in ("file", "media") and media_type.startswith("image/")):
         return _image(block)
-    if kind in ("text", "text-plain") or (kind is None and "text" in block):
+    if kind == "text-plain" and not isinstance(block.get("text"), str):
+        return _plain_text(block)
+    if kind in ("text", "text-plain", "output_text") or (kind is None and "text" in block):
         return {"type": "text", "text": block.get("text")}
     return dict(block)
+
+
+def _plain_text(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The text of a document that carries it as base64."""
+    try:
+        return {"type": "text", "text": base64.b64decode(block.get("base64") or block["data"], validate=True).decode()}
+    except (KeyError, TypeError, ValueError):
+        return dict(block)
 
 
 def _image(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -14,7 +15,7 @@ from workers_ai.wire.schema import inline_refs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["bound_tools", "recursive_schema"]
+__all__ = ["bound_tools", "recursive_schema", "without_words_of_python"]
 
 
 def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> dict[str, Any]:
@@ -23,7 +24,9 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
     Raises:
         ConfigurationError: A tool is not a function, or the choice names none of them.
     """
-    converted = [_converted(tool, strict) for tool in tools]
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools or (), Iterable):
+        raise ConfigurationError(f"tools must be a list of tools, not a {type(tools).__name__}")
+    converted = [_converted(tool, strict) for tool in tools or ()]
     for tool in converted:
         if tool.get("type") != "function":
             raise ConfigurationError(f"Workers AI calls functions only; it has no tool of type {tool.get('type')!r}")
@@ -37,12 +40,25 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
 
 
 def _converted(tool: Any, strict: bool | None) -> dict[str, Any]:
-    converted = convert_to_openai_tool(tool, strict=strict)
+    converted: dict[str, Any] = without_words_of_python(convert_to_openai_tool(tool, strict=strict))
     schema = getattr(tool, "tool_call_schema", tool)
     if is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):
         parameters = {key: value for key, value in parameters.items() if key not in ("title", "description")}
         converted["function"]["parameters"] = parameters
     return converted
+
+
+def without_words_of_python(schema: Any) -> Any:
+    """The schema without the documentation of ``dict``, which LangChain's conversion gives to a bare TypedDict."""
+    if isinstance(schema, list):
+        return [without_words_of_python(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: without_words_of_python(value)
+        for key, value in schema.items()
+        if not (key == "description" and value == dict.__doc__)
+    }
 
 
 def recursive_schema(cls: Any) -> dict[str, Any] | None:

@@ -278,7 +278,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @property
     def lc_attributes(self) -> dict[str, Any]:
-        """Settings whose own form a dump cannot carry: gateway and batch Worker as plain data, secrets left out."""
+        """Settings whose own form a dump cannot carry: as plain data, secrets left out."""
         attributes: dict[str, Any] = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
@@ -287,6 +287,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             attributes["batch_worker"] = self.batch_worker.url
         if self.default_headers:
             attributes["default_headers"] = None
+        if hasattr(self.timeout, "as_dict"):
+            attributes["timeout"] = self.timeout.as_dict()
         return attributes
 
     def get_num_tokens(self, text: str) -> int:
@@ -297,7 +299,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """Stand-ins for token ids, as many as :meth:`get_num_tokens` estimates: no tokenizer is loaded."""
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
-        return list(range(math.ceil(len(text.encode()) / 4)))
+        return list(range(math.ceil(len(text.encode(errors="replace")) / 4)))
 
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Estimate the tokens of a conversation, tools included, offline."""

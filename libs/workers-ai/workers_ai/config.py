@@ -104,7 +104,7 @@ class Settings:
         timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
-        max_concurrency: Requests in flight per object, or None for no bound.
+        max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
         session_id: Sent as ``x-session-affinity``.
         default_headers: Extra headers of every request; never shown.
         requests_per_minute: Own limit per task, or None.
@@ -133,7 +133,7 @@ class Settings:
         api_token: SecretStr | str | None = None,
         base_url: str | None = None,
         gateway: GatewayOptions | Mapping[str, Any] | str | None = None,
-        timeout: float | httpx.Timeout | None = None,
+        timeout: float | httpx.Timeout | Mapping[str, float | None] | None = None,
         max_retries: int = DEFAULT_MAX_RETRIES,
         on_busy: OnBusy = "wait",
         reject_if_busy: bool | None = None,
@@ -169,6 +169,8 @@ class Settings:
         require_int("max_retries", max_retries, 0, None)
         require_int("max_concurrency", max_concurrency, 1, None)
         require_int("requests_per_minute", requests_per_minute, 1, None)
+        if isinstance(timeout, Mapping):
+            timeout = _timeout_of(timeout)
         if isinstance(timeout, (int, float)):
             fits = 0 < timeout <= _LONGEST_TIMEOUT_S
             require(fits, f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {timeout}")
@@ -242,6 +244,16 @@ class Settings:
         return (_restore, (state,))
 
 
+def _timeout_of(given: Mapping[str, float | None]) -> httpx.Timeout:
+    """The timeout out of plain data, the form it has in dumps."""
+    import httpx
+
+    try:
+        return httpx.Timeout(**given)
+    except (TypeError, ValueError):
+        raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
+
+
 def check_clients(http_client: Any, http_async_client: Any) -> None:
     """Check that each of the user's own clients is of the kind its calls need.
 
@@ -260,9 +272,9 @@ def session_headers(session_id: str | None) -> dict[str, str]:
     Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Any id does; what a header cannot
     carry is percent-encoded.
     """
-    return (
-        {"x-session-affinity": quote(str(session_id), safe="/:@+,;=!$&'()*~ ", errors="replace")} if session_id else {}
-    )
+    if not session_id:
+        return {}
+    return {"x-session-affinity": quote(str(session_id), safe="/:@+,;=!$&'()*~ ", errors="replace")}
 
 
 def _restore(state: dict[str, Any]) -> Settings:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_serializer
 
 from workers_ai.config import (
     DEADLINE_S,
@@ -88,7 +89,7 @@ class ConnectionFields(BaseModel):
     reject_if_busy: bool | None = None
     """True is another way to say ``on_busy="raise"``."""
     max_concurrency: int | None = None
-    """Requests in flight of this object."""
+    """Requests in flight of this object: in all threads together, and in each event loop."""
     session_id: str | None = None
     """Sent as ``x-session-affinity``, which keeps a session's prefix cached."""
     default_headers: dict[str, SecretStr] | None = Field(default=None, repr=False)
@@ -116,6 +117,8 @@ class ConnectionFields(BaseModel):
         check_clients(data.get("http_client"), data.get("http_async_client"))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
+        if isinstance(data.get("timeout"), Mapping):
+            data["timeout"] = settings.timeout
         for name in ("gateway", "batch_worker"):
             if (options := getattr(settings, name)) is not None:
                 data[name] = options
@@ -124,6 +127,10 @@ class ConnectionFields(BaseModel):
         except ValidationError as exc:
             raise _configuration_error(type(self).__name__, exc) from None
         self._token_from_env = settings.token_from_env
+
+    @field_serializer("timeout")
+    def _plain_timeout(self, timeout: Any) -> Any:
+        return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
 
     @classmethod
     def _known(cls, data: dict[str, Any]) -> dict[str, Any]:

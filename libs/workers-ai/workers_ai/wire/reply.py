@@ -166,11 +166,16 @@ def _read_choice(choice: Mapping[str, JSON], ids: CallIds) -> ChatReply:
 def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
     calls = read_tool_calls(result.get("tool_calls"), ids)
     response = result.get("response")
-    # JSON mode can answer with any JSON value, null among them; elsewhere null means no text.
-    text = (
-        "null" if response is None and context.json_mode and not calls and "response" in result else json_text(response)
-    )
+    text = json_text(response)
+    if response is None and context.json_mode and not calls and "response" in result and not _was_cut(result, context):
+        text = "null"  # JSON mode can answer with any JSON value; elsewhere null means no text
     return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
+
+
+def _was_cut(result: Mapping[str, JSON], context: ReplyContext) -> bool:
+    """Whether the bound of the answer was used up, by reasoning for one."""
+    usage = read_usage(result.get("usage"))
+    return finish_reason(_raw_finish(result), calls=False, broken=False, context=context, usage=usage) == "length"
 
 
 def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
