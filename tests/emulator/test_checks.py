@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, message_of, user
+
+from workers_ai_emulator import Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,3 +240,21 @@ def test_one_model_needs_an_agreement(make_api: Callable[..., Api]) -> None:
     reply = make_api(licence_agreed=False).run("@cf/meta/llama-3.2-11b-vision-instruct", user("hi"))
 
     assert code_of(reply) == (403, 5016)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": 5}]},
+        {"messages": [{"role": "user", "content": "a"}], "tools": 5},
+        {"messages": [{"role": "user", "content": "a"}], "max_tokens": "many"},
+        {"messages": [{"role": "user", "content": "a"}], "guided_json": {"properties": 5}},
+    ],
+    ids=["tool_calls", "tools", "max_tokens", "guided_json"],
+)
+def test_a_field_of_a_type_that_no_rule_foresees_is_bad_input(odd: dict[str, Any]) -> None:
+    emulator = Emulator()
+    with httpx.Client(transport=emulator.transport(), headers={"authorization": "Bearer any"}) as http:
+        url = "https://api.cloudflare.com/client/v4/accounts/acct/ai/run/@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+        reply = http.post(url, json=odd)
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (400, 5006)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import logging
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import gateway, streams
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     Router = Callable[[Service, Call], Callable[[Service, Call, Meeting], Flow[Reply]]]
 
 MARK = "x-workers-ai-emulator"
+
+_log = logging.getLogger("workers_ai_emulator")
 
 
 def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
@@ -74,6 +77,11 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
     except DroppedConnectionError:
         service.log.answer(entry, None)
         raise
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        # A field of a type that no rule has foreseen; the service's own schema would refuse it.
+        _log.warning("a request was refused as bad input", exc_info=True)
+        code = 5006
+        reply = refusal(ServiceError(400, code, f"Bad input: Error: {error}"), service.new_uuid())
     entry.route = call.route
     service.log.answer(entry, reply.status, code)
     return _altered(service, reply, meeting)
