@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypedDict, 
 
 import pytest
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.v1 import BaseModel as BaseModelV1
 
 import langchain_workers_ai as ours
+from langchain_workers_ai._parser import AnswerParser
 from workers_ai_emulator import Fault
 
 if TYPE_CHECKING:
@@ -137,6 +138,29 @@ def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emu
     grown = call(chat(model=MODEL).with_structured_output(JSON_SCHEMA), "stream", "hi")
     assert grown == [{"name": "An"}, {"name": "Ann"}, {"name": "Ann", "age": 41}]
     assert call(chat(model=MODEL).with_structured_output(Person), "stream", "hi") == [Person(name="Ann", age=41)]
+
+
+@pytest.mark.timeout(5)  # what repeats itself is read in linear time: these would take half a minute
+@pytest.mark.parametrize("text", ['```json\n{"code": ' + "\n" * 20_000 + "x", '{"a":' * 5_000, "[" * 100_000])
+def test_a_streamed_answer_of_repeats_is_no_answer(
+    text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    emulator.faults.add(Fault.reply({"response": text}))
+    one = chat(model=MODEL).with_structured_output(JSON_SCHEMA, method="json_mode")
+    with pytest.raises(OutputParserException, match="the answer is not JSON"):
+        call(one, "stream", "hi")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "grown"),
+    [
+        (['```json\n{"name": "An', 'n", "age": 41}\n```'], [{"name": "An"}, {"name": "Ann", "age": 41}]),
+        (['<think>{}</think>{"name', '": "Ann", "age": 41}'], [{}, {"name": "Ann", "age": 41}]),
+    ],
+)
+def test_a_dict_grows_in_a_fence_and_after_a_thought(pieces: list[str], grown: list[Any]) -> None:
+    parser = AnswerParser(answer_schema=JSON_SCHEMA)
+    assert list(parser.transform(AIMessageChunk(piece) for piece in pieces)) == grown
 
 
 # --- what is sent ---

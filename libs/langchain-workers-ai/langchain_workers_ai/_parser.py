@@ -10,10 +10,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
-from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, SkipValidation
 
-from workers_ai.wire.jsontext import parse_answer
+from workers_ai.wire.jsontext import parse_answer, parse_growing
 from workers_ai.wire.reply import shortened
 
 if TYPE_CHECKING:
@@ -110,10 +109,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if self.cls is not None:
             return None
         if self.tool_name is None:
-            try:
-                return parse_json_markdown(message.text.strip())
-            except ValueError:
-                return None
+            return parse_growing(message.text)
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
         return next((call["args"] for call in calls if call["name"] == self.tool_name and call["args"]), None)
 

@@ -11,7 +11,16 @@ from pydantic_core import from_json
 if TYPE_CHECKING:
     from workers_ai.wire.types import JSON
 
-__all__ = ["is_json", "json_text", "mended", "parse_answer", "parse_body", "parse_json", "whole_number"]
+__all__ = [
+    "is_json",
+    "json_text",
+    "mended",
+    "parse_answer",
+    "parse_body",
+    "parse_growing",
+    "parse_json",
+    "whole_number",
+]
 
 _FENCE: Final = "```"
 _DIGITS: Final = 10
@@ -96,6 +105,17 @@ def parse_answer(text: str) -> JSON:
         except ValueError:
             continue
     return parse_json(bare)
+
+
+def parse_growing(text: str) -> JSON:
+    """What has arrived of an answer that is to be JSON, its last text as far as it goes; None where nothing has."""
+    bare = (text.partition("</think>")[2] or text).strip()
+    if bare.startswith(_FENCE):
+        bare = bare[len(_FENCE) :].removesuffix(_FENCE).lstrip(string.ascii_letters)
+    try:
+        return from_json(bare, allow_partial="trailing-strings")
+    except ValueError:
+        return None
 
 
 def _unfenced(text: str) -> str:
