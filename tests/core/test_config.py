@@ -100,6 +100,8 @@ MALFORMED = {
     "header value, a number": ({"default_headers": {"x-a": 1}}, "value of header x-a"),
     "header name": ({"default_headers": {"x a": "1"}}, "header name 'x a'"),
     "gateway id": ({"gateway": "my gateway"}, "gateway id"),
+    "an empty label": ({"base_url": "https://a..b/client/v4"}, "base_url is malformed"),
+    "a long label": ({"base_url": f"https://{'a' * 64}.example/client/v4"}, "base_url is malformed"),
     "an endless timeout": ({"timeout": float("inf")}, "timeout must be more than 0 and at most"),
     **{
         f"account {left!r}": ({"account_id": left}, "CLOUDFLARE_ACCOUNT_ID")

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from workers_ai import Client
 from workers_ai import errors as e
 
 HI = [{"role": "user", "content": "hi"}]
@@ -39,6 +40,14 @@ def test_no_reply_says_where_it_ended_and_whether_the_request_may_have_arrived(
         face(fail).chat("@cf/a", HI)
     assert type(caught.value) is error
     assert (caught.value.delivered, caught.value.model, caught.value.attempts, tries) == (delivered, "@cf/a", 3, 3)
+
+
+def test_an_own_client_that_was_closed_is_named(account: dict[str, Any]) -> None:
+    own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200)))
+    own.close()
+    for call in (Client(http_client=own, **account).chat, Client(http_client=own, **account).stream_chat):
+        with pytest.raises(e.ConfigurationError, match="the HTTP client has been closed: pass an http_client"):
+            list(call("@cf/a", HI))
 
 
 def test_the_token_is_not_in_the_text_of_a_failure(face: Any) -> None:

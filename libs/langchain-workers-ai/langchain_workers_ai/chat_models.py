@@ -25,6 +25,7 @@ from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import BatchWorker, GatewayOptions, check_model
 from workers_ai.fields import ChatFields
+from workers_ai.gateway import require_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -97,7 +98,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         if (ends := stop_of(stop, options.pop("stop_sequences", None))) is not None:
             options["stop"] = ends
         options["api"] = options.get("api") or self.api
-        options["extra_body"] = {**self.model_kwargs, **(options.pop("model_kwargs", None) or {})}
+        more = options.pop("model_kwargs", None) or {}
+        require_kind("model_kwargs", more, dict, "a dict of fields of the body")
+        options["extra_body"] = {**self.model_kwargs, **more}
         if not all(isinstance(tool, dict) for tool in options.get("tools") or ()):
             options["tools"] = _bound(options["tools"])["tools"]
         if options.pop("reject_if_busy", None):

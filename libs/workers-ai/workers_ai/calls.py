@@ -18,6 +18,7 @@ from workers_ai.errors import (
     APITimeoutError,
     BadRequestError,
     CapacityError,
+    ConfigurationError,
     ContextWindowExceededError,
     RateLimitError,
     RequestTooLargeError,
@@ -299,6 +300,10 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     elif isinstance(exc, httpx.RequestError):
         detail = settings.scrub(str(exc)) or type(exc).__name__
         error = APIConnectionError(f"no reply from {host}: {detail}", model=model)
+    elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
+        return ConfigurationError(
+            "the HTTP client has been closed: pass an http_client (http_async_client) that stays open", model=model
+        )
     else:
         raise exc
     with suppress(

@@ -77,7 +77,7 @@ def check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> Spli
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        _ = parts.port
+        _ = parts.port, host.encode("idna")
     except ValueError as exc:
         raise ConfigurationError(f"{name} is malformed ({exc}){hint}") from None
     shown = f"{parts.scheme}://{host}{parts.path}"
