@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from workers_ai.batch import require_queue
 from workers_ai.config import check_model
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.gateway import require_int
+from workers_ai.gateway import require_int, require_one_of
 from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Collection
 
 __all__ = [
     "has_half_pair",
@@ -64,9 +63,9 @@ class Fingerprint:
     def __post_init__(self) -> None:
         """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
         check_model(self.model)
-        _require_one_of("pooling", self.pooling, (None, "mean", "cls"))
-        _require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
-        _require_one_of("normalize", self.normalize, (True, False))
+        require_one_of("pooling", self.pooling, (None, "mean", "cls"))
+        require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
+        require_one_of("normalize", self.normalize, (True, False))
         if not isinstance(self.instruction, str | None):
             raise ConfigurationError(f"instruction must be a string or None, not {self.instruction!r:.200}")
 
@@ -181,15 +180,10 @@ def check_manner(model: str, mode: str, empty_text: str) -> None:
     Raises:
         ConfigurationError: An option is none of those there are, or the model has no queue.
     """
-    _require_one_of("mode", mode, ("queue", "direct"))
-    _require_one_of("empty_text", empty_text, ("raise", "space"))
+    require_one_of("mode", mode, ("queue", "direct"))
+    require_one_of("empty_text", empty_text, ("raise", "space"))
     if mode == "queue":
         require_queue(model)
-
-
-def _require_one_of(name: str, value: object, options: Collection[object]) -> None:
-    if value not in options:
-        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
