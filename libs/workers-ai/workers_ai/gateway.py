@@ -12,7 +12,15 @@ from pydantic import SecretStr
 
 from workers_ai.errors import ConfigurationError
 
-__all__ = ["GatewayOptions", "check_header", "gateway_options", "require", "require_int"]
+__all__ = [
+    "GatewayOptions",
+    "check_header",
+    "gateway_options",
+    "require",
+    "require_int",
+    "require_kind",
+    "require_one_of",
+]
 
 _GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -140,12 +148,14 @@ def require(condition: bool, message: str) -> None:
 
 def require_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is None or of one of the kinds; it is not shown."""
-    require(value is None or isinstance(value, kinds), f"{name} must be {what}, not {type(value).__name__}")
+    if not (value is None or isinstance(value, kinds)):
+        raise ConfigurationError(f"{name} must be {what}, not {type(value).__name__}")
 
 
 def require_one_of(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
-    require(value in options, f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
+    if value not in options:
+        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
 
 
 def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
