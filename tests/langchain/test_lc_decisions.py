@@ -131,6 +131,16 @@ def test_an_answer_that_does_not_fit(answers: Any, model: Make, emulator: Emulat
     assert isinstance(caught.value, ModelError)
 
 
+def test_an_answer_that_repeats_the_token_does_not_show_it(model: Make, emulator: Emulator, call: Any) -> None:
+    one = model()
+    token = one.api_token.get_secret_value()  # type: ignore[union-attr]
+    emulator.faults.add(Fault.reply({"result": {"echo": token}}))
+    with pytest.raises(ours.APIResponseValidationError, match="no decision") as caught:
+        ask(call, one, "x", urgent=URGENT)
+    assert "[redacted]" in str(caught.value.body)
+    assert token not in repr(vars(caught.value))
+
+
 @pytest.mark.parametrize(("on_busy", "options"), [("wait", None), ("raise", {"rejectIfBusy": True})])
 def test_on_busy(on_busy: Any, options: Any, model: Make, emulator: Emulator, call: Any) -> None:
     ask(call, model(on_busy=on_busy), "x", urgent=URGENT)

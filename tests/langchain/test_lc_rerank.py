@@ -159,10 +159,16 @@ def test_errors_are_of_both_kinds(method: str, emulator: Emulator, reranker: Mak
 
 @pytest.mark.parametrize(
     ("given", "query", "says"),
-    [(TEXTS, "", "the query is ''"), ([None], "q", "a NoneType, not a string"), (["a", 7], "q", "a int, not a string")],
+    [
+        (TEXTS, "", "the query is ''"),
+        ([None], "q", "a NoneType, not a string"),
+        (["a", 7], "q", "a int, not a string"),
+        ("abc", "q", "texts must be a list of strings, not one string"),
+        (None, "q", "texts must be a list of strings, not a NoneType"),
+    ],
 )
 def test_what_cannot_be_scored_is_named(
-    given: list[Any], query: str, says: str, emulator: Emulator, reranker: Make, call: Any
+    given: Any, query: str, says: str, emulator: Emulator, reranker: Make, call: Any
 ) -> None:
     with pytest.raises(ours.BadRequestError, match=says):
         call(reranker(), "rerank", given, query)

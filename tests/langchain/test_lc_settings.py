@@ -223,6 +223,8 @@ def test_an_unknown_keyword_names_the_nearest(
         ({"on_busy": "panic"}, "on_busy"),
         ({"model": "@cf/a b"}, "model"),
         ({"stop": 5}, "stop must be a text or a list of texts"),
+        ({"tools": 5}, "tools must be a list of tools, not a int"),
+        ({"tools": "clock"}, "tools must be a list of tools, not a str"),
         ({"model_kwargs": [1]}, "model_kwargs must be a dict"),
         ({"tools": [{"type": "function"}]}, "a tool has no name"),
         ({"tools": [{"type": "function", "function": {}}]}, "a tool has no name"),

@@ -418,6 +418,8 @@ def test_no_tools_are_none_and_what_is_no_list_is_named(chat: Callable[..., Chat
     for odd in (5, "clock", {"type": "function", "function": {"name": "clock"}}):
         with pytest.raises(ours.ConfigurationError, match="tools must be a list of tools, not a"):
             chat().bind_tools(odd)  # type: ignore[arg-type]
+    with pytest.raises(ours.ConfigurationError, match="a int cannot become a tool: Unsupported function"):
+        chat().bind_tools([5])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)

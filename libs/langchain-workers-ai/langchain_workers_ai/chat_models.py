@@ -101,8 +101,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         more = options.pop("model_kwargs", None) or {}
         require_kind("model_kwargs", more, dict, "a dict of fields of the body")
         options["extra_body"] = {**self.model_kwargs, **more}
-        if not all(isinstance(tool, dict) for tool in options.get("tools") or ()):
-            options["tools"] = _bound(options["tools"])["tools"]
+        tools = options.get("tools")
+        if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+            options["tools"] = _bound(tools).get("tools")
         if options.pop("reject_if_busy", None):
             options["on_busy"] = "raise"
         if not options.pop("stream_usage", self.stream_usage):

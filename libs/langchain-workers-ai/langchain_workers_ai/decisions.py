@@ -93,12 +93,12 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
     def _classify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
             reply = drive(self._exchange(state, questions), self.client.service.transport)
-            return read_decision(reply, self.model, questions)
+            return self.client.service.calls.read(read_decision, reply, self.model, questions)
 
     async def _aclassify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
             reply = await adrive(self._exchange(state, questions), self.async_client.service.transport)
-            return read_decision(reply, self.model, questions)
+            return self.async_client.service.calls.read(read_decision, reply, self.model, questions)
 
 
 def decision_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -103,8 +104,10 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         return self.top_n if top_n is None else top_n
 
 
-def _texts(documents: Sequence[str | Document]) -> list[str]:
-    # What is neither goes on as it is: the core names it.
+def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
+    # What is neither goes on as it is, and so does what is no list: the core names it.
+    if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
+        return documents
     return [document.page_content if isinstance(document, Document) else document for document in documents]
 
 
