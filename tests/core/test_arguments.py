@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,21 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda c: c.chat(CHAT, [{"role": "user", "content": {1}}]),
         "cannot be written as JSON: Object of type",
     ),
+    "content, bytes": (
+        lambda c: c.chat(CHAT, [{"role": "user", "content": b"x"}]),
+        "cannot be written as JSON: Object",
+    ),
+    "calls, a dict": (lambda c: c.chat(CHAT, [{"role": "assistant", "tool_calls": {"a": 1}}]), "tool_calls of message"),
+    **{
+        f"an image at {url}": (
+            lambda c, url=url: c.chat(
+                CHAT, [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+            ),
+            "message 0 has data that is not marked as an image",
+        )
+        for url in (None, 5)
+    },
+    "a tuple of too many texts": (lambda c: c.batch.run(BGE, [{"text": ("a",) * 200}]), "request 0 has 200 texts"),
     "no texts": (lambda c: c.embed(BGE, None), "texts must be a list of strings, not a NoneType"),
     "a number for texts": (lambda c: c.embed(BGE, 5), "texts must be a list of strings, not a int"),
     "a dict for texts": (lambda c: c.embed(BGE, {"text": "a"}), "texts must be a list of strings, not a dict"),
@@ -120,6 +136,18 @@ def test_data_of_another_kind_is_a_bad_request(call: Callable[[Any], Any], says:
 def test_an_option_of_another_kind_is_named(call: Callable[[Any], Any], says: str, client: Client) -> None:
     with pytest.raises(e.ConfigurationError, match=says):
         call(client)
+
+
+def test_of_an_assistants_turn_parts_alone_are_its_words(account: dict[str, Any]) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content)["messages"])
+        return httpx.Response(200, json={"response": "a"})
+
+    sent: list[Any] = []
+    client = Client(http_client=httpx.Client(transport=httpx.MockTransport(answer)), **account)
+    left = [{"executable_code": {"code": "1"}}, {"type": "text", "text": "Hel"}, "lo"]
+    client.chat(CHAT, [*HI, {"role": "assistant", "content": left}, {"role": "user", "content": [{"a": 1}]}])
+    assert [message["content"] for message in sent[0]] == ["hi", "Hello", '[{"a": 1}]']
 
 
 def test_texts_may_come_from_a_generator_and_half_letters_harm_no_search_or_session(account: dict[str, Any]) -> None:

@@ -259,8 +259,8 @@ def _check_requests(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
             raise BadRequestError(
                 f"request {index} must be a dict such as {{'text': [...]}}, not a {what}", model=model
             )
-        for key in _LISTS if cap else ():
-            if isinstance(texts := request.get(key), list) and cap is not None and len(texts) > cap:
+        for key in _LISTS:
+            if cap and isinstance(texts := request.get(key), (list, tuple)) and len(texts) > cap:
                 raise BadRequestError(f"request {index} has {len(texts)} texts; {model} takes {cap}", model=model)
 
 

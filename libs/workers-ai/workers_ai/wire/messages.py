@@ -99,7 +99,9 @@ def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     if not isinstance(content, list):
         return json_text(content)
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    if not all(isinstance(part, Mapping) and ("type" in part or "text" in part) for part in parts):
+    if role == "assistant":  # what else another provider's class has left in its turn is no words of the model's
+        parts = [part for part in parts if _is_part(part)]
+    elif not all(map(_is_part, parts)):
         return json_text(content)  # data, such as the result of a tool
     if any(part.get("type") not in ("text", None) for part in parts):
         return [_part(part, index, card) for part in parts]
@@ -107,11 +109,15 @@ def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     return ("" if role == "assistant" else "\n").join(json_text(part.get("text")) for part in parts)
 
 
+def _is_part(part: Any) -> bool:
+    return isinstance(part, Mapping) and ("type" in part or "text" in part)
+
+
 def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any]:
     kind = part.get("type")
     if kind == "image_url":
         image = part.get("image_url")
-        url = image.get("url", "") if isinstance(image, dict) else json_text(image)
+        url = json_text(image.get("url") if isinstance(image, dict) else image)
         if not url[:11].lower().startswith("data:image/"):
             what = "links to an image" if _LINK.match(url) else "has data that is not marked as an image"
             raise _refuse(
