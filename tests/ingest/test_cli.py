@@ -254,6 +254,7 @@ def test_an_error_is_one_line_and_status_1(
         (["docs.jsonl", "v-wal", "--ledger", "v"], "v-wal would be overwritten"),
         (["notes", "notes/a.txt"], "notes/a.txt would be overwritten"),
         (["notes", "v.parquet", "--ledger", "notes/a.txt"], "notes/a.txt would be overwritten"),
+        (["docs.jsonl", "o.csv"], "the output o.csv is to be Parquet: name it .parquet"),
         (["docs.jsonl", "notes"], "the output notes is a folder: name a file in it"),
         (["docs.jsonl", ""], "the output . is a folder: name a file in it"),
         (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: name a file in it"),

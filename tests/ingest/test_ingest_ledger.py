@@ -422,6 +422,23 @@ def test_a_ledger_of_another_version_is_refused(run: Any, texts: Any) -> None:
         run(texts(3))
 
 
+def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
+    """A model that was mistyped at the first try does not spoil the file."""
+    Ledger(ledger, Fingerprint("@cf/baai/bge-m4")).close()
+    with Ledger(ledger, SHAPE) as again:
+        assert again.fingerprint == SHAPE
+    assert Ledger(ledger).fingerprint == SHAPE
+
+
+@pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])
+def test_a_model_of_another_task_is_refused_before_anything_is_sent(
+    run: Any, texts: Any, emulator: Any, model: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="embed with one such as"):
+        run(texts(3), model=model)
+    assert emulator.log.requests == 0
+
+
 @pytest.mark.parametrize("place", ["missing/corpus.ledger", "folder"])
 def test_a_place_that_cannot_be_written_to_is_named(run: Any, texts: Any, tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()

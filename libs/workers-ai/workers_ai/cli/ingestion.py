@@ -99,6 +99,8 @@ class Ingestion:
                     f"{path} would be overwritten: name an output and a ledger that are files of their own"
                 )
             taken.add(_place(path))
+        if self.output.suffix.lower() != ".parquet":
+            raise InputError(f"the output {self.output} is to be Parquet: name it .parquet")
 
     def _options(self) -> dict[str, Any]:
         shape = self.shape

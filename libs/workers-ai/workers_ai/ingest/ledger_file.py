@@ -135,11 +135,23 @@ class LedgerFile:
         with undamaged(self.path):
             self.fingerprint = Fingerprint(**json.loads(meta["fingerprint"]))
         if fingerprint is not None and fingerprint != self.fingerprint:
+            if self._taken_over(fingerprint):
+                return
             mine, theirs = asdict(fingerprint), asdict(self.fingerprint)
             differences = ", ".join(f"{k} {theirs[k]!r}, not {mine[k]!r}" for k in mine if mine[k] != theirs[k])
             raise ConfigurationError(
                 f"the ledger {self.path} was made with {differences}: their vectors do not mix; use another ledger"
             )
+
+    def _taken_over(self, fingerprint: Fingerprint) -> bool:
+        """Take another fingerprint, if nothing belongs to the old one: no vector, no submission and no run at work."""
+        with self._change() as db:
+            held = db.execute("SELECT 1 FROM vectors UNION ALL SELECT 1 FROM jobs LIMIT 1").fetchone()
+            if held or self._alive(db):
+                return False
+            db.execute("UPDATE meta SET value = ? WHERE key = 'fingerprint'", (json.dumps(asdict(fingerprint)),))
+        self.fingerprint = fingerprint
+        return True
 
     def _alive(self, db: Connection) -> set[int]:
         path = str(self.path.resolve())

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from workers_ai.batch import require_queue
+from workers_ai.catalogue import lookup
 from workers_ai.config import check_model
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.gateway import require_int, require_one_of
@@ -35,11 +36,11 @@ __all__ = [
     "text_hash",
 ]
 
-
 JOBS_IN_FLIGHT: Final = 64
 """Submissions with the queue at one time: 64,000 texts in the minutes that each of them takes."""
 
 _LARGEST_ID: Final = 2**63
+_TASK: Final = "Text Embeddings"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class Fingerprint:
 
     def __post_init__(self) -> None:
         """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
-        check_model(self.model)
+        task = lookup(check_model(self.model)).task
+        if task not in (None, _TASK):
+            raise ConfigurationError(f"{self.model} is a model for {task}: embed with one such as @cf/baai/bge-m3")
         require_one_of("pooling", self.pooling, (None, "mean", "cls"))
         require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
         require_one_of("normalize", self.normalize, (True, False))

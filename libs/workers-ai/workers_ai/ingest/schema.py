@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS docs (
 _NAMES: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES))
 _DAMAGED: Final = "restore a copy, or choose another path to embed everything anew"
 _BUSY_S: Final = 120.0
-_CACHE_KIB: Final = 24 * 1024
+_CACHE_KIB: Final = 48 * 1024
 _CHECKPOINT_PAGES: Final = 8192
 
 
