@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from langchain_workers_ai._version import __version__
@@ -76,6 +77,9 @@ __all__ = [
     "__version__",
     "is_retryable",
 ]
+
+if find_spec("langchain_core.decisions") is None:  # langchain-core before 1.8
+    __all__.remove("WorkersAIDecisions")
 
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
