@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 if find_spec("langchain_core.decisions") is None:  # langchain-core before 1.8
-    __all__.remove("WorkersAIDecisions")
+    globals()["__all__"].remove("WorkersAIDecisions")  # so that type checkers still see it
 
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
