@@ -100,7 +100,7 @@ def bench_invoke(url: str) -> None:
     works: dict[str, Callable[[], object]] = {"floor": both}
     for name, model in {"ChatWorkersAI": ours(url), **rivals(url)}.items():
         works[name] = lambda model=model: model.invoke(PROMPT)
-    found = interleaved(works, 100)
+    found = interleaved(works, 300)
     floor = found.pop("floor")
     print("invoke, CPU per call")
     show("floor: httpx + FakeListChatModel", floor, "ms")
