@@ -136,6 +136,18 @@ def test_one_failing_request_of_several_fails_the_call(face: Any) -> None:
     assert len(emulator.log.entries) == 2
 
 
+@pytest.mark.parametrize("halved", [False, True], ids=["two requests", "a request that was halved"])
+def test_vectors_of_several_replies_have_one_length(halved: bool, face: Any) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        texts = json.loads(request.content)["text"]
+        if len(texts) > 1:
+            return httpx.Response(413, json={"errors": [{"code": 3006, "message": "too large"}], "success": False})
+        return httpx.Response(200, json={"result": {"data": [[0.5] * (2 if texts == ["a"] else 3)]}, "success": True})
+
+    with pytest.raises(e.APIResponseValidationError, match=r"differ in length: \[2, 3\]"):
+        face(answer).embed(BGE, ["a", "b"], batch_size=2 if halved else 1)
+
+
 def test_many_texts_are_scored_in_parts_and_ranked_as_one_list(face: Any) -> None:
     """At most a hundred contexts go into one request; an index is that of the caller's list."""
     sizes: list[int] = []

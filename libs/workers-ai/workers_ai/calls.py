@@ -138,7 +138,7 @@ class Calls:
             raise
 
     def _sleep(self, seconds: float, reason: str, ticket: Ticket) -> Flow[None]:
-        """Sleep; what a clock that was tampered with, as in tests, does not count is credited to the ticket."""
+        """Sleep. Where sleeping is patched away, the seconds count for the ticket all the same: else it would spin."""
         before = self.clock()
         yield Sleep(seconds, reason)
         ticket.ahead += max(0.0, seconds - (self.clock() - before))
@@ -159,9 +159,8 @@ class Calls:
     ) -> float | None:
         """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
         pause = None if give_up else self.policy.wait_s(attempt, error, self.clock() - began)
-        if isinstance(
-            error, CapacityError
-        ):  # a call that gives up holds nobody else: whoever may wait, finds out itself
+        # A call that gives up holds nobody else: whoever may wait, finds out itself.
+        if isinstance(error, CapacityError):
             self.limiter.busy(ticket, pause or 0.0, told=pause is not None and error.retry_after is not None)
         elif isinstance(error, RateLimitError) and pause is not None:
             self.limiter.limited(ticket, pause)

@@ -205,7 +205,8 @@ class HttpTransport:
             held = _LoopClient(self._headers(), self._settings.max_concurrency)
             with self._lock:
                 for other in list(self._loops):
-                    if getattr(other, "is_closed", bool)():  # closed without the shutdown of its generators
+                    # Closed without the shutdown of its generators; trio's loops cannot be asked, and need not be.
+                    if isinstance(other, asyncio.AbstractEventLoop) and other.is_closed():
                         del self._loops[other]
                 self._loops[loop] = held
             await held.open(weakref.WeakMethod(self._forget), loop)

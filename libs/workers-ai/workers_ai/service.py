@@ -16,7 +16,6 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
-from workers_ai.errors import APIResponseValidationError
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import limiter_for
@@ -25,7 +24,7 @@ from workers_ai.streams import ChatStream, open_chat
 from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
 from workers_ai.wire.types import EmbedReply, RerankScore
 from workers_ai.wire.usage import add_usage
-from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions
+from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions, require_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -237,13 +236,12 @@ def _transport(
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
     whole = EmbedReply([], model)
-    if len(lengths := {len(reply.vectors[0]) for reply in replies if reply.vectors}) > 1:
-        raise APIResponseValidationError(f"vectors of one call differ in length: {sorted(lengths)}", model=model)
     for reply in replies:
         whole.vectors += reply.vectors
         whole.usage = add_usage(whole.usage, reply.usage)
         whole.pooling = reply.pooling
         reply.vectors = []
+    require_one_length(whole.vectors, model)
     return whole
 
 

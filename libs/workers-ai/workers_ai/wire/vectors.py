@@ -24,6 +24,7 @@ __all__ = [
     "embed_request",
     "read_scores",
     "read_vectors",
+    "require_one_length",
     "rerank_request",
 ]
 
@@ -141,6 +142,16 @@ def _from_base64(text: JSON, model: str) -> list[float]:
     except (TypeError, ValueError):
         raise _misfit("a vector is not base64 of float32 numbers", model, None) from None
     return floats.tolist()
+
+
+def require_one_length(vectors: Sequence[Sequence[float]], model: str) -> None:
+    """Check that vectors of several replies mix.
+
+    Raises:
+        APIResponseValidationError: They differ in length.
+    """
+    if len(lengths := sorted({len(vector) for vector in vectors})) > 1:
+        raise _misfit(f"vectors of one call differ in length: {lengths}", model, None)
 
 
 def _check(rows: Sequence[JSON], model: str) -> None:

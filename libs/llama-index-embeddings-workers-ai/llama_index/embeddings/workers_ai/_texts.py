@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai.errors import APIResponseValidationError
+from workers_ai.wire.vectors import require_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,10 +54,8 @@ class Texts:
     def watch(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:
         """The flow that embeds ``texts``; what it brings is kept even if another flow fails."""
         reply = yield from flow
-        known = next(iter(self._vectors.values()), None)
-        if known and reply.vectors and len(known) != len(reply.vectors[0]):
-            lengths = f"{len(known)} and {len(reply.vectors[0])}"
-            raise APIResponseValidationError(f"vectors of one call differ in length: {lengths}", model=reply.model)
+        known = [next(iter(self._vectors.values()))] if self._vectors else []
+        require_one_length([*known, *reply.vectors], reply.model)
         self._vectors.update(zip(texts, reply.vectors, strict=True))
         self.new += texts
         tick(len(texts))
