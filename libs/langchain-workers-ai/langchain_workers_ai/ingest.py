@@ -129,9 +129,11 @@ class WorkersAIBatchIngestor:
                 require_queue(self.embeddings.model)
             theirs, kind = self.vector_store.embeddings, self.embeddings._kind
             if isinstance(theirs, WorkersAIEmbeddings) and theirs._kind != kind:
-                raise ConfigurationError(f"the vector store embeds with {theirs._kind}, not {kind}")
+                other = f"{theirs.model}, and the ingestor with {kind.model}, or with other options"
+                raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
             if theirs is not None and not isinstance(theirs, WorkersAIEmbeddings) and not reaches(theirs, kind):
-                raise ConfigurationError(f"the vector store embeds with its own {type(theirs).__name__}, not {kind}")
+                other = f"its own {type(theirs).__name__}, and the ingestor with {kind.model}"
+                raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
         """Embed documents, and put them into the store.
