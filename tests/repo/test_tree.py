@@ -10,11 +10,14 @@ from repository import PACKAGES, ROOT, leaf_of, project_of, tracked
 
 TOP_LEVEL = {
     ".ci",
+    ".github",
     ".gitignore",
+    ".pre-commit-config.yaml",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
+    "SECURITY.md",
     "cassettes",
     "libs",
     "notebooks",
