@@ -7,6 +7,7 @@ of the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_R
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from pydantic_core import to_json
 from workers_ai.errors import BadRequestError
 from workers_ai.gateway import require
 from workers_ai.http import PARSED, HttpTransport, parsed
-from workers_ai.refusals import CODES, read_refusal
+from workers_ai.refusals import read_error_body, usual_status
 from workers_ai.wire.batch import batch_entries
 from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
 from workers_ai.wire.reply import unwrap
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchWorkerTransport"]
 
 _OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
+_ERROR_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _NOT_LET_IN: Final = (401, 403, 404, 405)
 
 
@@ -104,16 +106,17 @@ class BatchWorkerTransport:
 
     def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
         """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
-        refusal = read_refusal(data)
-        code = refusal.code if refusal else None
+        refusal = read_error_body(data)
         text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
-        if isinstance(name := _error_name(data), str):
+        if (name := _error_name(data)) and name != text:
             text = f"{name}: {text}"
+        if refusal and refusal.request_id:
+            text = f"{text} ({refusal.request_id})"
         hint = "; check the URL and headers of batch_worker=" if reply.status_code in _NOT_LET_IN else ""
         message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
-        status = CODES[code][1] if code in CODES else reply.status_code
+        code = refusal and refusal.code
         body = {"success": False, "errors": [{"code": code, "message": message}]}
-        return httpx.Response(status, headers=_headers(reply), content=to_json(body))
+        return httpx.Response(usual_status(code, reply.status_code), headers=_headers(reply), content=to_json(body))
 
     def close(self) -> None:
         """Close the sync clients that were made here."""
@@ -142,9 +145,11 @@ def _worker_settings(settings: Settings) -> Settings:
     )
 
 
-def _error_name(data: JSON) -> JSON:
+def _error_name(data: JSON) -> str | None:
+    """Return the name of an error, such as ``BATCH_ERROR``, in any place where a Worker may put it."""
     error = data.get("error") if isinstance(data, dict) else None
-    return error.get("code") if isinstance(error, dict) else None
+    names = [error, *(facts.get("code") for facts in (error, data) if isinstance(facts, dict))]
+    return next((name for name in names if isinstance(name, str) and _ERROR_NAME.fullmatch(name)), None)
 
 
 def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:

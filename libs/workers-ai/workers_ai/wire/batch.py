@@ -211,8 +211,10 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
     word = _pending(result) if refusal is None else None
     if word is None:
         why = refusal.message if refusal else shortened(data, 300)
-        raise BatchError(f"the queue has no result for {job.request_id}: {why}", model=job.model,
-                         request_ids=[job.request_id])  # fmt: skip
+        error = BatchError(f"the queue has no result for {job.request_id}: {why}", model=job.model,
+                           request_ids=[job.request_id])  # fmt: skip
+        error.code = refusal.code if refusal else None
+        raise error
     return BatchStatus(word)
 
 
