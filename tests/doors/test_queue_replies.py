@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers_ai import AsyncClient, BatchWorker
+from workers_ai import AsyncClient, BatchWorker, errors
 from workers_ai.batch import BatchJob
 from workers_ai.wire.batch import BatchItem, read_poll
 from workers_ai.wire.reply import read_chat
@@ -147,3 +147,72 @@ def test_a_running_job_with_some_of_its_results_is_not_done(size: int | None) ->
             continue
         status = read_poll({"status": "running", "request_id": JOB, "results": partial}, BatchJob(JOB, BGE, size))
         assert status == ("running", (), None)
+
+
+LOST = f"AiError: AiError: Request not found in queue ({JOB})"
+
+
+def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
+    """Returns the refusal of a poll for a job that the queue does not know, in the form of each route."""
+
+    def reply(kind: str) -> Any:
+        if kind == "binding":
+            return f"{code}: {LOST}" if code else LOST
+        if kind == "worker":
+            error: Any = {"code": "BATCH_ERROR", "message": f"{code}: {LOST}" if code else LOST}
+            return httpx.Response(502, json=[{"error": error}, error, {**error, "error": "BATCH_ERROR"}][status % 3])
+        errors_ = [{"message": LOST, **({"code": code} if code else {})}]
+        return httpx.Response(status, json={"errors": errors_, "success": False, "result": {}, "messages": []})
+
+    return reply
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
+@pytest.mark.parametrize("code", [5504, None])
+@pytest.mark.parametrize("method", ["poll", "collect"])
+def test_a_job_that_the_queue_does_not_know_is_asked_for_once(
+    queue: Queue, method: str, code: int | None, status: int
+) -> None:
+    polls: list[Any] = []
+    with pytest.raises(errors.BatchError, match=f"does not know {JOB}") as caught:
+        queue(method, BatchJob(JOB, BGE, 1), reply=unknown_job(status, code), polls=polls)
+    error = caught.value
+    assert (error.code, error.request_ids, error.is_retryable, len(polls)) == (code, (JOB,), False, 1)
+    assert error.status_code is not None
+    assert "Request not found in queue" in str(error)
+    assert "AiError" not in str(error)
+    assert "Check the model id" not in str(error)
+
+
+@pytest.mark.parametrize("queue", WORKER, indirect=True)
+@pytest.mark.parametrize("method", ["poll", "collect", "run"])
+def test_placeholders_of_a_worker_in_demo_mode_are_refused(queue: Queue, method: str) -> None:
+    args = (BGE, [{"text": ["a"]}, {"text": ["b"]}]) if method == "run" else (BatchJob(JOB, BGE, 2),)
+    with pytest.raises(errors.ConfigurationError, match="demo mode"):
+        queue(method, *args, reply=finished({**OLDER, "mode": "demo"}))
+    assert queue(method, *args, reply=finished({**OLDER, "mode": "live"}))
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"code": "INVALID_BODY", "message": "unknown field: model"},
+        {"error": "INVALID_BODY", "message": "only texts is allowed"},
+        {"error": {"code": "INVALID_BODY", "message": "Unrecognized key: 'model'"}},
+    ],
+)
+def test_a_strict_worker_gets_texts_alone_and_is_remembered(refusal: Any, face: Any) -> None:
+    sent: list[Any] = []
+
+    def strict(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content) if request.content else dict(request.url.params)
+        sent.append(body)
+        if request.method == "GET":
+            return httpx.Response(200, json=OLDER if not body else {"status": "failed"})
+        taken = {"status": "queued", "request_id": JOB}
+        return httpx.Response(400, json=refusal) if body.keys() != {"texts"} else httpx.Response(200, json=taken)
+
+    one = face(strict, batch_worker="https://batch.example")
+    for _ in range(2):
+        assert one.embed(BGE, ["a", "b"], queue="always").vectors == [[1.0], [2.0]]
+    assert sent == [{"texts": ["a", "b"], "model": BGE}, {"texts": ["a", "b"]}, {}, {"texts": ["a", "b"]}, {}]

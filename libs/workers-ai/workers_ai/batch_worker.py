@@ -20,7 +20,15 @@ from workers_ai.gateway import require
 from workers_ai.http import PARSED, HttpTransport, parsed
 from workers_ai.refusals import read_error_body, usual_status
 from workers_ai.wire.batch import batch_entries
-from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
+from workers_ai.wire.batch_worker import (
+    check_live,
+    check_model,
+    group_answer,
+    name_job,
+    refuses_model,
+    sizes_asked,
+    to_worker,
+)
 from workers_ai.wire.reply import unwrap
 
 if TYPE_CHECKING:
@@ -53,6 +61,7 @@ class BatchWorkerTransport:
     ) -> None:
         self._of_worker = _worker_settings(settings)
         self._worker = HttpTransport(self._of_worker, http_client, http_async_client)
+        self._names_model = True
         self._has_account = bool(settings.account_id)
         self._service = HttpTransport(settings, http_client, http_async_client)
 
@@ -61,17 +70,34 @@ class BatchWorkerTransport:
 
         Raises:
             ConfigurationError: The queue is asked for more than to embed texts, or there is no account for anything
-                else (nothing was sent); or the Worker uses another model.
+                else (nothing was sent); or the Worker uses another model, or is in demo mode.
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
-        return self._read(request, self._worker.send(to_worker(request), False))
+        reply = self._worker.send(to_worker(request, names_model=self._names_model), False)
+        if self._is_strict(request, reply):
+            reply = self._remember_strict(self._worker.send(to_worker(request, names_model=False), False))
+        return self._read(request, reply)
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; see :meth:`send`."""
         if not self._is_for_worker(request):
             return await self._service.asend(request, stream)
-        return self._read(request, await self._worker.asend(to_worker(request), False))
+        reply = await self._worker.asend(to_worker(request, names_model=self._names_model), False)
+        if self._is_strict(request, reply):
+            reply = self._remember_strict(await self._worker.asend(to_worker(request, names_model=False), False))
+        return self._read(request, reply)
+
+    def _is_strict(self, request: Request, reply: httpx.Response) -> bool:
+        """Return whether the Worker refused the submission because of the field ``model``."""
+        if not self._names_model or "requests" not in request.body or reply.is_success:
+            return False
+        refusal = read_error_body(_parsed(reply))
+        return refusal is not None and refuses_model(reply.status_code, refusal.message)
+
+    def _remember_strict(self, reply: httpx.Response) -> httpx.Response:
+        self._names_model = not reply.is_success
+        return reply
 
     def _is_for_worker(self, request: Request) -> bool:
         require(
@@ -83,13 +109,11 @@ class BatchWorkerTransport:
 
     def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
         """The reply as the service would have given it."""
-        try:
-            data = parsed(reply)
-        except ValueError:
-            data = None
+        data = _parsed(reply)
         result = unwrap(data)
         if not reply.is_success or not isinstance(result, dict):
             return self._refused(reply, data)
+        check_live(data)
         sizes = sizes_asked(request)
         if "requests" in request.body:
             check_model(request.model, result)
@@ -143,6 +167,14 @@ def _worker_settings(settings: Settings) -> Settings:
         default_headers=settings.batch_worker.headers,
         batch_worker=None,
     )
+
+
+def _parsed(reply: httpx.Response) -> JSON:
+    """Return the body; None if it is not JSON."""
+    try:
+        return parsed(reply)
+    except ValueError:
+        return None
 
 
 def _error_name(data: JSON) -> str | None:

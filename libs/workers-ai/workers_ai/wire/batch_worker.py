@@ -23,16 +23,24 @@ from workers_ai.wire.vectors import vector_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["check_model", "group_answer", "name_job", "sizes_asked", "to_worker"]
+__all__ = ["check_live", "check_model", "group_answer", "name_job", "refuses_model", "sizes_asked", "to_worker"]
 
 _OF_ONE_PART: Final = frozenset({"response", "shape", "usage"})
 """Fields of a result that no longer hold once its texts are grouped anew."""
 _TEXT_KEYS: Final = frozenset({"text", "documents"})
+_STRICT: Final = re.compile(
+    r"model|unknown|unrecogni[sz]ed|unexpected|unsupported|additional|extra|only|strict|exactly", re.IGNORECASE
+)
+"""Words with which a strict Worker refuses a field beside ``texts``."""
 _JOB_ID: Final = re.compile(r"(.+)\.(\d+x\d+(?:-\d+x\d+)*)")
 
 
-def to_worker(request: Request) -> Request:
-    """The Worker's form of a submission or a poll.
+def to_worker(request: Request, *, names_model: bool = True) -> Request:
+    """Return the Worker's form of a submission or a poll.
+
+    Args:
+        request: The request to the queue.
+        names_model: Whether the Worker is told the model. A strict Worker refuses what it does not know.
 
     Raises:
         ConfigurationError: More is asked of the queue than to embed texts.
@@ -40,9 +48,10 @@ def to_worker(request: Request) -> Request:
     body, model = request.body, request.model
     if "requests" not in body:
         worker_id, _ = _read_job_id(body["request_id"])
-        return Request(f"batch/{worker_id}", None, model, request.task, "GET", urlencode({"model": model}))
-    texts = [text for part in body["requests"] for text in _texts(part)]
-    return Request("batch", {"texts": texts, "model": model}, model, request.task)
+        query = urlencode({"model": model}) if names_model else ""
+        return Request(f"batch/{worker_id}", None, model, request.task, "GET", query)
+    texts: JSON = [text for part in body["requests"] for text in _texts(part)]
+    return Request("batch", {"texts": texts, **({"model": model} if names_model else {})}, model, request.task)
 
 
 def sizes_asked(request: Request) -> list[int]:
@@ -76,6 +85,25 @@ def _read_job_id(job_id: str) -> tuple[str, list[int]]:
         return job_id, []
     runs = (run.split("x") for run in found[2].split("-"))
     return found[1], [int(size) for count, size in runs for _ in range(int(count))]
+
+
+def refuses_model(status: int, message: str) -> bool:
+    """Return whether a Worker refused a submission, as far as its words say, because it named the model."""
+    return status in (400, 422) and bool(_STRICT.search(message))
+
+
+def check_live(reply: JSON) -> None:
+    """Check that a Worker answers with vectors of the model, not with placeholders.
+
+    Raises:
+        ConfigurationError: The Worker says that it is in demo mode.
+    """
+    for facts in (reply, reply.get("result") if isinstance(reply, dict) else None):
+        if isinstance(facts, dict) and isinstance(mode := facts.get("mode"), str) and mode.strip().lower() == "demo":
+            raise ConfigurationError(
+                "the batch Worker is in demo mode, so its vectors are placeholders: deploy it with an AI binding "
+                "(mode 'live')"
+            )
 
 
 def check_model(model: str, result: JSON) -> None:
