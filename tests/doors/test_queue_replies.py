@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers_ai import AsyncClient, BatchWorker, errors
+from workers_ai import AsyncClient, BatchWorker, Client, errors
 from workers_ai.batch import BatchJob
+from workers_ai.ingest import ingest
 from workers_ai.wire.batch import BatchItem, read_poll
 from workers_ai.wire.reply import read_chat
 from workers_ai.wire.types import ReplyContext
@@ -216,3 +218,23 @@ def test_a_strict_worker_gets_texts_alone_and_is_remembered(refusal: Any, face: 
     for _ in range(2):
         assert one.embed(BGE, ["a", "b"], queue="always").vectors == [[1.0], [2.0]]
     assert sent == [{"texts": ["a", "b"], "model": BGE}, {"texts": ["a", "b"]}, {}, {"texts": ["a", "b"]}, {}]
+
+
+def test_placeholders_of_a_worker_never_reach_a_ledger(account: dict[str, Any], tmp_path: Path) -> None:
+    mode = "demo"
+
+    def worker(request: httpx.Request) -> httpx.Response:
+        taken = {"status": "queued", "request_id": JOB, "model": BGE}
+        return httpx.Response(200, json={"mode": mode, **(taken if request.method == "POST" else OLDER)})
+
+    client = Client(**account, batch_worker="https://batch.example", http_client=_answered_by(worker))
+    options: dict[str, Any] = {"client": client, "model": BGE, "ledger": tmp_path / "ledger", "progress": False}
+    with pytest.raises(errors.ConfigurationError, match="demo mode"):
+        ingest([("a", "a"), ("b", "b")], texts_per_job=1, **options)
+    mode = "live"
+    report = ingest([("a", "a"), ("b", "b")], **options)
+    assert (report.embedded, report.reused, dict(report.vectors())["b"][0]) == (2, 0, 2.0)
+
+
+def _answered_by(handler: Callable[[httpx.Request], httpx.Response]) -> httpx.Client:
+    return httpx.Client(transport=httpx.MockTransport(handler))
