@@ -27,7 +27,7 @@ from workers_ai.errors import (
 )
 from workers_ai.flow import Sleep, adrive, drive
 from workers_ai.gateway import require
-from workers_ai.refusals import scrub_error
+from workers_ai.refusals import says_unknown_job, scrub_error
 from workers_ai.watch import UNKNOWN, Pace, Watch, naming
 from workers_ai.wire.batch import (
     BatchItem,
@@ -135,7 +135,7 @@ class BatchFlows:
         try:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
         except APIStatusError as exc:
-            if exc.status_code in UNKNOWN:
+            if exc.status_code in UNKNOWN or says_unknown_job(exc.code, exc.message):
                 raise Watch(job, self.pace).lost(exc) from exc
             raise
         return self._read(reply, job)

@@ -28,7 +28,7 @@ from workers_ai.config import session_headers
 from workers_ai.endpoints import reveal
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.http import let_go, running_loop
-from workers_ai.refusals import CODES, read_refusal
+from workers_ai.refusals import read_refusal, usual_status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -171,6 +171,7 @@ def _read_call(request: Request, settings: Settings) -> _Call:
     gateway_id = headers.pop("cf-aig-gateway-id", None)
     if settings.gateway:
         options["gateway"] = _gateway(settings.gateway)
+        headers = {**_headers_without_option(settings.gateway), **headers}
     elif gateway_id:
         options["gateway"] = {"id": gateway_id}
     if headers:
@@ -220,15 +221,20 @@ def _gateway(options: GatewayOptions) -> dict[str, JSON]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _headers_without_option(options: GatewayOptions) -> dict[str, str]:
+    """Return the gateway's headers for which the binding documents no option: the models of the Auto Router."""
+    return {name: value for name, value in options.headers().items() if name == "cf-aig-allowed-models"}
+
+
 def _read_timeout_s(settings: Settings) -> float | None:
     timeout = settings.timeout
     return timeout.read if isinstance(timeout, httpx.Timeout) else timeout
 
 
 def _thrown(exc: Exception) -> httpx.Response:
-    """The reply behind a thrown text, which is ``"<code>: <text>"``, or a whole error body, or just words.
+    """Return the reply behind a thrown text: ``"<code>: <text>"``, a whole error body, or words without a code.
 
-    The HTTP status is lost on the way: the usual one of the code stands in for it, and 500 where no code is known.
+    The text has no HTTP status. The reply gets the usual one of the code, or 500 if the code is unknown.
     """
     text = str(getattr(exc, "message", None) or exc)
     try:
@@ -238,8 +244,7 @@ def _thrown(exc: Exception) -> httpx.Response:
     if not isinstance(body, dict):
         body = {"success": False, "errors": [{"message": text}]}
     refusal = read_refusal(body)
-    status = CODES[refusal.code][1] if refusal and refusal.code in CODES else 500
-    return httpx.Response(status, json=body)
+    return httpx.Response(usual_status(refusal and refusal.code, 500), json=body)
 
 
 class _Chunks(httpx.AsyncByteStream):

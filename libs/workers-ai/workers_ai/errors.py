@@ -69,6 +69,9 @@ class ErrorResponse:
         return json.loads(self.text)
 
 
+_SUBMIT_AGAIN = "Submit the requests again: the queue does not keep results for ever."
+
+
 def _rebuild(cls: type[WorkersAIError], args: tuple[Any, ...], state: dict[str, Any]) -> WorkersAIError:
     error = cls.__new__(cls, *args)
     error.args = args
@@ -243,15 +246,19 @@ class PaidPlanRequiredError(PermissionDeniedError):
     """The model needs the Workers Paid plan (5035)."""
 
     remedy = (
-        "Upgrade to the Workers Paid plan, or choose a model on the Free plan: "
-        "https://developers.cloudflare.com/workers-ai/platform/pricing/."
+        "Upgrade to the Workers Paid plan, pay with AI Gateway credits (unified billing), or choose a model on the "
+        "Free plan: https://developers.cloudflare.com/workers-ai/platform/pricing/."
     )
 
 
 class NotFoundError(APIStatusError, ValueError):
-    """No such model, account or route (404; codes 5007, 3042, 7000, 7003)."""
+    """No such model, account or route (404; codes 5007, 3042, 7000, 7003), or no such job of the queue (5504)."""
 
     remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
+
+    def _remedy(self) -> str:
+        unknown_job = self.code == 5504 or "not found in queue" in self.message
+        return _SUBMIT_AGAIN if unknown_job else self.remedy
 
 
 class ModelRetiredError(NotFoundError):
@@ -361,6 +368,12 @@ class BatchError(WorkersAIError, RuntimeError):
     def __init__(self, message: str, *, model: str | None = None, request_ids: Sequence[str] = ()) -> None:
         super().__init__(message, model=model)
         self.request_ids = tuple(request_ids)
+
+    def _facts(self) -> list[str]:
+        return [] if self.code is None else [f"code {self.code}"]
+
+    def _remedy(self) -> str:
+        return _SUBMIT_AGAIN if self.code == 5504 else self.remedy
 
 
 class BatchTimeoutError(BatchError):

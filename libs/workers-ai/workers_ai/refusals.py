@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai import errors as e
+from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +54,7 @@ CODES: Final[dict[int, tuple[type[e.APIStatusError], int]]] = {
     5005: (e.BadRequestError, 405),
     5006: (e.BadRequestError, 400),
     5007: (e.NotFoundError, 400),
+    5012: (e.BadRequestError, 422),
     5016: (e.PermissionDeniedError, 403),
     5018: (e.PermissionDeniedError, 403),
     5019: (e.BadRequestError, 405),
@@ -61,6 +63,7 @@ CODES: Final[dict[int, tuple[type[e.APIStatusError], int]]] = {
     5025: (e.StructuredOutputError, 400),
     5028: (e.ModelRetiredError, 410),
     5035: (e.PaidPlanRequiredError, 403),
+    5504: (e.NotFoundError, 404),
     6002: (e.NotFoundError, 404),
     6003: (e.BadRequestError, 400),
     7000: (e.NotFoundError, 404),
@@ -87,41 +90,64 @@ _STATUSES: Final[dict[int, type[e.APIStatusError]]] = {
     429: e.RateLimitError,
 }
 
-# Texts that mean more than their code or status says; each narrows only the classes named.
-_TEXTS: Final[tuple[tuple[re.Pattern[str], tuple[type[e.APIStatusError], ...], type[e.APIStatusError]], ...]] = (
-    (
-        re.compile(
-            r"max context reached|maximum context length|context window limit|context length exceeded"
-            r"|(?:input|prompt|text|sequence) (?:is )?too long|(?:input|prompt|sequence) length \d+ exceeds",
-            re.IGNORECASE,
-        ),
-        (e.BadRequestError, e.RequestTooLargeError),
-        e.ContextWindowExceededError,
-    ),
-    (re.compile(r"json mode couldn'?t be met", re.IGNORECASE), (e.APIStatusError,), e.StructuredOutputError),
-    (re.compile(r"daily free allocation", re.IGNORECASE), (e.RateLimitError,), e.QuotaExhaustedError),
-    (
-        re.compile(r"capacity temporarily exceeded|no more data centers to forward", re.IGNORECASE),
-        (e.RateLimitError,),
-        e.CapacityError,
-    ),
-    (
-        re.compile(r"requires? a workers paid plan", re.IGNORECASE),
-        (e.PermissionDeniedError,),
-        e.PaidPlanRequiredError,
-    ),
-    (
-        re.compile(r"deprecated on \d{4}-\d\d-\d\d", re.IGNORECASE),
-        (e.BadRequestError, e.NotFoundError),
-        e.ModelRetiredError,
-    ),
-)
+_USUAL_STATUSES: Final = {**dict(reversed(CODES.values())), e.PermissionDeniedError: 403}
+"""HTTP status that each class usually comes with."""
 
-_PREFIX = re.compile(r"^(?:(?:AiError|Ai|Error)\s*:\s*)+", re.IGNORECASE)
+UNKNOWN_JOB: Final = 5504
+"""Code of a poll for a job that the queue does not know, or no longer."""
+_UNKNOWN_JOB_TEXT: Final = re.compile(r"request not found in (?:the )?queue", re.IGNORECASE)
+
+
+class _Text(NamedTuple):
+    """A text that says more than the code or the status it comes with."""
+
+    pattern: re.Pattern[str]
+    cls: type[e.APIStatusError]
+    narrows: tuple[type[e.APIStatusError], ...] = ()
+    """Classes that the text overrules; any class where neither a known code nor a 4xx status says more."""
+
+
+def _text(pattern: str, cls: type[e.APIStatusError], *narrows: type[e.APIStatusError]) -> _Text:
+    return _Text(re.compile(pattern, re.IGNORECASE), cls, narrows)
+
+
+# The binding throws texts without a number, so every documented text stands here, the most telling first.
+_TEXTS: Final = (
+    _Text(_UNKNOWN_JOB_TEXT, e.NotFoundError, (e.APIStatusError,)),
+    _text(
+        r"max context reached|maximum context length|context window limit|context length exceeded"
+        r"|(?:input|prompt|text|sequence) (?:is )?too long|(?:input|prompt|sequence) length \d+ exceeds",
+        e.ContextWindowExceededError, e.BadRequestError, e.RequestTooLargeError,
+    ),
+    _text(r"json mode couldn'?t be met", e.StructuredOutputError, e.APIStatusError),
+    _text(r"daily free allocation|spend limit exceeded", e.QuotaExhaustedError, e.APIStatusError),
+    _text(
+        r"capacity temporarily exceeded|no more data centers to forward", e.CapacityError,
+        e.RateLimitError, e.InternalServerError,
+    ),
+    _text(r"requires? a workers paid plan", e.PaidPlanRequiredError, e.PermissionDeniedError),
+    _text(r"deprecated on \d{4}-\d\d-\d\d", e.ModelRetiredError, e.BadRequestError, e.NotFoundError),
+    _text(r"json schema mode is not supported|doesn'?t support json schema", e.StructuredOutputError),
+    _text(r"per min rate reached|\brate limit", e.RateLimitError),
+    _text(r"no such model|no route for that uri|could not route to", e.NotFoundError),
+    _text(r"authentication error|invalid access token", e.AuthenticationError),
+    _text(r"not allowed to access|has not agreed to|service unavailable for account", e.PermissionDeniedError),
+    _text(r"request is too large", e.RequestTooLargeError),
+    _text(r"request timeout|request was aborted", e.RequestTimeoutError),
+    _text(r"(?:one|any)of at '|bad input|invalid input|invalid data type", e.BadRequestError),
+    _text(r"internal (?:server )?error", e.InternalServerError),
+)  # fmt: skip
+
+_NAMES: Final = r"\s*(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*:\s*)"
+_PREFIX = re.compile(rf"^{_NAMES}+", re.IGNORECASE)
 _UUID = re.compile(r"\s*\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
-_LEADING_CODE = re.compile(r"^\s*(?:(?:AiError|InferenceUpstreamError|Error)\s*:\s*)*(\d{4,5})\s*:\s*")
+_LEADING_CODE = re.compile(rf"^{_NAMES}*\s*(\d{{4,5}})\s*:\s*", re.IGNORECASE)
+_CODE_ALONE = re.compile(r"^error code:\s*(\d{4,5})$", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
+_NO_REASON: Final = "the service gave no reason"
+_DEPTH: Final = 4
+"""Errors inside errors that are read at most."""
 
 
 class Refusal(NamedTuple):
@@ -133,12 +159,16 @@ class Refusal(NamedTuple):
     request_id: str | None = None
 
 
-def read_refusal(body: Any) -> Refusal | None:
-    """Read any error envelope; None where the body is not one.
+def read_refusal(body: Any, *, depth: int = _DEPTH) -> Refusal | None:
+    """Return what an error envelope says; None if the body is not one.
 
     Accepts ``errors`` as a list or an object, ``error`` as a list, an object or a text, the form of the binding
     (``name``, ``internalCode``, ``httpCode``), that of vLLM (``object: "error"``), and ``success: false`` with no more
-    than that.
+    than that. A message that is the JSON of another error is read as that error.
+
+    Args:
+        body: The parsed body, or the text that a binding throws.
+        depth: Errors inside errors to read at most.
     """
     if isinstance(body, str):
         return _from_text(body)
@@ -148,32 +178,35 @@ def read_refusal(body: Any) -> Refusal | None:
     if isinstance(entry, list):
         entry = entry[0] if entry else None
     if isinstance(entry, str):
-        return _refusal(entry, body)
+        text = body.get("message")  # beside a name such as BATCH_ERROR
+        return _refusal(text if isinstance(text, str) and text else entry, body, depth)
     if isinstance(entry, dict):
-        if "message" not in entry and (inner := read_refusal(entry)):
+        if "message" not in entry and depth and (inner := read_refusal(entry, depth=depth - 1)):
             return inner
-        return _refusal(entry.get("message") or entry.get("error"), {**body, **entry})
+        return _refusal(entry.get("message") or entry.get("error"), {**body, **entry}, depth)
     if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
-        return _refusal(body.get("message") or body.get("description"), body)
+        return _refusal(body.get("message") or body.get("description"), body, depth)
     if body.get("success") is False:
-        return _refusal(body.get("message"), body)
+        return _refusal(body.get("message"), body, depth)
     return None
 
 
-def _read_loosely(body: Any) -> Refusal | None:
-    """Read what a reply that failed by its status says, in the forms that others write; None where it says nothing."""
+def read_error_body(body: Any, *, depth: int = _DEPTH) -> Refusal | None:
+    """Return what the body of an error reply says, in the forms that others write, too; None if it says nothing."""
+    if refusal := read_refusal(body, depth=depth):
+        return refusal
     if isinstance(body, list) and body:
-        return read_refusal({"error": body})
+        return read_refusal({"error": body}, depth=depth)
     if not isinstance(body, dict):
         return None
     text = body.get("message") or body.get("description") or body.get("detail")
     if isinstance(text, list) and text and isinstance(text[0], dict):
         text = text[0].get("msg")
-    return _refusal(text, body) if isinstance(text, str) and text else None
+    return _refusal(text, body, depth) if isinstance(text, str) and text else None
 
 
-def _refusal(message: Any, facts: Mapping[str, Any]) -> Refusal:
-    text = message if isinstance(message, str) else json.dumps(message) if message else ""
+def _refusal(message: Any, facts: Mapping[str, Any], depth: int = _DEPTH) -> Refusal:
+    text = message if isinstance(message, str) else _as_text(message) if message else ""
     status = _as_int(facts.get("httpCode") or facts.get("statusCode"))
     code = _as_int(facts.get("code"))
     if code is not None and 100 <= code < 600:  # an HTTP status in the place of a code
@@ -185,9 +218,21 @@ def _refusal(message: Any, facts: Mapping[str, Any]) -> Refusal:
         text, code = text[leading.end() :], int(leading[1])
     uuid = _UUID.search(text)
     text = _PREFIX.sub("", _UUID.sub("", text)).strip()
-    if embedded := _embedded_message(text):
-        text = embedded
-    return Refusal(text or "the service gave no reason", code, status, uuid[1] if uuid else None)
+    if code is None and (alone := _CODE_ALONE.match(text)):
+        code = int(alone[1])
+    refusal = Refusal(text or _NO_REASON, code, status, uuid[1] if uuid else None)
+    inner = _embedded(text, depth - 1) if depth else None
+    if inner is None:
+        return refusal
+    code = inner.code if code is None else code
+    return Refusal(inner.message, code, status or inner.http_status, refusal.request_id or inner.request_id)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return ""
 
 
 def _from_text(text: str) -> Refusal | None:
@@ -195,16 +240,30 @@ def _from_text(text: str) -> Refusal | None:
     return _refusal(text, {}) if _LEADING_CODE.match(text) else None
 
 
-def _embedded_message(text: str) -> str | None:
-    """Read the upstream's own error out of the JSON text that code 8007 carries."""
-    if not text.startswith("{"):
+def _embedded(text: str, depth: int) -> Refusal | None:
+    """Return the error that stands in a message as JSON text, with the fields it names; None if there is none."""
+    if not text.startswith(("{", "[")):
         return None
     try:
-        inner = json.loads(text)
+        inner = parse_json(text)
     except ValueError:
         return None
-    message = inner.get("message") if isinstance(inner, dict) else None
-    return message if isinstance(message, str) else None
+    refusal = read_error_body(inner, depth=depth)
+    if refusal is None or refusal.message == _NO_REASON:
+        return None
+    fields = _field_errors(inner)
+    return refusal._replace(message=f"{refusal.message} ({fields})") if fields else refusal
+
+
+def _field_errors(inner: Any) -> str:
+    """Return the field errors of a validation error of Clef: ``images: image payload is invalid``; "" if none."""
+    for key in ("error", "details", "fieldErrors"):
+        inner = inner.get(key) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict):
+        return ""
+    return "; ".join(
+        f"{name}: {', '.join(map(str, texts)) if isinstance(texts, list) else texts}" for name, texts in inner.items()
+    )
 
 
 def _as_int(value: Any) -> int | None:
@@ -225,18 +284,25 @@ def _as_float(text: str | None) -> float | None:
 
 
 def classify(refusal: Refusal, status: int) -> type[e.APIStatusError] | None:
-    """Choose the class; None where neither code, text nor status says that anything failed."""
-    if refusal.code in CODES:
-        cls = CODES[refusal.code][0]
-    else:
-        cls_by_status = _by_status(refusal.http_status or status)
-        if cls_by_status is None:
-            return None
-        cls = cls_by_status
-    for pattern, bases, narrower in _TEXTS:
-        if issubclass(cls, bases) and not issubclass(cls, narrower) and pattern.search(refusal.message):
-            return narrower
+    """Return the class of an error; None if neither code, text nor status says that anything failed."""
+    status = refusal.http_status or status
+    cls = CODES[refusal.code][0] if refusal.code in CODES else _by_status(status)
+    vague = refusal.code not in CODES and (status < 300 or status >= 500)
+    for text in _TEXTS:
+        overrules = vague or (cls is not None and issubclass(cls, text.narrows) and not issubclass(cls, text.cls))
+        if overrules and text.pattern.search(refusal.message):
+            return text.cls
     return cls
+
+
+def usual_status(code: int | None, otherwise: int) -> int:
+    """Return the HTTP status that a code usually comes with; ``otherwise`` if the code is unknown."""
+    return CODES[code][1] if code in CODES else otherwise
+
+
+def says_unknown_job(code: int | None, message: str) -> bool:
+    """Return whether an error says that the queue does not know a job: asking again does not help."""
+    return code == UNKNOWN_JOB or bool(_UNKNOWN_JOB_TEXT.search(message))
 
 
 def _by_status(status: int) -> type[e.APIStatusError] | None:
@@ -274,8 +340,7 @@ def error_from_reply(
     """
     text = scrub(text)
     said = text if body is None else body
-    refusal = read_refusal(said) or _read_loosely(said)
-    refusal = refusal or Refusal(_plain(text) or f"HTTP {status} with an empty body")
+    refusal = read_error_body(said) or Refusal(_plain(text) or f"HTTP {status} with an empty body")
     refusal = refusal._replace(message=scrub(refusal.message))
     cls = classify(refusal, status)
     reply = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
@@ -287,9 +352,10 @@ def error_from_reply(
             f"the service reported a failure with HTTP {status}: {refusal.message}",
             model=model, body=shown, status_code=status, code=refusal.code, request_id=request_id, response=reply,
         )  # fmt: skip
+    usual = refusal.http_status or usual_status(refusal.code, _USUAL_STATUSES.get(cls, status))
     error = cls(
         refusal.message,
-        status_code=status if status >= 300 else refusal.http_status or _usual_status(refusal.code, status),
+        status_code=status if status >= 300 else usual,
         code=refusal.code,
         model=model,
         request_id=request_id,
@@ -317,18 +383,21 @@ def scrub_error(error: e.WorkersAIError, scrub: Callable[[str], str]) -> None:
 
 
 def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """Parsed JSON with every text in it scrubbed."""
-    if isinstance(value, str):
-        return scrub(value)
-    if isinstance(value, list):
-        return [_scrubbed(item, scrub) for item in value]
-    if isinstance(value, dict):
-        return {scrub(key): _scrubbed(item, scrub) for key, item in value.items()}
-    return value
+    """Return parsed JSON with every text in it scrubbed; None if it is nested deeper than Python recurses."""
 
+    def scrubbed(value: Any) -> Any:
+        if isinstance(value, str):
+            return scrub(value)
+        if isinstance(value, list):
+            return [scrubbed(item) for item in value]
+        if isinstance(value, dict):
+            return {scrub(key): scrubbed(item) for key, item in value.items()}
+        return value
 
-def _usual_status(code: int | None, status: int) -> int:
-    return CODES[code][1] if code in CODES else status
+    try:
+        return scrubbed(value)
+    except RecursionError:
+        return None
 
 
 def _plain(text: str) -> str:

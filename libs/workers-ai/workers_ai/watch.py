@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.errors import APIConnectionError, BatchError, RateLimitError, WorkersAIError
+from workers_ai.refusals import says_unknown_job
 from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Watch:
             hold = error.retry_after if error.retry_after is not None else MINUTE_S if error.code == 3021 else None
             self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
             return
+        if says_unknown_job(error.code, error.message):
+            raise self.lost(error) from error
         self._failures += 1
         unknown = error.status_code in UNKNOWN
         if not unknown:
@@ -84,13 +87,17 @@ class Watch:
         raise self.lost(error) from error
 
     def lost(self, error: WorkersAIError) -> BatchError:
-        """The error that ends the wait, since the queue will not give a result."""
-        what = "does not know" if error.status_code in UNKNOWN else "failed to give the result of"
-        return BatchError(
+        """Return the error that ends the wait: the queue will not return a result."""
+        unknown = error.status_code in UNKNOWN or says_unknown_job(error.code, error.message)
+        what = "does not know" if unknown else "failed to give the result of"
+        lost = BatchError(
             f"the queue {what} {self.job.request_id}: {error.message}",
             model=self.job.model,
             request_ids=[self.job.request_id],
         )
+        lost.code, lost.status_code, lost.request_id = error.code, error.status_code, error.request_id
+        lost.response = error.response
+        return lost
 
     def wait_s(self) -> float:
         """Seconds until the next poll."""

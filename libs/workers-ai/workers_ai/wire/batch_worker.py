@@ -15,21 +15,32 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.wire.jsontext import whole_number
+from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
+from workers_ai.wire.batch import entry_index
 from workers_ai.wire.types import JSON, Request
+from workers_ai.wire.vectors import vector_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["check_model", "group_answer", "name_job", "sizes_asked", "to_worker"]
+__all__ = ["check_live", "check_model", "group_answer", "name_job", "refuses_model", "sizes_asked", "to_worker"]
 
+_OF_ONE_PART: Final = frozenset({"response", "shape", "usage"})
+"""Fields of a result that no longer hold once its texts are grouped anew."""
 _TEXT_KEYS: Final = frozenset({"text", "documents"})
+_STRICT: Final = re.compile(
+    r"model|unknown|unrecogni[sz]ed|unexpected|unsupported|additional|extra|only|strict|exactly", re.IGNORECASE
+)
+"""Words with which a strict Worker refuses a field beside ``texts``."""
 _JOB_ID: Final = re.compile(r"(.+)\.(\d+x\d+(?:-\d+x\d+)*)")
 
 
-def to_worker(request: Request) -> Request:
-    """The Worker's form of a submission or a poll.
+def to_worker(request: Request, *, names_model: bool = True) -> Request:
+    """Return the Worker's form of a submission or a poll.
+
+    Args:
+        request: The request to the queue.
+        names_model: Whether the Worker is told the model. A strict Worker refuses what it does not know.
 
     Raises:
         ConfigurationError: More is asked of the queue than to embed texts.
@@ -37,9 +48,10 @@ def to_worker(request: Request) -> Request:
     body, model = request.body, request.model
     if "requests" not in body:
         worker_id, _ = _read_job_id(body["request_id"])
-        return Request(f"batch/{worker_id}", None, model, request.task, "GET", urlencode({"model": model}))
-    texts = [text for part in body["requests"] for text in _texts(part)]
-    return Request("batch", {"texts": texts, "model": model}, model, request.task)
+        query = urlencode({"model": model}) if names_model else ""
+        return Request(f"batch/{worker_id}", None, model, request.task, "GET", query)
+    texts: JSON = [text for part in body["requests"] for text in _texts(part)]
+    return Request("batch", {"texts": texts, **({"model": model} if names_model else {})}, model, request.task)
 
 
 def sizes_asked(request: Request) -> list[int]:
@@ -75,6 +87,25 @@ def _read_job_id(job_id: str) -> tuple[str, list[int]]:
     return found[1], [int(size) for count, size in runs for _ in range(int(count))]
 
 
+def refuses_model(status: int, message: str) -> bool:
+    """Return whether a Worker refused a submission, as far as its words say, because it named the model."""
+    return status in (400, 422) and bool(_STRICT.search(message))
+
+
+def check_live(reply: JSON) -> None:
+    """Check that a Worker answers with vectors of the model, not with placeholders.
+
+    Raises:
+        ConfigurationError: The Worker says that it is in demo mode.
+    """
+    for facts in (reply, reply.get("result") if isinstance(reply, dict) else None):
+        if isinstance(facts, dict) and isinstance(mode := facts.get("mode"), str) and mode.strip().lower() == "demo":
+            raise ConfigurationError(
+                "the batch Worker is in demo mode, so its vectors are placeholders: deploy it with an AI binding "
+                "(mode 'live')"
+            )
+
+
 def check_model(model: str, result: JSON) -> None:
     """Check that a submission went to the model that was asked for, as far as the answer says so.
 
@@ -93,12 +124,10 @@ def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) ->
         BadRequestError: They do not fit the texts.
     """
     found = {
-        index: entry
-        for entry in responses
-        if isinstance(entry, dict) and (index := whole_number(entry.get("id"))) is not None and index < len(responses)
+        index: entry for entry in responses if (index := entry_index(entry)) is not None and index < len(responses)
     }
     entries = [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
-    rows = [_rows(entry) for entry in entries]
+    rows = [_rows(entry, model) for entry in entries]
     spans = _spans([None if part is None else len(part) for part in rows], sum(sizes))
     if spans is None:
         raise BadRequestError(f"its answer does not fit the {sum(sizes)} texts of the job", model=model)
@@ -114,18 +143,23 @@ def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) ->
         texts, of_text = of_text[:size], of_text[size:]
         failed = next((entry for entry, row in texts if row is None), None)
         if failed is None:
-            result = {**texts[0][0]["result"], "data": [row for _, row in texts]}
+            facts = {key: value for key, value in texts[0][0]["result"].items() if key not in _OF_ONE_PART}
+            result = {**facts, "data": [row for _, row in texts]}
             grouped.append({"id": index, "success": True, "result": result})
         else:
-            grouped.append({**failed, "id": index, "success": False})
+            grouped.append({**failed, "id": index, "index": index, "success": False})
     return grouped
 
 
-def _rows(entry: Mapping[str, JSON]) -> list[JSON] | None:
-    """The vectors of one response; None where it failed."""
+def _rows(entry: Mapping[str, JSON], model: str) -> list[JSON] | None:
+    """Return the vectors of one response; None if it failed."""
     result = entry.get("result")
-    rows = result.get("data") if isinstance(result, dict) and entry.get("success") is not False else None
-    return rows if isinstance(rows, list) else None
+    if not isinstance(result, dict) or entry.get("success") is False:
+        return None
+    try:
+        return vector_rows(result, model)
+    except APIResponseValidationError:
+        return None
 
 
 def _spans(found: Sequence[int | None], total: int) -> list[int] | None:

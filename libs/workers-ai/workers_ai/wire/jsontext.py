@@ -59,7 +59,10 @@ def parse_body(data: bytes, *, halves: bool = False) -> JSON:
         return from_json(data)
     except ValueError:
         value = parse_json(data.decode("utf-8-sig", errors="replace"))
-        return value if halves else mended(value)
+        try:
+            return value if halves else mended(value)
+        except RecursionError:
+            raise ValueError("the JSON is nested too deep") from None
 
 
 def mended(value: JSON) -> JSON:
