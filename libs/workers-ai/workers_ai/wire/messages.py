@@ -6,7 +6,7 @@ Messages come in as OpenAI-shaped dicts. The rules, each with a public report be
 - Text parts are joined to one string; a list stays only where it carries an image
   (https://github.com/anomalyco/opencode/issues/30381).
 - ``arguments`` is JSON text; text that is not JSON is wrapped, since the service refuses it.
-- Every call has its result: one that was never answered makes later turns fail.
+- Every call has its result, and images stand in user turns: see :mod:`workers_ai.wire.turns`.
 - Reasoning goes back as ``reasoning``, never inside the text (https://github.com/cloudflare/ai/pull/451).
 """
 
@@ -16,23 +16,29 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic_core import from_json, to_json
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
-from workers_ai.wire.jsontext import json_text, parse_json
+from workers_ai.wire.images import image_data_url
+from workers_ai.wire.jsontext import json_text, mended
 from workers_ai.wire.toolcalls import arguments_text, original_id
+from workers_ai.wire.turns import arrange_turns
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["known_call_ids", "prepare_messages"]
+__all__ = ["is_cache_mark", "known_call_ids", "plain_json", "prepare_messages"]
 
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
+_MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _NINE_ONLY: Final = ("mistral", "llama-4")
-_UNANSWERED: Final = "No result: this call was not answered."
 
 
 def known_call_ids(messages: Iterable[Mapping[str, JSON]]) -> frozenset[str]:
@@ -58,7 +64,7 @@ def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) ->
         prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
     except (AttributeError, TypeError) as exc:  # looked at here alone, so that messages that are some pay nothing
         raise _refuse(_what_is_odd(messages) or f"the messages cannot be written as JSON: {exc}", card) from exc
-    return _answer_every_call(prepared)
+    return arrange_turns(messages, prepared)
 
 
 def _what_is_odd(messages: Any) -> str | None:
@@ -97,42 +103,73 @@ def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[s
 
 def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     if not isinstance(content, list):
-        return json_text(content)
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        return _text(content) if role == "tool" else json_text(content)
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else part for part in content if not is_cache_mark(part)
+    ]
     if role == "assistant":  # what else another provider's class has left in its turn is no words of the model's
         parts = [part for part in parts if _is_part(part)]
-    elif not all(map(_is_part, parts)):
-        return json_text(content)  # data, such as the result of a tool
-    if any(part.get("type") not in ("text", None) for part in parts):
-        return [_part(part, index, card) for part in parts]
+    elif role == "tool" and not all(map(_is_part, parts)):
+        return plain_json(parts)  # data that a tool returned
+    parts = [_part(part, index, card) for part in parts]
+    if any(part["type"] != "text" for part in parts):
+        return parts
     # An assistant's parts are pieces of one text; other parts are texts of their own.
-    return ("" if role == "assistant" else "\n").join(json_text(part.get("text")) for part in parts)
+    return ("" if role == "assistant" else "\n").join(part["text"] for part in parts)
+
+
+def _text(value: Any) -> str:
+    """Return a string as it is, None as "", anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else plain_json(value)
 
 
 def _is_part(part: Any) -> bool:
     return isinstance(part, Mapping) and ("type" in part or "text" in part)
 
 
-def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any]:
-    kind = part.get("type")
-    if kind == "image_url":
-        image = part.get("image_url")
-        url = json_text(image.get("url") if isinstance(image, dict) else image)
-        if not url[:11].lower().startswith("data:image/"):
-            what = "links to an image" if _LINK.match(url) else "has data that is not marked as an image"
-            raise _refuse(
-                f"message {index} {what}: the service takes images alone, and fetches no links; "
-                "pass the bytes as base64 or as a data: URL with their media type",
-                card,
-            )
-        return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}
-    if kind == "text":
-        return {"type": "text", "text": json_text(part.get("text"))}
+def is_cache_mark(part: Any) -> bool:
+    """Return whether a content block only marks the end of a cached prefix, as Bedrock's and Anthropic's do."""
+    if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
+        return False
+    return part.get("type") in _CACHE_MARKS or bool(_CACHE_MARKS & part.keys())
+
+
+def _part(part: Any, index: int, card: ModelCard) -> dict[str, Any]:
+    if isinstance(part, Mapping):
+        kind = part.get("type")
+        if kind == "image_url":
+            return _image(part.get("image_url"), index, card)
+        if kind == "text" or (kind is None and "text" in part):
+            return {"type": "text", "text": _text(part.get("text"))}
+        what = f"type {kind!r}" if kind is not None else f"unknown form with the keys {sorted(map(str, part))}"
+    else:
+        what = f"type {type(part).__name__}"
     raise _refuse(
-        f"message {index} has content of type {kind!r}, which Workers AI chat models do not take: "
+        f"message {index} has content of {what:.200}, which Workers AI chat models do not take: "
         "send its text, or an image as a data: URL",
         card,
     )
+
+
+def _image(image: Any, index: int, card: ModelCard) -> dict[str, Any]:
+    if card.vision is False:
+        raise _refuse(
+            f"message {index} holds an image, and {card.id} accepts text alone: use a vision model, or leave the image "
+            "out",
+            card,
+        )
+    given = _text(image.get("url") if isinstance(image, dict) else image)
+    url = image_data_url(given)
+    if url is None:
+        what = "links to an image" if _LINK.match(given) else "has data that is not marked as an image"
+        raise _refuse(
+            f"message {index} {what}: the service takes images alone, and fetches no links; "
+            "pass the bytes as base64 or as a data: URL with their media type",
+            card,
+        )
+    return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}
 
 
 def _refuse(message: str, card: ModelCard) -> BadRequestError:
@@ -141,18 +178,52 @@ def _refuse(message: str, card: ModelCard) -> BadRequestError:
 
 def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     function = call.get("function") or call
-    text = arguments_text(function.get("arguments"))
-    try:
-        valid = isinstance(parse_json(text, strict=True), dict)
-    except ValueError:
-        valid = False
-    if not valid:
-        text = json.dumps({"invalid_arguments": text}, ensure_ascii=False)
     return {
         "id": _wire_id(json_text(call.get("id")), card),
         "type": "function",
-        "function": {"name": function.get("name") or "", "arguments": text},
+        "function": {"name": function.get("name") or "", "arguments": _arguments(function.get("arguments"))},
     }
+
+
+def _arguments(arguments: Any) -> str:
+    """Return arguments as the text of a JSON object; text that is not one is wrapped."""
+    text = arguments_text(arguments) if isinstance(arguments, str) or not arguments else plain_json(arguments)
+    try:
+        value = from_json(text, allow_inf_nan=False)
+        if isinstance(value, dict):
+            json.dumps(value, allow_nan=False)  # 1e999 is JSON, and becomes infinity
+            return text
+    except ValueError:  # maybe for a lone surrogate, which JSON allows as an escape
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text, parse_constant=_reject_constant)
+            if isinstance(value, dict):
+                return plain_json(value)
+    return plain_json({"invalid_arguments": text})
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def plain_json(value: Any) -> str:
+    """Return a Python value as strict JSON: dates in ISO 8601, bytes as text or base64, NaN and Infinity as null.
+
+    Raises:
+        BadRequestError: The value contains itself, or is nested too deep.
+    """
+    with suppress(TypeError, ValueError, RecursionError):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        with suppress(ValueError):  # bytes that are not UTF-8
+            return _plain(value, "utf8")
+        return _plain(value, "base64")
+    except (ValueError, RecursionError) as exc:
+        raise BadRequestError(f"a value in the messages cannot be written as JSON: {exc}") from None
+
+
+def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
+    written = to_json(mended(value), inf_nan_mode="null", bytes_mode=bytes_mode, fallback=str)
+    return json.dumps(from_json(written), ensure_ascii=False)
 
 
 def _wire_id(call_id: str, card: ModelCard) -> str:
@@ -161,19 +232,3 @@ def _wire_id(call_id: str, card: ModelCard) -> str:
     if any(name in card.id for name in _NINE_ONLY) and not _NINE.fullmatch(own):
         return hashlib.sha256(own.encode()).hexdigest()[:9]
     return own
-
-
-def _answer_every_call(messages: list[dict[str, JSON]]) -> list[dict[str, JSON]]:
-    out: list[dict[str, JSON]] = []
-    open_ids: list[str] = []
-    for message in [*messages, {"role": "end"}]:
-        if message["role"] == "tool":
-            if message["tool_call_id"] in open_ids:
-                open_ids.remove(message["tool_call_id"])
-        elif open_ids:
-            out += [{"role": "tool", "content": _UNANSWERED, "tool_call_id": call_id} for call_id in open_ids]
-            open_ids = []
-        out.append(message)
-        if message.get("tool_calls"):
-            open_ids = [call["id"] for call in message["tool_calls"]]
-    return out[:-1]
