@@ -6,7 +6,7 @@ Messages come in as OpenAI-shaped dicts. The rules, each with a public report be
 - Text parts are joined to one string; a list stays only where it carries an image
   (https://github.com/anomalyco/opencode/issues/30381).
 - ``arguments`` is JSON text; text that is not JSON is wrapped, since the service refuses it.
-- Every call has its result: one that was never answered makes later turns fail.
+- Every call has its result, and images stand in user turns: see :mod:`workers_ai.wire.turns`.
 - Reasoning goes back as ``reasoning``, never inside the text (https://github.com/cloudflare/ai/pull/451).
 """
 
@@ -16,23 +16,26 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic_core import from_json, to_json
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
-from workers_ai.wire.jsontext import json_text, parse_json
+from workers_ai.wire.jsontext import json_text, mended
 from workers_ai.wire.toolcalls import arguments_text, original_id
+from workers_ai.wire.turns import arrange_turns
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["known_call_ids", "prepare_messages"]
+__all__ = ["known_call_ids", "plain_json", "prepare_messages"]
 
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _NINE_ONLY: Final = ("mistral", "llama-4")
-_UNANSWERED: Final = "No result: this call was not answered."
 
 
 def known_call_ids(messages: Iterable[Mapping[str, JSON]]) -> frozenset[str]:
@@ -58,7 +61,7 @@ def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) ->
         prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
     except (AttributeError, TypeError) as exc:  # looked at here alone, so that messages that are some pay nothing
         raise _refuse(_what_is_odd(messages) or f"the messages cannot be written as JSON: {exc}", card) from exc
-    return _answer_every_call(prepared)
+    return arrange_turns(messages, prepared)
 
 
 def _what_is_odd(messages: Any) -> str | None:
@@ -141,18 +144,50 @@ def _refuse(message: str, card: ModelCard) -> BadRequestError:
 
 def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     function = call.get("function") or call
-    text = arguments_text(function.get("arguments"))
-    try:
-        valid = isinstance(parse_json(text, strict=True), dict)
-    except ValueError:
-        valid = False
-    if not valid:
-        text = json.dumps({"invalid_arguments": text}, ensure_ascii=False)
     return {
         "id": _wire_id(json_text(call.get("id")), card),
         "type": "function",
-        "function": {"name": function.get("name") or "", "arguments": text},
+        "function": {"name": function.get("name") or "", "arguments": _arguments(function.get("arguments"))},
     }
+
+
+def _arguments(arguments: Any) -> str:
+    """Return arguments as the text of a JSON object; text that is not one is wrapped."""
+    text = arguments_text(arguments) if isinstance(arguments, str) or not arguments else plain_json(arguments)
+    try:
+        if isinstance(from_json(text, allow_inf_nan=False), dict):
+            return text
+    except ValueError:  # maybe for a lone surrogate, which JSON allows as an escape
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text, parse_constant=_reject_constant)
+            if isinstance(value, dict):
+                return plain_json(value)
+    return plain_json({"invalid_arguments": text})
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def plain_json(value: Any) -> str:
+    """Return a Python value as strict JSON: dates in ISO 8601, bytes as text or base64, NaN and Infinity as null.
+
+    Raises:
+        BadRequestError: The value contains itself, or is nested too deep.
+    """
+    with suppress(TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        with suppress(ValueError):  # bytes that are not UTF-8
+            return _plain(value, "utf8")
+        return _plain(value, "base64")
+    except (ValueError, RecursionError) as exc:
+        raise BadRequestError(f"the arguments of a tool call cannot be written as JSON: {exc}") from None
+
+
+def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
+    written = to_json(mended(value), inf_nan_mode="null", bytes_mode=bytes_mode, fallback=str)
+    return json.dumps(from_json(written), ensure_ascii=False)
 
 
 def _wire_id(call_id: str, card: ModelCard) -> str:
@@ -161,19 +196,3 @@ def _wire_id(call_id: str, card: ModelCard) -> str:
     if any(name in card.id for name in _NINE_ONLY) and not _NINE.fullmatch(own):
         return hashlib.sha256(own.encode()).hexdigest()[:9]
     return own
-
-
-def _answer_every_call(messages: list[dict[str, JSON]]) -> list[dict[str, JSON]]:
-    out: list[dict[str, JSON]] = []
-    open_ids: list[str] = []
-    for message in [*messages, {"role": "end"}]:
-        if message["role"] == "tool":
-            if message["tool_call_id"] in open_ids:
-                open_ids.remove(message["tool_call_id"])
-        elif open_ids:
-            out += [{"role": "tool", "content": _UNANSWERED, "tool_call_id": call_id} for call_id in open_ids]
-            open_ids = []
-        out.append(message)
-        if message.get("tool_calls"):
-            open_ids = [call["id"] for call in message["tool_calls"]]
-    return out[:-1]
