@@ -70,6 +70,41 @@ def test_texts_are_cut_to_what_a_request_may_hold_and_come_back_in_order(
     assert (reply.usage.input_tokens, reply.usage.neurons) == (250, 125.0)
 
 
+@pytest.mark.parametrize(
+    ("model", "api"), [(BGE, "embeddings"), ("dynamic/embed", None), ("openai/text-embedding-3-small", None)]
+)
+def test_the_openai_route_of_embeddings(model: str, api: Any, face: Any) -> None:
+    sent = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        sent.append((request.url.path.partition("/ai/")[2], json.loads(request.content)))
+        rows = [{"object": "embedding", "index": index, "embedding": [1.0, index]} for index in (1, 0)]
+        return httpx.Response(200, json={"object": "list", "data": rows, "model": model, "usage": {"prompt_tokens": 3}})
+
+    reply = face(serve).embed(
+        model, ["a", "b"], api=api, kind="query", query_instruction="q: ", dimensions=2, on_busy="raise"
+    )
+    assert (reply.vectors, reply.usage.input_tokens) == ([[1.0, 0], [1.0, 1]], 3)
+    body = {"model": model, "input": ["q: a", "q: b"], "dimensions": 2, "options": {"rejectIfBusy": True}}
+    assert sent == [("v1/embeddings", body)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"dimensions": 256}, "only on api='embeddings'"),
+        ({"api": "embeddings", "pooling": "cls"}, "pooling exists only on api='run'"),
+        ({"api": "embeddings", "truncate_inputs": True}, "truncate_inputs exists only on api='run'"),
+        ({"api": "embeddings", "queue": "always"}, "queue='never'"),
+        ({"api": "chat"}, "api 'chat' is not one of"),
+        ({"api": "embeddings", "dimensions": 0}, "dimensions must be"),
+    ],
+)
+def test_an_option_of_the_other_route_is_named(options: Any, says: str, face: Any) -> None:
+    with pytest.raises(e.ConfigurationError, match=says):
+        face(Counting()).embed(BGE, ["a"], **options)
+
+
 def test_no_texts_no_request(face: Any) -> None:
     """workerd#5261: an empty list matches another schema, and the complaint misleads."""
     service = Counting()

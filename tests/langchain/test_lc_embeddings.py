@@ -46,6 +46,16 @@ def test_the_least_is_sent(embeddings: Make, emulator: Emulator, call: Any) -> N
     assert sent(emulator) == [{"text": ["a", "b"]}, {"text": ["a"]}]
 
 
+def test_the_openai_route_is_an_option(embeddings: Make, emulator: Emulator, call: Any) -> None:
+    model = embeddings(api="embeddings", model=BASE, query_instruction="q: ")
+    vectors = call(model, "embed_documents", ["a", "b"])
+    assert call(model, "embed_query", "a") != vectors[0]
+    assert call(embeddings(model=BASE), "embed_documents", ["a", "b"]) == vectors
+    assert sent(emulator)[:2] == [{"model": BASE, "input": ["a", "b"]}, {"model": BASE, "input": ["q: a"]}]
+    with pytest.raises(ours.ConfigurationError, match="only on api='embeddings'"):
+        embeddings(dimensions=256)
+
+
 @pytest.mark.parametrize("text", ["a\nb", "  a  ", "Tromsø 北京 🌍", "<|x|>", "a" * 5000, "\\n"])
 def test_texts_are_sent_unchanged(text: str, embeddings: Make, emulator: Emulator, call: Any) -> None:
     """https://github.com/run-llama/llama_index/issues/6436"""

@@ -34,6 +34,7 @@ class Kind(NamedTuple):
     pooling: str | None
     truncate_inputs: bool | None
     normalize: bool
+    dimensions: int | None = None
 
 
 class Ledger(Protocol):

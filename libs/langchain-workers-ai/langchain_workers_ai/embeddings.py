@@ -59,11 +59,8 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         return check_model(model)
 
     @model_validator(mode="after")
-    def _check_queue(self) -> Self:
-        if self.queue != "never":
-            from workers_ai.batch import require_queue
-
-            require_queue(self.model)
+    def _check_options(self) -> Self:
+        self._check_shape(self.model)
         return self
 
     @property
@@ -80,6 +77,8 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
             empty_text=self.empty_text,
             queue=self.queue,
             deadline_s=self.deadline_s,
+            api=self.api,
+            dimensions=self.dimensions,
             pooling=self.pooling,
             truncate_inputs=self.truncate_inputs,
             query_instruction=self.query_instruction,
@@ -89,7 +88,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     @property
     def _kind(self) -> Kind:
         """What the vectors of documents depend on, besides the texts."""
-        return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize)
+        return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
 
     def _sender(self) -> Any:
         transport = self._connection().transport

@@ -125,6 +125,8 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
             if type(self.batch_size) is not int or self.batch_size < 1:
                 raise ConfigurationError(f"batch_size must be a whole number 1 or more, not {self.batch_size!r:.100}")
+            if self.embeddings.api == "embeddings" or self.embeddings.dimensions is not None:
+                raise ConfigurationError("an ingestor has no api='embeddings' and no dimensions: leave both unset")
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
             theirs, kind = self.vector_store.embeddings, self.embeddings._kind

@@ -158,6 +158,8 @@ def _read_call(request: Request, settings: Settings) -> _Call:
     """The call of the binding that stands for one HTTP request."""
     if request.path == _MODELS:
         return _Call(_MODELS, [json.dumps(dict(parse_qsl(request.query)))])
+    if request.path == "v1/embeddings":
+        raise ConfigurationError("a binding has no route for api='embeddings': leave api unset")
     body = dict(request.body)
     options = dict(body.pop("options", None) or {})
     if request.path == "run":

@@ -110,7 +110,8 @@ class Client(_Face):
             model: Model id.
             texts: Any number of strings.
             **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
-                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``queue``
+                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``api`` ("run",
+                or "embeddings" for ``/ai/v1/embeddings``) and ``dimensions`` (on that route only); ``queue``
                 ("never", "overflow": what a busy service rejects goes through the asynchronous queue, or "always"),
                 and ``deadline_s``, the seconds to wait for the queue. Queries never go through it.
 

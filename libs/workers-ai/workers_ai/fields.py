@@ -274,6 +274,12 @@ class ChatFields(ConnectionFields):
 class EmbeddingFields(ConnectionFields):
     """What shapes vectors, and how documents get to the service."""
 
+    api: Literal["run", "embeddings"] | None = None
+    """The route: the native ``run`` (the default for ``@cf/`` models), or ``/ai/v1/embeddings`` in OpenAI's form, which
+    is the default for dynamic routes and third-party ``author/model`` ids. ``pooling``, ``truncate_inputs`` and the
+    queue exist only on ``run``."""
+    dimensions: int | None = Field(default=None, ge=1)
+    """Length of the vectors, for models that can shorten them; ``api="embeddings"`` only."""
     pooling: Literal["mean", "cls"] | None = None
     """How the bge family makes one vector of a text. The service's default is ``"mean"``; the two do not mix."""
     truncate_inputs: bool | None = None
@@ -289,6 +295,22 @@ class EmbeddingFields(ConnectionFields):
     rejects, ``"always"`` all of them. Queries never wait in the queue."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
     """Seconds to wait for the queue; None for no end."""
+
+    def _check_shape(self, model: str) -> None:
+        """Check that the route of a model knows these options.
+
+        Raises:
+            ConfigurationError: It does not, or the model has no queue and ``queue`` asks for one.
+        """
+        from workers_ai.wire.vectors import EmbedOptions, check_embed_options
+
+        queued = self.queue != "never"
+        shape = EmbedOptions(self.pooling, self.truncate_inputs, api=self.api, dimensions=self.dimensions)
+        check_embed_options(model, shape, queued=queued)
+        if queued:
+            from workers_ai.batch import require_queue
+
+            require_queue(model)
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:

@@ -24,7 +24,7 @@ from workers_ai.streams import ChatStream, open_chat
 from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
 from workers_ai.wire.types import EmbedReply, RerankScore
 from workers_ai.wire.usage import add_usage
-from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions, require_one_length
+from workers_ai.wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions, check_embed_options, require_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,6 +173,7 @@ class Service:
         shape = EmbedOptions(**options)
         require_one_of("pooling", shape.pooling, (None, "mean", "cls"))
         require_kind("query_instruction", shape.query_instruction, str, "text")
+        check_embed_options(model, shape, queued=queue != "never")
         if queue != "never" and kind == "document":
             return self._queued(model, checked, shape, size, queue, deadline_s)
         return [

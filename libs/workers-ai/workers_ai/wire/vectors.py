@@ -5,9 +5,10 @@ from __future__ import annotations
 import array
 import base64
 import math
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from workers_ai.errors import APIResponseValidationError, BadRequestError
+from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
+from workers_ai.gateway import require_int, require_one_of
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.jsontext import whole_number
 from workers_ai.wire.reply import shortened, unwrap
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTEXTS_PER_REQUEST",
+    "EmbedApi",
     "EmbedOptions",
+    "check_embed_options",
+    "embed_api",
     "embed_inputs",
     "embed_request",
     "read_scores",
@@ -31,6 +35,9 @@ __all__ = [
 CONTEXTS_PER_REQUEST: Final = 100
 """Texts in one rerank request. No cap is documented; this is the cap of the embedding models."""
 
+EmbedApi: TypeAlias = Literal["run", "embeddings"]
+"""Routes of embedding models: the native one, and ``/ai/v1/embeddings`` in OpenAI's form."""
+
 
 class EmbedOptions(NamedTuple):
     """What shapes a vector besides the text; vectors of different options do not mix.
@@ -41,12 +48,54 @@ class EmbedOptions(NamedTuple):
         query_instruction: For qwen3-embedding sent as ``instruction`` with queries; for other models put before each
             query, which is what their model cards ask for.
         normalize: Scale each vector to length 1.
+        api: The route; None chooses it by the model, see :func:`embed_api`.
+        dimensions: Length of the vectors, for models that can shorten them; ``api="embeddings"`` only.
     """
 
     pooling: Literal["mean", "cls"] | None = None
     truncate_inputs: bool | None = None
     query_instruction: str | None = None
     normalize: bool = False
+    api: EmbedApi | None = None
+    dimensions: int | None = None
+
+
+def embed_api(model: str, api: EmbedApi | None = None) -> EmbedApi:
+    """Return the route of an embedding model.
+
+    The native route serves the models of Cloudflare's own catalogue. Dynamic routes and third-party ``author/model``
+    ids, which AI Gateway forwards, speak OpenAI's form
+    (https://developers.cloudflare.com/ai-gateway/features/dynamic-routing/).
+    """
+    if api is not None:
+        return api
+    return "run" if model.startswith(("@cf/", "@hf/")) or "/" not in model else "embeddings"
+
+
+def check_embed_options(model: str, options: EmbedOptions, *, queued: bool = False) -> None:
+    """Check that the route of a model knows these options.
+
+    Args:
+        model: Model id.
+        options: What shapes the vectors.
+        queued: Whether the texts go through the asynchronous queue.
+
+    Raises:
+        ConfigurationError: The route is unknown, or lacks an option.
+    """
+    require_one_of("api", options.api, (None, "run", "embeddings"))
+    require_int("dimensions", options.dimensions, 1, None)
+    if embed_api(model, options.api) == "run":
+        if options.dimensions is not None:
+            raise ConfigurationError(
+                "dimensions exists only on api='embeddings': vectors of the native route have the model's own length"
+            )
+        return
+    native = {"pooling": options.pooling, "truncate_inputs": options.truncate_inputs}
+    if misplaced := [name for name, value in native.items() if value is not None]:
+        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api='embeddings'")
+    if queued:
+        raise ConfigurationError("the asynchronous queue belongs to api='run': use queue='never' with api='embeddings'")
 
 
 def embed_inputs(
@@ -78,10 +127,25 @@ def embed_request(
     reject_if_busy: bool = False,
 ) -> Request:
     """One synchronous embedding request."""
-    body = embed_inputs(model, texts, options, kind=kind)
+    api = embed_api(model, options.api)
+    inputs = _openai_inputs if api == "embeddings" else embed_inputs
+    body = inputs(model, texts, options, kind=kind)
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
+    if api == "embeddings":
+        return Request("v1/embeddings", body, model, "embeddings")
     return run_request(model, body, task="embeddings")
+
+
+def _openai_inputs(
+    model: str, texts: Sequence[str], options: EmbedOptions, *, kind: Literal["document", "query"]
+) -> dict[str, JSON]:
+    """The body of ``POST /ai/v1/embeddings``. The instruction stands before each query: the route has no field."""
+    prefix = (options.query_instruction or "") if kind == "query" else ""
+    body: dict[str, JSON] = {"model": model, "input": [prefix + text for text in texts]}
+    if options.dimensions is not None:
+        body["dimensions"] = options.dimensions
+    return body
 
 
 def read_vectors(
