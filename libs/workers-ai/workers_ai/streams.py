@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from workers_ai.calls import Reply
-    from workers_ai.config import OnBusy
     from workers_ai.flow import AsyncSender, Flow, Sender
     from workers_ai.wire.chat import ChatPlan
     from workers_ai.wire.types import ChatDelta
@@ -137,7 +136,7 @@ class ChatStream:
             release(self._reply.stream)
 
 
-def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
+def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
     """Begin a streamed answer: retried until its first piece is in, never after.
 
     A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
@@ -151,13 +150,13 @@ def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) ->
 
     request = plan.request
     try:
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
     except BadRequestError as exc:
         if "stream_options" not in exc.message or "stream_options" not in request.body:
             raise
         bare = {name: value for name, value in request.body.items() if name != "stream_options"}
         request = request._replace(body=bare)
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import httpx
+    from pydantic import SecretStr
+
+    from workers_ai.gateway import GatewayOptions
+
 __all__ = [
     "Api",
     "ChatDelta",
@@ -40,7 +45,9 @@ class Request(NamedTuple):
         task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"`` or ``"catalogue"``.
         method: HTTP method.
         query: Query string without ``?``.
-        headers: Headers of this request alone.
+        headers: Headers of this request alone; a value may be masked.
+        timeout: Timeout of this request in place of the client's own: seconds or an ``httpx.Timeout``.
+        gateway: AI Gateway options of this request in place of the client's own.
     """
 
     path: str
@@ -49,7 +56,9 @@ class Request(NamedTuple):
     task: str
     method: str = "POST"
     query: str = ""
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str | SecretStr] = {}
+    timeout: float | httpx.Timeout | None = None
+    gateway: GatewayOptions | None = None
 
 
 class Usage(NamedTuple):
