@@ -29,6 +29,7 @@ from workers_ai.http import is_event_stream, parsed, untie
 from workers_ai.limiter import Limiter, Ticket
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.wire.quirks import repair_request
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -173,8 +174,18 @@ class Calls:
         return pause
 
     def chat(self, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatReply]:
-        """Ask for one whole answer."""
-        reply = yield from self.exchange(plan.request, on_busy=on_busy)
+        """Ask for one whole answer; a field that the model refuses and can do without is given up."""
+        request = plan.request
+        refused: set[str] = set()
+        while True:
+            try:
+                reply = yield from self.exchange(request, on_busy=on_busy)
+                break
+            except BadRequestError as exc:
+                repaired = repair_request(request, exc, refused)
+                if repaired is None:
+                    raise
+                request = repaired
         return self.read(read_chat, reply.data, plan.context, reply.headers)
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

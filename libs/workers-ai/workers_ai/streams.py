@@ -15,6 +15,7 @@ from workers_ai.errors import (
 from workers_ai.flow import Body, Close, Read, adrive, drive
 from workers_ai.http import release
 from workers_ai.sse import SSEDecoder
+from workers_ai.wire.quirks import repair_request
 from workers_ai.wire.reply import read_chat
 from workers_ai.wire.stream import ChatStreamReader, deltas_of
 
@@ -140,8 +141,7 @@ class ChatStream:
 def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
     """Begin a streamed answer: retried until its first piece is in, never after.
 
-    A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
-    (https://github.com/langchain-ai/langchain-litellm/issues/115).
+    A field that the model refuses and can do without is given up.
     """
     opened: list[ChatStream] = []
 
@@ -150,14 +150,16 @@ def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) ->
         return stream.begin()
 
     request = plan.request
-    try:
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
-    except BadRequestError as exc:
-        if "stream_options" not in exc.message or "stream_options" not in request.body:
-            raise
-        bare = {name: value for name, value in request.body.items() if name != "stream_options"}
-        request = request._replace(body=bare)
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+    refused: set[str] = set()
+    while True:
+        try:
+            reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+            break
+        except BadRequestError as exc:
+            repaired = repair_request(request, exc, refused)
+            if repaired is None:
+                raise
+            request = repaired
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 

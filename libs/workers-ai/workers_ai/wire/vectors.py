@@ -7,9 +7,11 @@ import base64
 import math
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.jsontext import whole_number
+from workers_ai.wire.quirks import QUERIES_AND_DOCUMENTS
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import finite, read_usage
@@ -56,7 +58,7 @@ def embed_inputs(
     """The inputs of one embedding request, as they stand in a body or among the requests of a batch."""
     texts = list(texts)
     body: dict[str, JSON]
-    if "qwen3-embedding" in model:
+    if QUERIES_AND_DOCUMENTS.of(lookup(model)):
         body = {"queries" if kind == "query" else "documents": texts}
         if kind == "query" and options.query_instruction:
             body["instruction"] = options.query_instruction
