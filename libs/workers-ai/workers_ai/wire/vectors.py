@@ -143,9 +143,9 @@ def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
     """The embeddings of OpenAI items, in the order of their indexes, or as they came where none has one."""
     if not all(isinstance(item, dict) for item in items):
         raise _misfit("the reply mixes items of several kinds", model, None)
-    if all("index" not in item for item in items):
+    if all("index" not in item and "id" not in item for item in items):
         return [item.get("embedding") for item in items]
-    by_index = {whole_number(item.get("index")): item.get("embedding") for item in items}
+    by_index = {whole_number(item.get("index", item.get("id"))): item.get("embedding") for item in items}
     if by_index.keys() != set(range(len(items))):
         raise _misfit("the indexes of the vectors are not those of the texts", model, None)
     return [by_index[index] for index in range(len(items))]
@@ -177,7 +177,7 @@ def _check(rows: Sequence[JSON], model: str) -> None:
             raise _misfit(f"vector {index} has another length than vector 0 ({length})", model, None)
         try:
             total = sum(row)
-        except TypeError:
+        except (TypeError, OverflowError):
             raise _misfit(f"vector {index} holds what is not a number", model, None) from None
         if finite(total) is None:
             raise _misfit(f"vector {index} holds NaN or infinity", model, None)
@@ -213,7 +213,9 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
         APIResponseValidationError: Fewer than ``top_k`` of the texts have a finite score.
     """
     result = unwrap(data)
-    rows = (result.get("response") or result.get("data")) if isinstance(result, dict) else result
+    rows: JSON = result
+    if isinstance(result, dict):
+        rows = next((rows for key in ("response", "data", "results") if (rows := result.get(key))), None)
     scores: dict[int, float] = {}
     for row in rows if isinstance(rows, list) else ():
         index, score = _scored(row)
@@ -227,5 +229,6 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
 def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
     if not isinstance(row, dict):
         return None, None
-    index = row.get("id", row.get("index"))
-    return whole_number(index), finite(row.get("score", row.get("relevance_score")))
+    index, score = whole_number(row.get("id")), finite(row.get("score"))
+    index = whole_number(row.get("index")) if index is None else index
+    return index, finite(row.get("relevance_score")) if score is None else score
