@@ -144,6 +144,13 @@ def _same_body(left: Any, right: Any) -> None:
     assert bodies[0] == bodies[1], f"sent {bodies[0]}, and the cassette has {bodies[1]}"
 
 
+def _documented_headers(sent: Any, documented: Any) -> None:
+    """Fail where a header that the cassette documents is not sent; one that it leaves out is not looked at."""
+    got = {name.lower(): value for name, value in sent.headers.items()}
+    missing = {name: value for name, value in documented.headers.items() if got.get(name.lower()) != value}
+    assert not missing, f"sent {got}, and the cassette documents {missing}"
+
+
 def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | None = None) -> Any:
     """A context in which httpx talks to the cassette.
 
@@ -161,10 +168,11 @@ def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | 
         record_mode=vcr.mode.ALL if record else vcr.mode.NONE,
         before_record_request=scrub.request,
         before_record_response=scrub.response,
-        match_on=["method", "uri", "same_body"],
+        match_on=["method", "uri", "same_body", "documented_headers"],
     )
     player.register_serializer("readable", Readable)
     player.register_matcher("same_body", _same_body)
+    player.register_matcher("documented_headers", _documented_headers)
     return player.use_cassette(str(path), serializer="readable")
 
 

@@ -356,11 +356,11 @@ CHOICES = [
         lacks=["tool_choice", "tools", "parallel_tool_calls"],
     ),
     Sent(
-        "Mistral takes no choice",
-        "langchain-cloudflare 0.1.10",
+        "a choice goes out to Mistral, too",
+        "cloudflare/ai#404",
         params={"tools": TOOLS, "tool_choice": "required"},
         model=MISTRAL,
-        lacks=["tool_choice"],
+        has={"tool_choice": "required"},
     ),
     Sent(
         "parallel_tool_calls false is sent when set",

@@ -45,6 +45,13 @@ def test_published_exchanges(name: str, exchange: Exchange, face: Any) -> None:
         assert cassette.all_played
 
 
+@pytest.mark.parametrize("name", ["run_session_affinity", "chat_completions_gateway_refuses"])
+def test_a_cassette_fails_when_a_header_that_it_documents_is_not_sent(name: str, face: Any) -> None:
+    bare = face(not_in_the_cassette)
+    with use_cassette(DOCUMENTED / f"{name}.yaml"), pytest.raises(Exception, match="the cassette documents"):
+        EXCHANGES[name].ask(bare)
+
+
 def test_every_cassette_is_replayed_and_none_is_missing() -> None:
     assert {path.stem for path in DOCUMENTED.iterdir()} == set(EXCHANGES)
 
@@ -98,7 +105,7 @@ def test_what_is_recorded_has_no_secret_and_replays_with_another_account(tmp_pat
     assert content[1]["request"]["body"]["json"] == {"request_id": "00000000-0000-4000-8000-000000000001"}
 
     with use_cassette(path) as cassette:
-        assert ask(face(not_in_the_cassette)) == recorded
+        assert ask(face(not_in_the_cassette, session_id="kept")) == recorded
         assert cassette.all_played
 
 

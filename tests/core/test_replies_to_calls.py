@@ -91,3 +91,18 @@ def test_a_success_that_is_none_says_what_it_is(call: str, content: str, says: s
         getattr(one, call)(*arguments[call])
     assert (caught.value.status_code, caught.value.request_id, caught.value.is_retryable) == (200, "8a1-AMS", False)
     assert caught.value.attempts == 1
+
+
+@pytest.mark.parametrize("way", ["chat", "stream", "embed"])
+def test_neurons_of_the_header_count_where_the_reply_has_no_usage(way: str, face: Any) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = {"cf-ai-neurons": "1.25"}
+        if way == "stream":
+            headers["content-type"] = "text/event-stream"
+            return httpx.Response(200, headers=headers, text='data: {"response":"ok"}\n\ndata: [DONE]\n\n')
+        return httpx.Response(200, headers=headers, json={"result": {"response": "ok", "data": [[1.0]]}})
+
+    one = face(answer)
+    got = one.embed("@cf/a/b", ["a"]) if way == "embed" else getattr(one, way)("@cf/a/b", [{"content": "hi"}])
+    usage = got[-1].usage if way == "stream" else got.usage
+    assert (usage.neurons, usage.total_tokens) == (1.25, 0)

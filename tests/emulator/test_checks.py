@@ -95,7 +95,7 @@ def test_a_call_without_an_answer_is_refused(api: Api) -> None:
         (GEMMA, {"tools": [tool(parameters=False)]}, (400, 8001)),
         (LLAMA, {"tools": [tool()]}, (400, 5006)),
         (LLAMA, {"tools": [tool(description="d", parameters={"type": "object"})]}, (400, 5006)),
-        ("@cf/mistralai/mistral-small-3.1-24b-instruct", {"tool_choice": "required"}, (400, 8001)),
+        ("@cf/zai-org/glm-4.7-flash", {"tool_choice": "required"}, (400, 8001)),
         (
             "@cf/meta/llama-3.1-8b-instruct-fp8",
             {"response_format": {"type": "json_schema", "json_schema": {}}},

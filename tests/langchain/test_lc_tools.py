@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import BaseTool, tool
@@ -245,13 +247,30 @@ def test_parallel_calls_are_a_matter_of_the_user(
     assert emulator.log.last.json["parallel_tool_calls"] is value
 
 
-def test_a_model_that_refuses_a_choice_gets_none(
+@pytest.mark.parametrize("model", [MISTRAL, "@cf/zai-org/glm-4.7-flash"])
+def test_a_forced_tool_is_forced_on_every_model(
+    model: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    """https://github.com/cloudflare/ai/issues/404; glm-4.7-flash takes the named form alone."""
+    answer = call(chat(model=model).bind_tools([clock], tool_choice="any"), "invoke", "hi")
+    assert emulator.log.last.json["tool_choice"] == {"type": "function", "function": {"name": "clock"}}
+    assert [one["name"] for one in answer.tool_calls] == ["clock"]
+
+
+@pytest.mark.parametrize("model", [MISTRAL, "@cf/zai-org/glm-4.7-flash"])
+def test_an_agent_with_a_tool_strategy_ends(model: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
+    agent = create_agent(chat(model=model), [], response_format=ToolStrategy(AsPydantic))
+    assert agent.invoke({"messages": [HumanMessage("hi")]}, {"recursion_limit": 4})["structured_response"]
+    assert len(emulator.log.entries) == 1
+
+
+def test_a_choice_that_a_model_cannot_take_is_never_dropped_in_silence(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """https://github.com/cloudflare/langchain-cloudflare, CHANGELOG of 0.1.10"""
-    answer = call(chat(model=MISTRAL).bind_tools([clock], tool_choice="any"), "invoke", "What time is it in Oslo?")
+    bound = chat(model="@cf/zai-org/glm-4.7-flash").bind_tools([clock, search], tool_choice="any")
+    with pytest.warns(UserWarning, match=r"glm-4\.7-flash does not take tool_choice 'required'.*Bind one tool"):
+        call(bound, "invoke", "hi")
     assert "tool_choice" not in emulator.log.last.json
-    assert answer.tool_calls[0]["args"] == {"city": "Oslo"}
 
 
 def test_no_tools_at_all(

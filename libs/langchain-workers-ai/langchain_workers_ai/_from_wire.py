@@ -141,7 +141,7 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
 
 def _usage(usage: Usage | None) -> Any:
     """LangChain's ``UsageMetadata``; details only where the service gave them."""
-    if usage is None:
+    if usage is None or not usage.total_tokens:  # neurons alone, or nothing: no tokens to report
         return None
     out: dict[str, Any] = {
         "input_tokens": usage.input_tokens,

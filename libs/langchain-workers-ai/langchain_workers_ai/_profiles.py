@@ -34,7 +34,7 @@ def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
         "audio_inputs": False,
         "video_inputs": False,
         "tool_calling": card.tools,
-        "tool_choice": card.tool_choice if card.tool_choice is not None else card.tools,
+        "tool_choice": card.tools,
         "structured_output": True if by_schema else card.json_schema,
         "reasoning_output": card.reasoning,
         "reasoning_effort_levels": list(card.reasoning_efforts) if card.reasoning_efforts else None,

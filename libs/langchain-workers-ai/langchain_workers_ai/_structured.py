@@ -80,7 +80,7 @@ def structured(
 def best_method(model: str) -> Method:
     """The method a model is known to do best; a forced tool call where nothing else is known."""
     card = lookup(model)
-    return "json_schema" if card.tools is False or card.tool_choice is False else "function_calling"
+    return "json_schema" if card.tools is False or card.prefers_schema else "function_calling"
 
 
 def _keywords(target: Target, method: Method, strict: bool | None) -> dict[str, Any]:

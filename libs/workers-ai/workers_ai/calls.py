@@ -30,6 +30,7 @@ from workers_ai.limiter import Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.wire.quirks import repair_request
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -177,9 +178,27 @@ class Calls:
                 self.on_retry(RetryEvent(error, attempt, pause))
         return pause
 
+    def exchange_chat(
+        self,
+        request: Request,
+        *,
+        stream: bool = False,
+        begin: Callable[[Reply], Flow[WorkersAIError | None]] | None = None,
+    ) -> Flow[Reply]:
+        """Send a chat request; drop a field that the model rejects and can do without, and send it again."""
+        rejected: set[str] = set()
+        while True:
+            try:
+                return (yield from self.exchange(request, stream=stream, begin=begin))
+            except BadRequestError as exc:
+                repaired = repair_request(request, exc, rejected)
+                if repaired is None:
+                    raise
+                request = repaired
+
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
-        """Ask for one whole answer."""
-        reply = yield from self.exchange(plan.request)
+        """Return one whole answer."""
+        reply = yield from self.exchange_chat(plan.request)
         return self.read(read_chat, reply.data, plan.context, reply.headers)
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

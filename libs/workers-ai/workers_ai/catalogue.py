@@ -29,7 +29,8 @@ class ModelCard:
     Attributes:
         id: The id that callers use.
         task: Task name of the catalogue, such as ``"Text Generation"``.
-        family: Shape of its native reply: ``"native"``, ``"openai"`` or ``"decision"``.
+        family: Shape of its native reply: ``"native"`` (``response``), ``"openai"`` (``choices``), ``"hybrid"`` (both)
+            or ``"decision"``.
         context_window: Tokens of input and output together.
         max_output_tokens: Tokens of output at most.
         default_max_tokens: Tokens of output when ``max_tokens`` is not set.
@@ -39,25 +40,32 @@ class ModelCard:
         usd_per_m_in: USD for a million input tokens.
         usd_per_m_out: USD for a million output tokens.
         usd_per_m_cached: USD for a million input tokens read from the prefix cache.
+        usd_per_audio_minute: USD for a minute of audio, heard or spoken.
+        usd_per_k_characters: USD for a thousand characters spoken.
         tools: Calls tools.
-        tool_choice: False where ``tool_choice`` is refused.
+        tool_choice_refused: Forms of ``tool_choice`` it refuses, of ``"auto"``, ``"none"``, ``"required"`` and
+            ``"named"``. None where no refusal is known.
+        prefers_schema: Whether a schema is a more reliable way to a structured answer than a forced tool.
         json_schema: Takes ``response_format``.
         guided_json: Takes ``guided_json`` on the native route.
         reasoning: Thinks before it answers.
         reasoning_efforts: Values of ``reasoning_effort`` it tells apart.
         default_reasoning_effort: The value used when none is set.
         vision: Takes images.
+        audio: Takes audio.
+        video: Takes video.
         batch: Takes the asynchronous queue.
         lora: Takes LoRA adapters.
         paid_only: Needs the Workers Paid plan.
         requests_per_minute: Documented limit per account.
         retired_on: ISO date of its withdrawal.
         successor: A current model to use instead.
+        alias_of: The model that answers in place of this one, and is paid for.
     """
 
     id: str
     task: str | None = None
-    family: Literal["native", "openai", "decision"] | None = None
+    family: Literal["native", "openai", "hybrid", "decision"] | None = None
     context_window: int | None = None
     max_output_tokens: int | None = None
     default_max_tokens: int | None = None
@@ -67,28 +75,46 @@ class ModelCard:
     usd_per_m_in: float | None = None
     usd_per_m_out: float | None = None
     usd_per_m_cached: float | None = None
+    usd_per_audio_minute: float | None = None
+    usd_per_k_characters: float | None = None
     tools: bool | None = None
-    tool_choice: bool | None = None
+    tool_choice_refused: tuple[str, ...] | None = None
+    prefers_schema: bool | None = None
     json_schema: bool | None = None
     guided_json: bool | None = None
     reasoning: bool | None = None
     reasoning_efforts: tuple[str, ...] | None = None
     default_reasoning_effort: str | None = None
     vision: bool | None = None
+    audio: bool | None = None
+    video: bool | None = None
     batch: bool | None = None
     lora: bool | None = None
     paid_only: bool | None = None
     requests_per_minute: int | None = None
     retired_on: str | None = None
     successor: str | None = None
+    alias_of: str | None = None
 
-    def cost_usd(self, input_tokens: int, output_tokens: int = 0, cached_tokens: int = 0) -> float | None:
-        """List price of these tokens in USD; None where no price is known."""
+    def cost_usd(
+        self,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cached_tokens: int = 0,
+        *,
+        audio_minutes: float = 0.0,
+        characters: int = 0,
+    ) -> float | None:
+        """Return the list price in USD of tokens, minutes of audio and spoken characters; None if it is not known."""
+        cost = audio_minutes * (self.usd_per_audio_minute or 0.0) + characters / 1_000 * (
+            self.usd_per_k_characters or 0.0
+        )
         if self.usd_per_m_in is None:
-            return None
+            priced = (self.usd_per_audio_minute, self.usd_per_k_characters) != (None, None)
+            return cost if priced and not (input_tokens or output_tokens) else None
         cached_price = self.usd_per_m_in if self.usd_per_m_cached is None else self.usd_per_m_cached
         paid = (input_tokens - cached_tokens) * self.usd_per_m_in + cached_tokens * cached_price
-        return (paid + output_tokens * (self.usd_per_m_out or 0.0)) / 1_000_000
+        return cost + (paid + output_tokens * (self.usd_per_m_out or 0.0)) / 1_000_000
 
 
 @functools.cache
@@ -101,15 +127,17 @@ def _facts() -> dict[str, dict[str, Any]]:
 @functools.lru_cache(maxsize=512)
 def lookup(model: str) -> ModelCard:
     """The card of ``model``; an empty one for a model that is not in the catalogue."""
-    facts = dict(_facts().get(model, {}))
-    if efforts := facts.get("reasoning_efforts"):
-        facts["reasoning_efforts"] = tuple(efforts)
+    own = _facts().get(model, {})
+    facts = {**_facts().get(own.get("alias_of", ""), {}), **own}
+    for name in ("reasoning_efforts", "tool_choice_refused"):
+        if name in facts:
+            facts[name] = tuple(facts[name])
     return ModelCard(id=model, **facts)
 
 
 def known_models(task: str | None = None) -> list[ModelCard]:
     """All cards, or those of one task, in the order of the catalogue."""
-    return [lookup(model) for model, facts in _facts().items() if task is None or facts.get("task") == task]
+    return [card for card in map(lookup, _facts()) if task is None or card.task == task]
 
 
 def successor(model: str) -> str | None:

@@ -8,7 +8,6 @@ from workers_ai.calls import Calls, connection_error
 from workers_ai.errors import (
     APIConnectionError,
     APITimeoutError,
-    BadRequestError,
     StreamInterruptedError,
     WorkersAIError,
 )
@@ -139,8 +138,7 @@ class ChatStream:
 def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
     """Begin a streamed answer: retried until its first piece is in, never after.
 
-    A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
-    (https://github.com/langchain-ai/langchain-litellm/issues/115).
+    A field that the model refuses and can do without is given up.
     """
     opened: list[ChatStream] = []
 
@@ -148,15 +146,7 @@ def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
         opened[:] = [stream := ChatStream(calls, plan, reply)]
         return stream.begin()
 
-    request = plan.request
-    try:
-        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
-    except BadRequestError as exc:
-        if "stream_options" not in exc.message or "stream_options" not in request.body:
-            raise
-        bare = {name: value for name, value in request.body.items() if name != "stream_options"}
-        request = request._replace(body=bare)
-        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
+    reply = yield from calls.exchange_chat(plan.request, stream=plan.stream, begin=begin)
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 

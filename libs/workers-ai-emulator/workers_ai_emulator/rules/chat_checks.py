@@ -148,8 +148,8 @@ def _check_tools(model: Model, body: Json, *, reject_tools: bool) -> None:
     choice = body.get("tool_choice")
     if choice == "any" or (isinstance(choice, str) and choice not in {"none", "auto", "required"}):
         raise ServiceError(400, 8001, "Invalid input")
-    if choice is not None and ("mistral" in model.id or "glm-4.7" in model.id):
-        raise ServiceError(400, 8001, "Invalid input: tool_choice is not supported by this model")
+    if choice == "required" and "glm-4.7" in model.id:  # seen live; the named form is taken
+        raise ServiceError(400, 8001, "Invalid input: tool_choice 'required' is not supported by this model")
     if not tools:
         return
     if not model.function_calling and reject_tools:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 ERROR: Final = 1
+DIFFERENCES: Final = 3
 INTERRUPTED: Final = 130
 
 _ENVIRONMENT = (
@@ -73,6 +75,9 @@ _BaseUrl = Annotated[
 ]
 _Gateway = Annotated[str | None, typer.Option(help="AI Gateway id.", show_default=False)]
 _Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.", show_default="8")]
+_Task = Annotated[str | None, typer.Option(help="Task, such as text-embeddings.", show_default=False)]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of the account.")]
 _Live = Annotated[bool, typer.Option("--live", help="On your account, which is billed, in place of the emulator.")]
 
 
@@ -164,6 +169,33 @@ def jobs(ledger: _LedgerPath) -> None:
         from workers_ai.cli.jobs import told
 
         typer.echo(told(ledger))
+
+
+@app.command(epilog=_ENVIRONMENT)
+def models(
+    task: _Task = None,
+    as_json: _AsJson = False,
+    check: _Check = False,
+    account_id: _AccountId = None,
+    base_url: _BaseUrl = None,
+) -> None:
+    """List the models of the catalogue, or compare it with the lists of an account.
+
+    Exit status: 0 listed or no difference, 3 differences (printed), 1 an error, 2 usage.
+    """
+    with _one_line_errors():
+        from workers_ai.cli import models as of_models
+
+        if not check:
+            typer.echo(of_models.listing(of_models.cards_of(task), as_json=as_json))
+            return
+        from workers_ai.client import Client
+
+        with Client(account_id=account_id, base_url=base_url) as client:
+            found = of_models.check(client, task)
+        rows = [row._asdict() for row in found]
+        typer.echo(json.dumps(rows, indent=2) if as_json else "\n".join(map(str, found)) or "no difference")
+    raise typer.Exit(DIFFERENCES if found else 0)
 
 
 @app.command()

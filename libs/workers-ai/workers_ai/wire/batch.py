@@ -15,10 +15,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from workers_ai.catalogue import lookup
 from workers_ai.errors import BadRequestError, BatchError, BatchItemError, RequestTooLargeError
 from workers_ai.refusals import read_refusal
 from workers_ai.wire.chat import plan_chat, run_request
 from workers_ai.wire.jsontext import whole_number
+from workers_ai.wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, Request, Usage
 from workers_ai.wire.usage import add_usage, read_usage
@@ -116,7 +118,7 @@ def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: An
 
     gpt-oss takes the ``input`` form in the queue, every other model ``messages``.
     """
-    api: Literal["run", "responses"] = "responses" if "gpt-oss" in model else "run"
+    api: Literal["run", "responses"] = "responses" if RESPONSES_IN_QUEUE.of(lookup(model)) else "run"
     body: dict[str, JSON] = plan_chat(model, messages, params, api=api).request.body
     return {key: value for key, value in body.items() if key != "model"}
 

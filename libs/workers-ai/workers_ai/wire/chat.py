@@ -10,6 +10,7 @@ from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.gateway import require_kind
 from workers_ai.wire.messages import known_call_ids, prepare_messages
 from workers_ai.wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
+from workers_ai.wire.quirks import choose_form
 from workers_ai.wire.responses import responses_body
 from workers_ai.wire.schema import prepare_response_format, prepare_tool_choice, prepare_tools, schema_of
 from workers_ai.wire.types import JSON, Api, ReplyContext, Request
@@ -141,8 +142,11 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
         given["tools"] = tools
         if choice is not None:
             sent, forced = prepare_tool_choice(choice, tools)
-            if card.tool_choice is not False:
-                given["tool_choice"] = sent
+            sent, kept = choose_form(card.id, sent, tools, card.tool_choice_refused or ())
+            given |= {"tools": list(kept), "tool_choice": sent}
+            for name in ("tools", "tool_choice"):
+                if not given[name]:
+                    del given[name]
     else:
         given.pop("parallel_tool_calls", None)
     if isinstance(stop := given.get("stop"), str):

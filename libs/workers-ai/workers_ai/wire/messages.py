@@ -25,6 +25,7 @@ from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
 from workers_ai.wire.images import image_data_url
 from workers_ai.wire.jsontext import json_text, mended
+from workers_ai.wire.quirks import DEVELOPER_IS_SYSTEM, NINE_LETTER_IDS, NO_REASONING_BACK
 from workers_ai.wire.toolcalls import arguments_text, original_id
 from workers_ai.wire.turns import arrange_turns
 from workers_ai.wire.types import JSON
@@ -38,7 +39,6 @@ _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
-_NINE_ONLY: Final = ("mistral", "llama-4")
 
 
 def known_call_ids(messages: Iterable[Mapping[str, JSON]]) -> frozenset[str]:
@@ -86,7 +86,7 @@ def _is_call(call: Any) -> bool:
 
 def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[str, JSON]:
     role = message.get("role", "user")
-    if role == "developer" and card.family == "native":
+    if role == "developer" and DEVELOPER_IS_SYSTEM.of(card):
         role = "system"
     out: dict[str, JSON] = {"role": role, "content": _content(message.get("content"), role, index, card)}
     if name := message.get("name"):
@@ -94,7 +94,7 @@ def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[s
     if role == "assistant":
         if calls := message.get("tool_calls"):
             out["tool_calls"] = [_call(call, card) for call in calls]
-        if (reasoning := message.get("reasoning")) and card.family != "native":
+        if (reasoning := message.get("reasoning")) and not NO_REASONING_BACK.of(card):
             out["reasoning"] = reasoning
     elif role == "tool":
         out["tool_call_id"] = _wire_id(json_text(message.get("tool_call_id")), card)
@@ -229,6 +229,6 @@ def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
 def _wire_id(call_id: str, card: ModelCard) -> str:
     """The id as the model wrote it, in the form its family demands."""
     own = original_id(call_id)
-    if any(name in card.id for name in _NINE_ONLY) and not _NINE.fullmatch(own):
+    if NINE_LETTER_IDS.of(card) and not _NINE.fullmatch(own):
         return hashlib.sha256(own.encode()).hexdigest()[:9]
     return own

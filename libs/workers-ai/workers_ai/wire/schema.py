@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require, require_kind
+from workers_ai.wire.quirks import COMPLETE_TOOLS
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ __all__ = ["inline_refs", "prepare_response_format", "prepare_tool_choice", "pre
 
 _FORM: Final = "the form of a tool is {'type': 'function', 'function': {'name': ...}}"
 _MOST_REFS: Final = 1_000
-_OLDER_SCHEMA: Final = ("gpt-oss", "qwen3-30b")
-"""Models that answer in OpenAI's form but are described by the older schema of tools
-(https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/)."""
 
 
 def inline_refs(schema: JSON) -> JSON:
@@ -109,8 +107,7 @@ def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[d
     """Tools in the nested form, with what is absent left out, or completed where the older schema demands it."""
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise ConfigurationError(f"tools must be a list, not a {type(tools).__name__}: {_FORM}")
-    complete = card.family == "native" or any(name in card.id for name in _OLDER_SCHEMA)
-    return [_tool(tool, complete=complete) for tool in tools]
+    return [_tool(tool, complete=COMPLETE_TOOLS.of(card)) for tool in tools]
 
 
 def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:

@@ -41,9 +41,10 @@ def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int |
 
 
 def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
-    """Read a usage record of either naming; None where there is none."""
+    """Return a usage record of either naming; the neurons of the header alone if there is no record, else None."""
     if not isinstance(raw, dict):
-        return None
+        neurons = _float(neurons_header or "")
+        return None if neurons is None else Usage(neurons=neurons)
     given = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
     made = _count(raw.get("completion_tokens", raw.get("output_tokens")))
     neurons = _neurons(raw)
@@ -147,7 +148,9 @@ class UsageMeter:
             neurons_header: Neurons as a header of the reply has them, for a stream that names none.
         """
         usage = self._sum()
-        if usage is None or usage.neurons is not None:
+        if usage is None:
+            return read_usage(None, neurons_header)
+        if usage.neurons is not None:
             return usage
         neurons = _plus(self._prompted_neurons, self._neurons)
         return usage._replace(neurons=_float(neurons_header or "") if neurons is None else neurons)

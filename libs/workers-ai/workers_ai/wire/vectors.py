@@ -7,10 +7,12 @@ import base64
 import math
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
 from workers_ai.gateway import require_int, require_one_of
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.jsontext import whole_number
+from workers_ai.wire.quirks import QUERIES_AND_DOCUMENTS
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import finite, read_usage
@@ -105,7 +107,7 @@ def embed_inputs(
     """The inputs of one embedding request, as they stand in a body or among the requests of a batch."""
     texts = list(texts)
     body: dict[str, JSON]
-    if "qwen3-embedding" in model:
+    if QUERIES_AND_DOCUMENTS.of(lookup(model)):
         body = {"queries" if kind == "query" else "documents": texts}
         if kind == "query" and options.query_instruction:
             body["instruction"] = options.query_instruction
@@ -205,9 +207,9 @@ def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
     """The embeddings of OpenAI items, in the order of their indexes, or as they came where none has one."""
     if not all(isinstance(item, dict) for item in items):
         raise _misfit("the reply mixes items of several kinds", model, None)
-    if all("index" not in item for item in items):
+    if all("index" not in item and "id" not in item for item in items):
         return [item.get("embedding") for item in items]
-    by_index = {whole_number(item.get("index")): item.get("embedding") for item in items}
+    by_index = {whole_number(item.get("index", item.get("id"))): item.get("embedding") for item in items}
     if by_index.keys() != set(range(len(items))):
         raise _misfit("the indexes of the vectors are not those of the texts", model, None)
     return [by_index[index] for index in range(len(items))]
@@ -239,7 +241,7 @@ def _check(rows: Sequence[JSON], model: str) -> None:
             raise _misfit(f"vector {index} has another length than vector 0 ({length})", model, None)
         try:
             total = sum(row)
-        except TypeError:
+        except (TypeError, OverflowError):
             raise _misfit(f"vector {index} holds what is not a number", model, None) from None
         if finite(total) is None:
             raise _misfit(f"vector {index} holds NaN or infinity", model, None)
@@ -275,7 +277,9 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
         APIResponseValidationError: Fewer than ``top_k`` of the texts have a finite score.
     """
     result = unwrap(data)
-    rows = (result.get("response") or result.get("data")) if isinstance(result, dict) else result
+    rows: JSON = result
+    if isinstance(result, dict):
+        rows = next((rows for key in ("response", "data", "results") if (rows := result.get(key))), None)
     scores: dict[int, float] = {}
     for row in rows if isinstance(rows, list) else ():
         index, score = _scored(row)
@@ -289,5 +293,6 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
 def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
     if not isinstance(row, dict):
         return None, None
-    index = row.get("id", row.get("index"))
-    return whole_number(index), finite(row.get("score", row.get("relevance_score")))
+    index, score = whole_number(row.get("id")), finite(row.get("score"))
+    index = whole_number(row.get("index")) if index is None else index
+    return index, finite(row.get("relevance_score")) if score is None else score

@@ -125,8 +125,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if self.should_use_structured_outputs is not None:
             return self.should_use_structured_outputs
         card = lookup(self.model)
-        takes_force = self._calls_tools() and card.tool_choice is not False
-        return not takes_force and bool(card.json_schema or card.guided_json)
+        by_tool = self._calls_tools() and not card.prefers_schema
+        return not by_tool and bool(card.json_schema or card.guided_json)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """What makes an equal model with :meth:`from_dict`, without secrets and without how requests are sent."""

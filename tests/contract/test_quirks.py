@@ -1,0 +1,128 @@
+"""What is sent differently from model to model: each difference is listed with its evidence, and none is silent."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workers_ai
+from workers_ai import errors
+from workers_ai.catalogue import known_models
+from workers_ai.wire import quirks
+from workers_ai.wire.quirks import QUIRKS, choose_form
+
+HI = [{"role": "user", "content": "hi"}]
+NEW = "@cf/nobody/new-model"
+GLM = "@cf/zai-org/glm-4.7-flash"
+CLOCK = {"type": "function", "function": {"name": "clock", "description": "d", "parameters": {"type": "object"}}}
+SEARCH = {"type": "function", "function": {"name": "search", "description": "d", "parameters": {"type": "object"}}}
+NAMED = {"type": "function", "function": {"name": "clock"}}
+FORMS = ("auto", "none", "required", "named")
+
+
+def form(choice: Any) -> Any:
+    """The form of a choice on the wire."""
+    return "named" if isinstance(choice, dict) else choice
+
+
+@given(
+    choice=st.sampled_from(["auto", "none", "required", NAMED]),
+    tools=st.sampled_from([[CLOCK], [CLOCK, SEARCH], [CLOCK["function"]]]),
+    refused=st.sets(st.sampled_from(FORMS)),
+)
+def test_a_choice_is_kept_replaced_or_warned_of(choice: Any, tools: Any, refused: set[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sent, kept = choose_form(NEW, choice, tools, refused)
+    assert form(sent) not in refused
+    forced = form(choice) in ("required", "named")
+    if forced and sent is None:  # nothing else forces this call, and the user is told so
+        assert len(caught) == 1
+        assert NEW in str(caught[0].message)
+        assert {"required", "named"} <= refused or (form(choice) == "required" and len(tools) > 1)
+        return
+    assert not caught
+    if form(choice) == "named" and sent == "required":
+        assert [tool.get("function", tool)["name"] for tool in kept] == ["clock"]
+    elif form(choice) == "none" and sent is None:
+        assert not kept
+    else:
+        assert kept == tools
+
+
+@pytest.mark.parametrize("api", ["chat_completions", "run", "responses"])
+@pytest.mark.parametrize("way", ["chat", "stream"])
+def test_a_model_that_refuses_a_form_gets_the_next_one(api: Any, way: str, face: Any) -> None:
+    sent: list[Any] = []
+    refused: set[str] = set()
+
+    def strict(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        sent.append(body)
+        if form(body.get("tool_choice")) in refused:
+            return httpx.Response(400, json={"errors": [{"code": 8001, "message": "Invalid input: 'tool_choice'"}]})
+        answer = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "ok"}]}]}
+        return httpx.Response(200, json={"result": answer if api == "responses" else {"response": "ok"}})
+
+    one, model = face(strict), "@cf/openai/gpt-oss-120b" if api == "responses" else NEW
+    for forms, choice, tools in itertools.product(
+        [{"required"}, {"named"}, {"required", "named"}, {"auto"}, set(FORMS)],
+        ["auto", "none", "required", "any", "clock"],
+        [[CLOCK], [CLOCK, SEARCH]],
+    ):
+        sent.clear()
+        refused |= forms
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            getattr(one, way)(model, HI, api=api, tools=tools, tool_choice=choice)
+        last = form(sent[-1].get("tool_choice"))
+        assert last not in refused
+        assert len(sent) <= 3
+        wants_call = choice not in ("auto", "none")
+        assert len(caught) == (wants_call and last is None)
+        assert not wants_call or last in ("required", "named", None)
+        refused.clear()
+
+
+def test_a_refusal_for_another_reason_is_not_repaired(face: Any) -> None:
+    sent: list[Any] = []
+
+    def short(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        text = "8006: Invalid data for tool_choice - reason forced tool_choice needs more max_tokens"
+        return httpx.Response(400, json={"errors": [{"code": 8006, "message": text}]})
+
+    with pytest.raises(errors.StructuredOutputError):
+        face(short).chat(NEW, HI, tools=[CLOCK], tool_choice="clock")
+    assert len(sent) == 1
+
+
+def test_each_quirk_has_its_evidence_and_some_model() -> None:
+    by_catalogue = {quirks.GUIDED_JSON, quirks.TOOL_CHOICE_FORMS, quirks.SCHEMA_BEFORE_TOOL}
+    defined = {value for value in vars(quirks).values() if isinstance(value, quirks.Quirk)}
+    assert defined == set(QUIRKS)
+    for quirk in QUIRKS:
+        assert "http" in quirk.evidence
+        assert quirk in by_catalogue or any(quirk.of(card) for card in known_models())
+
+
+@pytest.mark.parametrize("package", [Path(workers_ai.__file__).parent], ids=["workers_ai"])
+def test_no_other_module_asks_for_the_name_of_a_model(package: Path) -> None:
+    families = ("mistral", "llama", "glm", "kimi", "gpt-oss", "qwen", "gemma", "nemotron", "deepseek", "clef", "bge")
+    found = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant):
+                text = str(node.left.value)
+                if any(isinstance(op, ast.In) for op in node.ops) and any(name in text for name in families):
+                    found.append(f"{path.name}: {text}")
+    assert [row for row in found if not row.startswith("quirks.py")] == []
