@@ -61,8 +61,11 @@ def close(response: httpx.Response) -> None:
 
 def read_on(chunks: Iterator[bytes]) -> bytes:
     """Read the next bytes of a reply; none at its end."""
-    with _inside:
-        return next(chunks, b"")
+    try:
+        with _inside:
+            return next(chunks, b"")
+    except BaseException as exc:  # noqa: BLE001 - raised as it is
+        raise exc.with_traceback(None)  # noqa: B904
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -149,18 +152,26 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: float | None) -> httpx.Response:
     """Send a request, and read its reply unless it is the event stream that was asked for."""
     ends = None if total_s is None else time.monotonic() + total_s
-    with _inside:
-        # A client of the user: its credentials would outrank ours, and a redirect would take our headers elsewhere.
-        response = client.send(request, stream=True, auth=None, follow_redirects=False)
-        if response.is_closed:  # a transport or a hook of the user has read it
-            return response
-        try:
-            response.stream = _Body(response, ends)
-            if not (stream and is_event_stream(response)):
-                response.read()
-        except BaseException:
-            response.close()
-            raise
+    try:
+        with _inside:
+            return _send(client, request, stream, ends)
+    except BaseException as exc:  # noqa: BLE001 - raised as it is
+        # The frames of httpx have the headers that were sent.
+        raise exc.with_traceback(None)  # noqa: B904
+
+
+def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
+    # A client of the user: its credentials would outrank ours, and a redirect would take our headers elsewhere.
+    response = client.send(request, stream=True, auth=None, follow_redirects=False)
+    if response.is_closed:  # a transport or a hook of the user has read it
+        return response
+    try:
+        response.stream = _Body(response, ends)
+        if not (stream and is_event_stream(response)):
+            response.read()
+    except BaseException:
+        response.close()
+        raise
     return response
 
 
@@ -168,13 +179,15 @@ async def asend(
     client: httpx.AsyncClient, request: httpx.Request, stream: bool, total_s: float | None
 ) -> httpx.Response:
     """Send a request, and read its reply unless it is the event stream that was asked for."""
-    if total_s is None:
-        return await _asend(client, request, stream, None)
+    ends = None if total_s is None else time.monotonic() + total_s
     try:
         with anyio.fail_after(total_s):
-            return await _asend(client, request, stream, time.monotonic() + total_s)
+            return await _asend(client, request, stream, ends)
     except TimeoutError:
-        raise httpx.ReadTimeout(_OUT_OF_TIME) from None
+        error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
+    except BaseException as exc:  # noqa: BLE001 - raised below
+        error = exc
+    raise error.with_traceback(None)  # the frames of httpx have the headers that were sent
 
 
 async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:

@@ -272,10 +272,12 @@ class _Call:
         """
         calls, ticket, gate = self._calls, self.ticket, self._calls.gate
         turn_taken = not calls.paced
-        asked = calls.limiter.now() + ticket.ahead
+        moves, since = -1, 0.0
         while True:
             if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
-                self._check_gate(gate, asked)
+                if moves != gate.moves:
+                    moves, since = gate.moves, calls.clock()
+                self._check_gate(gate, calls.clock() - since)
                 yield from self._wait(wait, f"for a slot of max_concurrency={gate.limit}")
                 continue
             if not turn_taken:
@@ -289,9 +291,8 @@ class _Call:
                 gate.step_back(ticket)
             yield from self._wait_for_limit(wait)
 
-    def _check_gate(self, gate: Gate, asked: float) -> None:
-        now = self._calls.limiter.now() + self.ticket.ahead
-        if self._patience_s is not None and min(now - asked, gate.still_s(now)) > self._patience_s:
+    def _check_gate(self, gate: Gate, still_s: float) -> None:
+        if self._patience_s is not None and still_s > self._patience_s:
             raise self._timeout(
                 f"no slot of max_concurrency={gate.limit} became free within timeout={self._patience_s:g} s: "
                 "close or read the open streams of this object, or raise max_concurrency"
@@ -439,6 +440,7 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         RuntimeError
     ):  # it has no request; else the exception, which stays tied to ours, would hold the token
         exc.request = httpx.Request(exc.request.method, exc.request.url)
+    exc.__cause__ = exc.__context__ = None  # their tracebacks have the headers that were sent
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error
 

@@ -197,7 +197,7 @@ class APIStatusError(WorkersAIError):
         return [f"{name} {value}" for name, value in named.items() if value is not None]
 
 
-class BadRequestError(APIStatusError, ValueError):
+class BadRequestError(APIStatusError, RuntimeError):
     """The input does not fit the model or the route (400; codes such as 5004, 5006, 8001)."""
 
     def _remedy(self) -> str:
@@ -221,7 +221,7 @@ class StructuredOutputError(BadRequestError):
     remedy = "Raise max_tokens, simplify the schema, or use another method= or model."
 
 
-class AuthenticationError(APIStatusError, ValueError):
+class AuthenticationError(APIStatusError, RuntimeError):
     """The token was refused (401; codes 10000 and 9109), or the AI Gateway wants its own (2009)."""
 
     def _remedy(self) -> str:
@@ -235,7 +235,7 @@ class AuthenticationError(APIStatusError, ValueError):
         )
 
 
-class PermissionDeniedError(APIStatusError, ValueError):
+class PermissionDeniedError(APIStatusError, RuntimeError):
     """The account may not use this model or feature (403; codes such as 5018, 5016, 3041, 3023)."""
 
 
@@ -248,7 +248,7 @@ class PaidPlanRequiredError(PermissionDeniedError):
     )
 
 
-class NotFoundError(APIStatusError, ValueError):
+class NotFoundError(APIStatusError, RuntimeError):
     """No such model, account or route (404; codes 5007, 3042, 7000, 7003)."""
 
     remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
@@ -269,7 +269,7 @@ class ModelRetiredError(NotFoundError):
         return "Choose a current model: https://developers.cloudflare.com/workers-ai/models/."
 
 
-class RequestTooLargeError(APIStatusError, ValueError):
+class RequestTooLargeError(APIStatusError, RuntimeError):
     """The request body is larger than the service takes (413; code 3006)."""
 
     remedy = "Send fewer or shorter inputs in one request."
@@ -316,7 +316,7 @@ class InternalServerError(APIStatusError):
     is_retryable = True
 
 
-class APIResponseValidationError(WorkersAIError, ValueError):
+class APIResponseValidationError(WorkersAIError, RuntimeError):
     """A success that does not fit: no result, a wrong count of vectors, text where JSON was due.
 
     Attributes:

@@ -239,6 +239,9 @@ class Gate(_Guarded):
 
     Args:
         limit: Requests in flight at most.
+
+    Attributes:
+        moves: Counts the requests that began and ended.
     """
 
     def __init__(self, limit: int) -> None:
@@ -250,7 +253,7 @@ class Gate(_Guarded):
         self._holders: dict[Ticket, float] = {}
         self._waiting = _Queue()
         self._latency_s = 0.1
-        self._moved_at = 0.0
+        self.moves = 0
 
     def wait_s(self, ticket: Ticket, now: float) -> float:
         """Seconds to sleep before asking again; 0.0 when the ticket has a slot."""
@@ -270,15 +273,12 @@ class Gate(_Guarded):
                 del self._holders[other]
         free = self.limit - len(self._holders)
         if self._waiting.admits(ticket, free, now):
-            self._holders[ticket] = self._moved_at = now
+            self._holders[ticket] = now
+            self.moves += 1
             return 0.0
         wait = self._waiting.wait_s(ticket, free, self.limit, self._latency_s)
         ticket.due = now + wait
         return wait
-
-    def still_s(self, now: float) -> float:
-        """Seconds since a request of this object last began or ended."""
-        return now - self._moved_at
 
     def step_back(self, ticket: Ticket) -> None:
         """Release the slot of a call that is not sent yet; it comes back with the same number."""
@@ -291,7 +291,7 @@ class Gate(_Guarded):
     def _leave(self, ticket: Ticket, now: float) -> None:
         self._waiting.remove(ticket)
         if (since := self._holders.pop(ticket, None)) is not None:
-            self._moved_at = now
+            self.moves += 1
             self._latency_s += (max(0.0, now - since) - self._latency_s) / 8
 
 
@@ -391,7 +391,9 @@ class Limiter(_Guarded):
         if not (lane.congested or ticket.gentle):
             return 0.0
         free = int(lane.window) - lane.in_flight
-        if lane.waiting.admits(ticket, free, now) or (patience_s is not None and now - lane.moved_at > patience_s):
+        if lane.waiting.admits(ticket, free, now) or (
+            patience_s is not None and self.used_at - lane.moved_at > patience_s
+        ):
             return 0.0
         for other in [other for other in lane.flying if other.is_idle(now)]:
             self._land(other)
