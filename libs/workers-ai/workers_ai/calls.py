@@ -20,6 +20,7 @@ from workers_ai.errors import (
     CapacityError,
     ConfigurationError,
     ContextWindowExceededError,
+    NotFoundError,
     RateLimitError,
     RequestTooLargeError,
     WorkersAIError,
@@ -30,6 +31,7 @@ from workers_ai.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.suggestions import hint_for
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -49,6 +51,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("workers_ai")
+_USER_OF_URL = re.compile(r"//[^/@\s]{1,1000}@")
 _EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
@@ -158,7 +161,10 @@ class Calls:
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        return read_reply(response, request.model, self.settings)
+        reply = read_reply(response, request.model, self.settings)
+        if isinstance(reply, (NotFoundError, BadRequestError)):
+            reply.hint = hint_for(reply, request.model, request.task)
+        return reply
 
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""
@@ -391,7 +397,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and unreadable:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
-        shown = settings.scrub(response.text[:2000])
+        shown = settings.scrub(_text(response)[:2000])
         return APIResponseValidationError(
             f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
             request_id=response.headers.get("cf-ray"),
@@ -399,12 +405,19 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     return error_from_reply(
         response.status_code,
         response.headers,
-        response.text,
+        _text(response),
         model=model,
         body=body,
         scrub=settings.scrub,
         successor=catalogue.successor,
     )
+
+
+def _text(response: httpx.Response) -> str:
+    try:
+        return response.text
+    except Exception:  # noqa: BLE001 - a charset such as "idna" or "base64" names a codec that is not for texts
+        return response.content.decode(errors="replace")
 
 
 def _read_models(data: JSON) -> list[dict[str, JSON]]:
@@ -426,9 +439,12 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
             "PoolTimeout": "waiting for a connection",
         }
         during = phase.get(type(exc).__name__, "waiting for the reply")
-        error: APIConnectionError = APITimeoutError(f"{host} did not answer in time while {during}", model=model)
+        late = f"{host} did not answer in time while {during}"
+        if settings.total_timeout is not None:
+            late += f"; total_timeout is {settings.total_timeout:g} s"
+        error: APIConnectionError = APITimeoutError(late, model=model)
     elif isinstance(exc, httpx.RequestError):
-        detail = settings.scrub(str(exc)) or type(exc).__name__
+        detail = _USER_OF_URL.sub("//[redacted]@", settings.scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no reply from {host}: {detail}", model=model)
     elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
         return ConfigurationError(

@@ -86,6 +86,10 @@ _EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set w
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PLACEHOLDER = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
 _LONGEST_TIMEOUT_S: Final = 1_000_000
+_OF_THE_CONNECTION: Final = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_LONGEST_MODEL: Final = 1000
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 _GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
@@ -336,6 +340,8 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
     masked: dict[str, SecretStr | str] = {}
     for header, value in (headers or {}).items():
         check_header(header, reveal(value))
+        if header.lower() in _OF_THE_CONNECTION:
+            raise ConfigurationError(f"{name} may not have {header}: the HTTP client sets it")
         masked[header] = SecretStr(reveal(value))
     return masked
 
@@ -444,9 +450,10 @@ def check_model(model: str) -> str:
     Raises:
         ConfigurationError: It is empty or could bend the URL.
     """
-    if not isinstance(model, str) or not _MODEL.fullmatch(model) or ".." in model or "//" in model or model[0] == "/":
+    fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
+    if not fits or ".." in model or "//" in model or model[0] == "/":
         raise ConfigurationError(
-            f"model {model!r} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
+            f"model {model!r:.200} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
             "(no white space, '..', '?', '#' or '%')"
         )
     return model

@@ -334,6 +334,16 @@ class EmbeddingFields(ConnectionFields):
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
     """Seconds to wait for the queue; None for no end."""
 
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        if "dimensions" not in data:
+            return super()._known(data)
+        from workers_ai.suggestions import check_dimensions
+
+        given = super()._known({name: value for name, value in data.items() if name != "dimensions"})
+        check_dimensions(str(given.get("model") or given.get("model_name")), data["dimensions"])
+        return given
+
 
 def _settled(name: str, value: Any, owner: ConnectionFields) -> Any:
     """Return the value of a setting in the form that construction gives it: checked, and masked if it is a secret.

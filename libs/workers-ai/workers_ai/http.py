@@ -159,7 +159,7 @@ class HttpTransport:
             return written(request.body)
         except UnicodeEncodeError:  # half a letter, as scraped pages and names of files have, costs no more than itself
             return written(mended(request.body))
-        except (TypeError, ValueError) as exc:
+        except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
     def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
@@ -181,7 +181,10 @@ class HttpTransport:
         url = self._urls.get((path, query))
         if url is None:
             text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
-            url = httpx.URL(f"{text}?{query}" if query else text)
+            try:
+                url = httpx.URL(f"{text}?{query}" if query else text)
+            except httpx.InvalidURL as exc:
+                raise BadRequestError(f"the request has no valid URL: {exc}") from None
             if len(self._urls) < _URLS_KEPT:
                 self._urls[path, query] = url
         return url

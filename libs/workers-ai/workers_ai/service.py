@@ -16,12 +16,14 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
+from workers_ai.errors import BadRequestError
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import Gate, limiter_for
 from workers_ai.per_call import PER_CALL, override
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.streams import ChatStream, open_chat
+from workers_ai.suggestions import check_dimensions
 from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
 from workers_ai.wire.types import EmbedReply, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -168,16 +170,21 @@ class Service:
             raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS | PER_CALL, "extra_body")
         if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
-        return plan_chat(
-            check_model(model),
-            messages,
-            params,
-            api=api,
-            stream=stream,
-            reject_if_busy=self.settings.on_busy != "wait",
-            extra_body=extra_body,
-            headers=self._session_headers(model, session_id),
-        )
+        try:
+            return plan_chat(
+                check_model(model),
+                messages,
+                params,
+                api=api,
+                stream=stream,
+                reject_if_busy=self.settings.on_busy != "wait",
+                extra_body=extra_body,
+                headers=self._session_headers(model, session_id),
+            )
+        except RecursionError:
+            raise BadRequestError(
+                "messages, tools or schema are nested too deep, or hold themselves", model=model
+            ) from None
 
     def _session_headers(self, model: str, session_id: str | None) -> dict[str, str]:
         """Headers of a session; the Auto Router keeps to one model through it.
@@ -210,6 +217,7 @@ class Service:
         require_one_of("kind", kind, ("document", "query"))
         require_one_of("empty_text", empty_text, ("raise", "space"))
         require_one_of("queue", queue, ("never", "overflow", "always"))
+        check_dimensions(model, options.pop("dimensions", None))
         if unknown := options.keys() - set(EmbedOptions._fields):
             raise unknown_keyword("an embedding call", min(unknown), PER_CALL | {*EmbedOptions._fields}, "extra_body")
         cap = lookup(model).max_items or TEXTS_PER_REQUEST
