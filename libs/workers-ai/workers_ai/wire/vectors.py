@@ -89,9 +89,12 @@ def check_embed_options(model: str, options: EmbedOptions, *, queued: bool = Fal
     require_one_of("api", options.api, (None, "run", "embeddings"))
     require_int("dimensions", options.dimensions, 1, None)
     if embed_api(model, options.api) == "run":
-        if options.dimensions is not None:
+        own = lookup(model).dimensions
+        if options.dimensions not in (None, own):
+            length = "a fixed length" if own is None else f"{own} dimensions"
             raise ConfigurationError(
-                "dimensions exists only on api='embeddings': vectors of the native route have the model's own length"
+                f"dimensions={options.dimensions} exists only on api='embeddings': on the native route, vectors of "
+                f"{model} have {length}; drop dimensions=, or choose another model"
             )
         return
     native = {"pooling": options.pooling, "truncate_inputs": options.truncate_inputs}

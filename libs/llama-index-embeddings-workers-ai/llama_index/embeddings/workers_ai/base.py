@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from llama_index.core.schema import BaseNode
 
     from workers_ai.flow import Flow
+    from workers_ai.service import Service
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
@@ -135,10 +136,15 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
         return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
+    def _connection(self) -> Service:
+        """The service behind both clients, paced by ``rate_limiter``."""
+        service, limiter = super()._connection(), self.rate_limiter
+        if limiter is None:
+            return service
+        return service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire))
+
     def _sender(self) -> Any:
-        transport = self._connection().transport
-        limiter = self.rate_limiter
-        return transport if limiter is None else Paced(transport, limiter.acquire, limiter.async_acquire)
+        return self._connection().transport
 
     def _embed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
         texts, cache = self._begin(given, kind), self.embeddings_cache
