@@ -141,7 +141,10 @@ def _refuse(message: str, card: ModelCard) -> BadRequestError:
 
 def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     function = call.get("function") or call
-    text = arguments_text(function.get("arguments"))
+    try:
+        text = arguments_text(function.get("arguments"))
+    except ValueError as exc:
+        raise _refuse(f"the arguments of a call of {function.get('name')} cannot be written as JSON: {exc}", card) from exc
     try:
         valid = isinstance(parse_json(text, strict=True), dict)
     except ValueError:
