@@ -144,7 +144,8 @@ def _call(call: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     try:
         text = arguments_text(function.get("arguments"))
     except ValueError as exc:
-        raise _refuse(f"the arguments of a call of {function.get('name')} cannot be written as JSON: {exc}", card) from exc
+        what = f"the arguments of a call of {function.get('name')!r:.80} cannot be written as JSON: {exc}"
+        raise _refuse(what, card) from exc
     try:
         valid = isinstance(parse_json(text, strict=True), dict)
     except ValueError:
