@@ -140,14 +140,16 @@ _TEXTS: Final = (
 
 _NAMES: Final = r"\s*(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*:\s*)"
 _PREFIX = re.compile(rf"^{_NAMES}+", re.IGNORECASE)
-_UUID = re.compile(r"\s*\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
+_UUID = re.compile(r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
 _LEADING_CODE = re.compile(rf"^{_NAMES}*\s*(\d{{4,5}})\s*:\s*", re.IGNORECASE)
 _CODE_ALONE = re.compile(r"^error code:\s*(\d{4,5})$", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<[^>]*>")
+_TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{0,500})</title>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,500}>")
 _NO_REASON: Final = "the service gave no reason"
 _DEPTH: Final = 4
 """Errors inside errors that are read at most."""
+_PLAIN_CHARACTERS: Final = 20_000
+"""Characters of a page that are searched for its title."""
 
 
 class Refusal(NamedTuple):
@@ -402,6 +404,7 @@ def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
 
 def _plain(text: str) -> str:
     """One short line out of an HTML page or a text."""
+    text = text[:_PLAIN_CHARACTERS]
     title = _TITLE.search(text)
     line = " ".join((title[1] if title else _TAG.sub(" ", text)).split())
     return line if len(line) <= 300 else line[:297] + "..."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.calls import Calls, connection_error
 from workers_ai.errors import (
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
 
+_SETTLE_S: Final = 0.05
+"""Longest wait for the connection after the end mark of an answer."""
+
 
 class ChatStream:
-    """A stream whose headers are in. Push bytes with ``decode``, end with ``flush``.
+    """A stream whose headers are in. Push bytes with ``decode`` until :attr:`over`, end with ``flush``.
 
     Attributes:
         body: The open body; None where the answer came whole.
         first: The pieces that :meth:`begin` has read.
-        ended: Whether that was all of them.
+        ended: Whether that was all of them, the last one included.
 
     Args:
         calls: The client's flows, for settings and limiter.
@@ -52,18 +56,23 @@ class ChatStream:
         self.first: list[ChatDelta] = []
         self.ended = False
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more counts: the end mark has come, whatever the connection does then, or an error."""
+        return self._reader.done or self._failure is not None
+
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
         return self._read(self._sse.decode(chunk))
 
-    def _read(self, events: list[bytes]) -> list[ChatDelta]:
+    def _read(self, events: list[bytes], *, unfinished: bool = False) -> list[ChatDelta]:
         """The pieces of these events; an error among them is raised by the next call, after what came before it."""
         if self._failure is not None:
             raise self._failure
         pieces: list[ChatDelta] = []
         for data in events:
             try:
-                delta = self._reader.read(data)
+                delta = self._reader.read(data, unfinished=unfinished)
             except WorkersAIError as exc:
                 if not pieces:
                     raise
@@ -85,7 +94,7 @@ class ChatStream:
             return
         if isinstance(self._reply.data, bytes):
             yield from self.decode(self._reply.data)
-        yield from self._read(self._sse.flush())
+        yield from self._read(self._sse.flush(), unfinished=True)
         yield from self._read([])
         yield self._reader.finish()
 
@@ -97,8 +106,8 @@ class ChatStream:
         try:
             while not (self.first or self.ended):
                 chunk: bytes = yield Read(body)
-                self.first = self.decode(chunk) if chunk else self._read(self._sse.flush())
-                if not (chunk or self.first):
+                self.first = self.decode(chunk) if chunk else self._read(self._sse.flush(), unfinished=True)
+                if not self.first and (self.over or not chunk):
                     self.ended = True
                     self.first = [self._reader.finish()]
         except BaseException as exc:
@@ -159,6 +168,26 @@ def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 
+def _settle(body: Body) -> None:
+    """Read the end of the body if it is there already: then the connection serves the next call."""
+    import httpx
+
+    line = body.response.extensions.get("network_stream")
+    if line is not None and line.get_extra_info("is_readable"):
+        with suppress(httpx.RequestError, httpx.StreamError):
+            next(body.chunks, b"")
+
+
+async def _asettle(body: Body) -> None:
+    """Read the end of the body if it comes at once: then the connection serves the next call."""
+    import anyio
+    import httpx
+
+    with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_SETTLE_S):
+        while await anext(body.chunks, b""):
+            pass
+
+
 def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None, None]:
     """Open a stream and read it to its end, blocking; closes it whatever happens."""
     stream = drive(opening, sender)
@@ -168,11 +197,12 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
             stream.hand_out()
             yield from stream.first
             stream.read_on()
-            while not stream.ended and (chunk := read(stream.body)):
+            while not (stream.ended or stream.over) and (chunk := read(stream.body)):
                 deltas = stream.decode(chunk)
                 stream.hand_out()
                 yield from deltas
                 stream.read_on()
+            _settle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)
         finally:
@@ -194,12 +224,13 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
             for delta in stream.first:
                 yield delta
             stream.read_on()
-            while not stream.ended and (chunk := await aread(stream.body)):
+            while not (stream.ended or stream.over) and (chunk := await aread(stream.body)):
                 deltas = stream.decode(chunk)
                 stream.hand_out()
                 for delta in deltas:
                     yield delta
                 stream.read_on()
+            await _asettle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)
         finally:

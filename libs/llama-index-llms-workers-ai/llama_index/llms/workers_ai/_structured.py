@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from llama_index.core.instrumentation.events.llm import (
@@ -23,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.wire.jsontext import parse_answer
+from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
@@ -87,9 +87,10 @@ class StructuredReader(Generic[Model]):
         text = self._json(response)
         if text is None:
             raise self._misfit(response, response.message.content or "", "plain text in place of a call")
-        found = text
-        with suppress(ValueError):  # what is no JSON at all is named by the class
+        try:
             found = json.dumps(parse_answer(text), ensure_ascii=False)
+        except ValueError as exc:
+            raise self._misfit(response, text, f"invalid JSON: {exc}") from exc
         try:
             return self._output_cls.model_validate_json(found)
         except ValidationError as exc:
@@ -99,8 +100,15 @@ class StructuredReader(Generic[Model]):
     def _json(self, response: ChatResponse) -> str | None:
         if self._from_text:
             return response.message.content
-        calls = response.message.additional_kwargs.get("tool_calls")
-        return calls[0]["function"]["arguments"] if calls else None
+        if calls := response.message.additional_kwargs.get("tool_calls"):
+            arguments: str = calls[0]["function"]["arguments"]
+            return arguments
+        if not is_whole(response):
+            return None
+        schema = self._output_cls.model_json_schema()
+        forced = {schema.get("title") or self._output_cls.__name__: schema}
+        written = recover_leaked_calls(response.message.content or "", forced, CallIds(), among_words=True)
+        return written[0].arguments if written else None
 
     def _partial(self, value: dict[str, Any]) -> Model | FlexibleModel:
         try:
