@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -10,6 +11,7 @@ from urllib.parse import unquote
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require, require_kind
+from workers_ai.wire.messages import plain_json
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:
@@ -82,8 +84,20 @@ def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], 
     if not isinstance(given, dict):
         raise ConfigurationError("response_format of type json_schema has no schema: put it under json_schema")
     if isinstance(given.get("schema"), dict) and not ("type" in given or "properties" in given):
-        return given["schema"], given.get("name"), given.get("strict")
-    return given, None, None
+        return _plain(given["schema"]), given.get("name"), given.get("strict")
+    return _plain(given), None, None
+
+
+def _plain(schema: dict[str, JSON]) -> dict[str, JSON]:
+    """Return the schema as JSON data: its defaults and examples may be dates, sets or NaN."""
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError):
+        plain: dict[str, JSON] = json.loads(plain_json(schema))
+        return plain
+    except RecursionError:
+        raise ConfigurationError("a JSON schema is nested too deep") from None
+    return schema
 
 
 def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> dict[str, JSON]:
@@ -130,7 +144,7 @@ def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
     if parameters is not None:
         fits = isinstance(parameters.get("properties", {}), dict)
         require(fits, f"the parameters of tool {name!r} have properties that are no object; {{}} stands for none")
-        out["parameters"] = inline_refs(parameters)
+        out["parameters"] = inline_refs(_plain(parameters))
     elif complete:
         out["parameters"] = {}
     if complete:
