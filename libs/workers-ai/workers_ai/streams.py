@@ -30,12 +30,12 @@ __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
 
 
 class ChatStream:
-    """A stream whose headers are in. Push bytes with ``decode``, end with ``flush``.
+    """A stream whose headers are in. Push bytes with ``decode`` until :attr:`complete`, end with ``flush``.
 
     Attributes:
         body: The open body; None where the answer came whole.
         first: The pieces that :meth:`begin` has read.
-        ended: Whether that was all of them.
+        ended: Whether that was all of them, the last one included.
 
     Args:
         calls: The client's flows, for settings and limiter.
@@ -53,6 +53,11 @@ class ChatStream:
         self._failure: WorkersAIError | None = None
         self.first: list[ChatDelta] = []
         self.ended = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is complete: its end mark has come, whatever the connection does then."""
+        return self._reader.done and self._failure is None
 
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
@@ -100,7 +105,7 @@ class ChatStream:
             while not (self.first or self.ended):
                 chunk: bytes = yield Read(body)
                 self.first = self.decode(chunk) if chunk else self._read(self._sse.flush())
-                if not (chunk or self.first):
+                if not (self.first or self._failure) and (self.complete or not chunk):
                     self.ended = True
                     self.first = [self._reader.finish()]
         except BaseException as exc:
@@ -168,7 +173,7 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
 
         try:
             yield from stream.first
-            for chunk in stream.body.chunks:
+            while not (stream.ended or stream.complete) and (chunk := next(stream.body.chunks, b"")):
                 yield from stream.decode(chunk)
         except (httpx.RequestError, httpx.StreamError) as exc:
             raise stream.broken(exc) from None
@@ -188,7 +193,7 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
         try:
             for delta in stream.first:
                 yield delta
-            async for chunk in stream.body.chunks:
+            while not (stream.ended or stream.complete) and (chunk := await anext(stream.body.chunks, b"")):
                 for delta in stream.decode(chunk):
                     yield delta
         except (httpx.RequestError, httpx.StreamError) as exc:
