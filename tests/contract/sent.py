@@ -280,8 +280,28 @@ IMAGES = [
             "a PDF": {"type": "file", "file": {"file_data": "JVBERi0=", "filename": "a.pdf"}},
             "audio": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
             "a document as an image": image({"url": "data:application/pdf;base64,JVBERi0="}),
-            "data without a media type": image({"url": "data:;base64,iVBORw0KGgo="}),
+            "data without a media type": image({"url": "data:;base64,AAAA"}),
         }.items()
+    ),
+    Sent(
+        "an image without a media type is known by its bytes",
+        "issue 9: bare base64",
+        user(image("iVBORw0KGgo=")),
+        model=VISION,
+        has={"messages.0.content.0.image_url.url": "data:image/png;base64,iVBORw0KGgo="},
+    ),
+    Sent(
+        "a block of unknown form is refused by name",
+        "langchain-ai/langchain-aws#326",
+        user(text("a"), {"guardContent": {}}),
+        error="BadRequestError",
+        says="unknown form with the keys ['guardContent']",
+    ),
+    Sent(
+        "marks of another provider's cache are dropped",
+        "langchain-ai/langchain-aws#499",
+        user({**text("a"), "cache_control": {"type": "ephemeral"}}, {"cachePoint": {"type": "default"}}),
+        has={"messages.0.content": "a"},
     ),
 ]
 

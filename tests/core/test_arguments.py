@@ -14,6 +14,7 @@ from workers_ai import errors as e
 from workers_ai.config import BatchWorker
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+VISION = "@cf/moonshotai/kimi-k2.6"
 BGE = "@cf/baai/bge-m3"
 RERANK = "@cf/baai/bge-reranker-base"
 HI = [{"role": "user", "content": "hi"}]
@@ -51,7 +52,7 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
     **{
         f"an image at {url}": (
             lambda c, url=url: c.chat(
-                CHAT, [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+                VISION, [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
             ),
             "message 0 has data that is not marked as an image",
         )
@@ -146,8 +147,10 @@ def test_of_an_assistants_turn_parts_alone_are_its_words(account: dict[str, Any]
     sent: list[Any] = []
     client = Client(http_client=httpx.Client(transport=httpx.MockTransport(answer)), **account)
     left = [{"executable_code": {"code": "1"}}, {"type": "text", "text": "Hel"}, "lo"]
-    client.chat(CHAT, [*HI, {"role": "assistant", "content": left}, {"role": "user", "content": [{"a": 1}]}])
-    assert [message["content"] for message in sent[0]] == ["hi", "Hello", '[{"a": 1}]']
+    client.chat(CHAT, [*HI, {"role": "assistant", "content": left}])
+    assert [message["content"] for message in sent[0]] == ["hi", "Hello"]
+    with pytest.raises(e.BadRequestError, match=r"message 0 has content of unknown form with the keys \['a'\]"):
+        client.chat(CHAT, [{"role": "user", "content": [{"a": 1}]}])
 
 
 def test_texts_may_come_from_a_generator_and_half_letters_harm_no_search_or_session(account: dict[str, Any]) -> None:

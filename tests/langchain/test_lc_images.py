@@ -37,6 +37,12 @@ IMAGES = {
     "OpenAI": {"type": "image_url", "image_url": {"url": DATA}},
     "OpenAI, bare": {"type": "image_url", "image_url": DATA},
     "Anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
+    "Anthropic, no media type": {"type": "image", "source": {"type": "base64", "data": BASE64}},
+    "Bedrock": {"image": {"format": "png", "source": {"bytes": RAW}}, "cache_control": {"type": "ephemeral"}},
+    "Gemini": {"inlineData": {"mimeType": "image/png", "data": BASE64}},
+    "OpenAI's Responses": {"type": "input_image", "image_url": DATA},
+    "bare base64": {"type": "image_url", "image_url": BASE64},
+    "any bytes": {"type": "image", "base64": BASE64, "mime_type": "application/octet-stream"},
 }
 
 
@@ -83,7 +89,35 @@ def test_an_image_that_a_tool_returns(
     result = ToolMessage([{"type": "text", "text": "the map"}, IMAGES["standard block"]], tool_call_id="call_1")
     history = [HumanMessage("Look."), AIMessage("", tool_calls=[CALL]), result]
     ask(chat(model="@cf/moonshotai/kimi-k2.6", api=route), history)
-    assert emulator.log.last.json["messages"][2]["content"] == [{"type": "text", "text": "the map"}, PART]
+    result, shown = emulator.log.last.json["messages"][2:]
+    assert result == {"role": "tool", "content": "the map", "tool_call_id": "call_1"}
+    assert (shown["role"], shown["content"][-1]) == ("user", PART)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), {"jpeg": b"\xff\xd8\xff\xe0", "gif": b"GIF89a", "webp": b"RIFF\x00\x00\x00\x00WEBPVP8 "}.items()
+)
+def test_an_image_is_known_by_its_bytes(
+    kind: str, data: bytes, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    call(
+        chat(model=VISION),
+        "invoke",
+        [HumanMessage([{"type": "image_url", "image_url": base64.b64encode(data).decode()}])],
+    )
+    (part,) = emulator.log.last.json["messages"][0]["content"]
+    assert part["image_url"]["url"] == f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def test_an_image_for_a_model_known_to_be_blind_is_refused_and_sent_to_an_unknown_one(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
+    seen = [HumanMessage([ASKED, PART])]
+    with pytest.raises(ours.BadRequestError, match="gpt-oss-120b accepts text alone"):
+        call(chat(model="@cf/openai/gpt-oss-120b"), "invoke", seen)
+    assert emulator.log.entries == []
+    call(chat(model="openai/gpt-9-vision"), "invoke", seen)
+    assert emulator.log.last.json["messages"][0]["content"] == [ASKED, PART]
 
 
 REFUSED = {
@@ -93,7 +127,7 @@ REFUSED = {
     "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, "no links"),
     "a PDF as an image": ({"type": "image", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "media type"),
     "a PDF as an image, OpenAI": ({"type": "image_url", "image_url": PDF}, "media type"),
-    "no media type, Anthropic": ({"type": "image", "source": {"type": "base64", "data": BASE64}}, "media type"),
+    "no media type, Anthropic": ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "media type"),
     "a file id": ({"type": "image", "file_id": "file-1"}, "'image'"),
     "PDF": ({"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "'file'"),
     "PDF, link": ({"type": "file", "url": "https://example.org/a.pdf", "mime_type": "application/pdf"}, "'file'"),

@@ -153,4 +153,5 @@ def test_reasoning_of_another_class_does_not_reach_the_text(
         ]
     )
     call(chat(model=MODEL), "invoke", [HumanMessage("hi"), message, HumanMessage("hi")])
-    assert emulator.log.last.json["messages"][1] == {"role": "assistant", "content": "4"}
+    turn = emulator.log.last.json["messages"][1]
+    assert turn == {"role": "assistant", "content": "4", "reasoning": "secret"}

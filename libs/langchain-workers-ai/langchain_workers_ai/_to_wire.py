@@ -1,30 +1,50 @@
-"""From LangChain messages to the OpenAI-shaped dicts the core takes. Pure; the core makes them fit the service."""
+"""From LangChain messages to the OpenAI-shaped dicts the core takes. Pure; the core makes them fit the service.
+
+Blocks of other providers are read here where their form is common, else by LangChain's own translators. A block that
+neither knows stays as it is, and the core rejects it by name: it is never sent as JSON or as Python text.
+"""
 
 from __future__ import annotations
 
 import base64
-import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
 from workers_ai.errors import BadRequestError
+from workers_ai.wire.messages import is_cache_mark, plain_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
 __all__ = ["to_part", "to_wire"]
 
-_THOUGHTS: Final = {"reasoning": "reasoning", "thinking": "thinking", "reasoning_content": "reasoning_content"}
-_ANSWER: Final = frozenset({"text", "text-plain", "output_text", "image", "image_url"})
-"""Blocks that are an assistant's answer. Others, such as what a provider's own tools left, are no words of its."""
-_CALLS: Final = {"tool_use": "input", "tool_call": "args"}
-"""Blocks that are calls, and where their arguments stand."""
-_MEDIA: Final = frozenset({"image", "image_url", "input_audio", "audio", "video", "file", "media", "document"})
+_THOUGHTS: Final = frozenset(
+    {"reasoning", "thinking", "reasoning_content", "reasoningContent", "redacted_thinking", "thought"}
+)
+_WORDS: Final = (
+    "text", "thinking", "reasoning", "reasoning_content", "reasoningContent", "reasoningText", "summary", "content",
+)  # fmt: skip
+"""Where the words of a thought stand, whichever provider wrote it."""
+_TEXTS: Final = frozenset({"text", "text-plain", "output_text", "input_text"})
+_IMAGES: Final = frozenset({"image", "image_url", "input_image"})
+_ANSWER: Final = _TEXTS | _IMAGES
+"""Blocks that are an assistant's answer. Others, such as traces of a provider's own tools, are left out."""
+_CALLS: Final = {
+    "tool_use": ("id", "input"),
+    "tool_call": ("id", "args"),
+    "function_call": ("call_id", "arguments"),
+    "toolUse": ("toolUseId", "input"),
+    "functionCall": ("id", "args"),
+    "invalid_tool_call": ("id", "args"),
+}
+"""Blocks that are calls, and where their id and their arguments stand."""
+_MEDIA: Final = _IMAGES | {"input_audio", "audio", "video", "file", "media", "document", "inlineData", "inline_data"}
 _CARRIERS: Final = frozenset(
-    {"base64", "data", "url", "source", "image_url", "input_audio", "file", "file_id", "file_uri"}
+    {"base64", "data", "url", "source", "image_url", "input_audio", "file", "file_id", "file_uri", "bytes"}
 )
 """What a block of such a type has its content in; without any, it is data that merely looks like a block."""
 
@@ -47,7 +67,7 @@ def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         elif isinstance(message, ToolMessage):
             wire.append(_tool(message))
         elif isinstance(message, FunctionMessage):
-            wire.append({"role": "tool", "tool_call_id": message.name, "content": _content(message.content)})
+            wire.append({"role": "tool", "tool_call_id": message.name, "content": _result(message.content)})
         elif isinstance(message, ChatMessage):
             wire.append(_named(message.role, message))
         else:
@@ -62,116 +82,197 @@ def _named(role: str, message: BaseMessage) -> dict[str, Any]:
     return out
 
 
+# --- user and tool turns ---
+
+
 def _human(message: HumanMessage) -> list[dict[str, Any]]:
-    """One user message; Anthropic-style tool results among its blocks become tool messages before it."""
+    """One user message; another provider's tool results among its blocks become tool messages before it."""
     if isinstance(message.content, str):
         return [_named("user", message)]
-    results = [block for block in message.content if isinstance(block, dict) and block.get("type") == "tool_result"]
+    results = [wire for block in message.content if (wire := _result_block(block))]
     if not results:
         return [_named("user", message)]
-    wire = [
-        {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _content(block.get("content") or "")}
-        for block in results
-    ]
-    rest = [block for block in message.content if block not in results]
-    return [*wire, {"role": "user", "content": _content(rest)}] if rest else wire
+    rest = [block for block in message.content if not _result_block(block)]
+    return [*results, {"role": "user", "content": _content(rest)}] if rest else results
+
+
+def _result_block(block: Any) -> dict[str, Any] | None:
+    """The tool message of a result that stands in a user's turn, as Anthropic and Bedrock have it; None for another."""
+    if not isinstance(block, Mapping):
+        return None
+    if block.get("type") == "tool_result":
+        return _tool_result(block.get("tool_use_id"), block.get("content"), failed=bool(block.get("is_error")))
+    result = block.get("toolResult")
+    if isinstance(result, Mapping):
+        return _tool_result(result.get("toolUseId"), result.get("content"), failed=result.get("status") == "error")
+    return None
 
 
 def _tool(message: ToolMessage) -> dict[str, Any]:
-    content = message.content
-    if isinstance(content, list):
-        content = [_json_as_text(block) for block in content]
-    wire = {"role": "tool", "tool_call_id": message.tool_call_id, "content": _content(content)}
-    if message.status == "error" and not wire["content"]:
-        wire["content"] = "The tool failed and said nothing."
+    wire = _tool_result(message.tool_call_id, message.content, failed=message.status == "error")
     if message.name:
         wire["name"] = message.name
     return wire
 
 
-def _json_as_text(block: Any) -> Any:
-    """A tool's own data among content blocks, as text: a listing of files has types, too."""
-    if not isinstance(block, dict):
-        return block
-    kind = block.get("type")
-    if kind in ("text", "text-plain") or (kind in _MEDIA and not _CARRIERS.isdisjoint(block)):
-        return block
-    data = block.get("json", block) if kind == "json" else block
-    return {"type": "text", "text": json.dumps(data, ensure_ascii=False, default=str)}
+def _tool_result(call_id: Any, content: Any, *, failed: bool) -> dict[str, Any]:
+    wire = {"role": "tool", "tool_call_id": call_id, "content": _result(content)}
+    if failed and not wire["content"]:
+        wire["content"] = "The tool failed and said nothing."
+    return wire
+
+
+def _result(content: Any) -> Any:
+    """The content of a tool's result; a tool's own data among its blocks becomes text, since it may have types, too."""
+    if not isinstance(content, list):
+        return content or ""
+    return [_result_part(block) for block in content if not is_cache_mark(block)]
+
+
+def _result_part(block: Any) -> Any:
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    if isinstance(block, Mapping):
+        data = block.get("json", block) if block.get("type") in ("json", None) else block
+        kind = _kind(block)
+        body = block.get(kind) if block.get("type") is None else block
+        carried = isinstance(body, Mapping) and not _CARRIERS.isdisjoint(body)
+        if data is block and (kind in _TEXTS or (kind in _MEDIA and carried)):
+            return to_part(block)
+        return {"type": "text", "text": plain_json(data)}
+    return {"type": "text", "text": plain_json(block)}
+
+
+# --- assistant turns ---
 
 
 def _assistant(message: AIMessage) -> dict[str, Any]:
     content: Any = message.content
-    reasoning = message.additional_kwargs.get("reasoning_content") or message.additional_kwargs.get("reasoning")
+    reasoning = _words(message.additional_kwargs.get("reasoning_content") or message.additional_kwargs.get("reasoning"))
     if isinstance(content, list):
-        content, thoughts = _answer_and_thoughts(content)
+        content, thoughts = _answer_and_thoughts(content, message.response_metadata.get("model_provider"))
         reasoning = reasoning or thoughts
     out: dict[str, Any] = {"role": "assistant", "content": content}
     if message.name:
         out["name"] = message.name
-    if isinstance(reasoning, str) and reasoning:
+    if reasoning:
         out["reasoning"] = reasoning
     if calls := _calls(message):
         out["tool_calls"] = calls
     return out
 
 
-def _answer_and_thoughts(blocks: Iterable[str | Mapping[str, Any]]) -> tuple[Any, str]:
+def _answer_and_thoughts(blocks: Iterable[Any], provider: Any) -> tuple[Any, str]:
     """Content to send back, and the reasoning that stood among it."""
     answer: list[Any] = []
     thoughts: list[str] = []
-    for block in blocks:
-        kind = block.get("type") if isinstance(block, dict) else None
-        if isinstance(block, dict) and kind in _THOUGHTS:
-            thoughts.append(str(block.get(_THOUGHTS[kind]) or ""))
-        elif isinstance(block, dict) and kind == "refusal":
-            answer.append({"type": "text", "text": str(block.get("refusal") or "")})
-        elif kind in _ANSWER or isinstance(block, str) or (kind is None and "text" in block):
-            answer.append(to_part(block))
+    for given in blocks:
+        known = isinstance(given, str) or _kind(given) in _ANSWER | _THOUGHTS
+        for block in [given] if known else _translated(given, provider):
+            kind = "text" if isinstance(block, str) else _kind(block)
+            if kind in _THOUGHTS:
+                thoughts.append(_words(block))
+            elif kind == "refusal":
+                answer.append({"type": "text", "text": str(block.get("refusal") or "")})
+            elif kind in _ANSWER or (kind in _MEDIA and _is_image(block)):
+                answer.append(to_part(block))
     return answer or "", "".join(thoughts)
 
 
+def _words(thought: Any) -> str:
+    """The text of a thought in any provider's form; "" where it is encrypted or empty."""
+    if isinstance(thought, str):
+        return thought
+    if isinstance(thought, list):
+        return "".join(map(_words, thought))
+    if isinstance(thought, Mapping):
+        return next((words for key in _WORDS if (words := _words(thought.get(key)))), "")
+    return ""
+
+
 def _calls(message: AIMessage) -> list[dict[str, Any]]:
-    calls = [_call(call.get("id"), call["name"], _as_json(call["args"])) for call in message.tool_calls]
+    calls = [_call(call.get("id"), call["name"], call["args"]) for call in message.tool_calls]
     calls += [_call(call.get("id"), call.get("name"), call.get("args")) for call in message.invalid_tool_calls]
     if not calls and isinstance(legacy := message.additional_kwargs.get("function_call"), dict):
         calls.append(_call(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
     if not calls and isinstance(message.content, list):
-        calls = [
-            _call(block.get("id"), block.get("name"), _as_json(block.get(_CALLS[block["type"]])))
-            for block in message.content
-            if isinstance(block, dict) and block.get("type") in _CALLS
-        ]
+        calls = [call for block in message.content if (call := _call_block(block))]
     return calls
 
 
-def _as_json(arguments: Any) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+def _call_block(block: Any) -> dict[str, Any] | None:
+    kind = _kind(block)
+    if kind not in _CALLS:
+        return None
+    body = block if block.get("type") is not None else block[kind]
+    call_id, arguments = _CALLS[kind]
+    if not isinstance(body, Mapping):
+        return None
+    return _call(
+        body.get(call_id) or body.get("id"), body.get("name"), body.get(arguments, body.get("args", body.get("input")))
+    )
 
 
-def _call(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": arguments or ""}}
+def _call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    text = arguments if isinstance(arguments, str) else plain_json({} if arguments is None else arguments)
+    return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": text}}
+
+
+# --- blocks ---
+
+
+def _kind(block: Any) -> Any:
+    """The type of a block, or what its one telling key says where it has no type, as in Bedrock's and Gemini's form."""
+    if not isinstance(block, Mapping):
+        return None
+    kind = block.get("type")
+    if kind is not None:
+        return kind if isinstance(kind, str) else None
+    if block.get("thought") is True:
+        return "thought"
+    return next((key for key in ("text", *_THOUGHTS, *_CALLS, *_MEDIA) if key in block), None)
 
 
 def _content(content: Any) -> Any:
     if isinstance(content, str):
         return content
-    return [to_part(block) for block in content]
+    # A thought in a turn that is not the model's own has no place on the wire.
+    return [to_part(block) for block in content if not is_cache_mark(block) and _kind(block) not in _THOUGHTS]
 
 
-def to_part(block: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A content block as an OpenAI part. What the service does not take stays as it is; the core refuses it by name."""
+def to_part(block: Any) -> Any:
+    """A content block as an OpenAI part. What the service does not take stays as it is; the core rejects it by name."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
-    kind = block.get("type")
-    media_type = str(block.get("mime_type")).lower()
-    if kind == "image" or (kind in ("file", "media") and media_type.startswith("image/")):
+    kind = _kind(block)
+    if kind in _IMAGES or (kind in _MEDIA and _is_image(block)):
         return _image(block)
     if kind == "text-plain" and not isinstance(block.get("text"), str):
         return _plain_text(block)
-    if kind in ("text", "text-plain", "output_text") or (kind is None and "text" in block):
+    if kind in _TEXTS:
         return {"type": "text", "text": block.get("text")}
-    return dict(block)
+    if not isinstance(block, Mapping):
+        return block
+    for standard in _translated(block):
+        if standard.get("type") in ("text", "text-plain", "image") and standard is not block:
+            return to_part(standard)
+    return {**block, "type": kind} if kind is not None else dict(block)
+
+
+def _translated(block: Any, provider: Any = None) -> list[Any]:
+    """The standard blocks that LangChain's translators make of a provider's block; the block itself where none can."""
+    if not isinstance(block, Mapping) or _kind(block) in _CALLS:
+        return []
+    bare = {key: value for key, value in block.items() if key not in ("cache_control", "cachePoint")}
+    try:
+        if provider:
+            metadata = {"model_provider": provider}
+            blocks: list[Any] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
+        else:
+            blocks = HumanMessage(content=[bare]).content_blocks
+    except (TypeError, ValueError, LookupError, AttributeError):  # what the translator of a provider did not expect
+        return [block]
+    return [found.get("value", block) if found.get("type") == "non_standard" else found for found in blocks] or [block]
 
 
 def _plain_text(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,17 +283,47 @@ def _plain_text(block: Mapping[str, Any]) -> dict[str, Any]:
         return dict(block)
 
 
-def _image(block: Mapping[str, Any]) -> dict[str, Any]:
-    """An image of any of LangChain's forms, or Anthropic's, as an ``image_url`` part."""
-    source = block.get("source")
-    if isinstance(source, dict):
-        block = {"base64": source.get("data"), "mime_type": source.get("media_type"), "url": source.get("url")}
-    data = block.get("base64") or block.get("data")
-    if isinstance(data, bytes):
+def _is_image(block: Mapping[str, Any]) -> bool:
+    """Whether a file of any kind is an image, by the media type it says it has."""
+    body: Any = block
+    for key in ("inlineData", "inline_data"):
+        body = block.get(key, body)
+    if not isinstance(body, Mapping):
+        return False
+    kind = body.get("mime_type") or body.get("mimeType") or body.get("media_type")
+    return isinstance(kind, str) and kind.lower().startswith("image/")
+
+
+def _image(block: Mapping[str, Any]) -> Any:
+    """An image of any of LangChain's or another provider's forms, as an ``image_url`` part."""
+    given = block.get("image_url")
+    if given is not None:
+        detail = {"detail": block["detail"]} if "detail" in block else {}
+        return {"type": "image_url", "image_url": {**given, **detail} if isinstance(given, Mapping) else given}
+    data, kind, url = _carried(block)
+    if isinstance(data, (bytes, bytearray)):
         data = (data if data.isascii() else base64.b64encode(data)).decode()  # base64 is ASCII, no image is
     if data:
-        # No media type is guessed: the core refuses what is not marked as an image.
-        return {"type": "image_url", "image_url": {"url": f"data:{block.get('mime_type') or ''};base64,{data}"}}
-    if url := block.get("url"):
+        # A media type that is missing is left out: the core knows an image by its bytes.
+        marked = data if data[:5].lower() == "data:" else f"data:{kind or ''};base64,{data}"
+        return {"type": "image_url", "image_url": {"url": marked}}
+    if url:
         return {"type": "image_url", "image_url": {"url": url}}
-    return dict(block)
+    return {**block, "type": _kind(block)}
+
+
+def _carried(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Data, media type and URL of an image, wherever they stand."""
+    body = dict(block)
+    for key in ("image", "inlineData", "inline_data", "source"):
+        if isinstance(inner := body.get(key), Mapping):
+            body.update(inner)
+    kind = body.get("mime_type") or body.get("mimeType") or body.get("media_type")
+    if kind is None and isinstance(body.get("format"), str):
+        kind = f"image/{body['format']}"
+    data = next((body[key] for key in ("base64", "data", "bytes", "image") if _is_data(body.get(key))), None)
+    return data, kind, body.get("url")
+
+
+def _is_data(value: Any) -> bool:
+    return bool(value) and isinstance(value, (str, bytes, bytearray))

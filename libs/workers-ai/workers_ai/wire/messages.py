@@ -23,6 +23,7 @@ from pydantic_core import from_json, to_json
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
+from workers_ai.wire.images import image_data_url
 from workers_ai.wire.jsontext import json_text, mended
 from workers_ai.wire.toolcalls import arguments_text, original_id
 from workers_ai.wire.turns import arrange_turns
@@ -31,9 +32,11 @@ from workers_ai.wire.types import JSON
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["known_call_ids", "plain_json", "prepare_messages"]
+__all__ = ["is_cache_mark", "known_call_ids", "plain_json", "prepare_messages"]
 
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
+_MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _NINE_ONLY: Final = ("mistral", "llama-4")
 
@@ -100,42 +103,73 @@ def _prepare(message: Mapping[str, JSON], index: int, card: ModelCard) -> dict[s
 
 def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     if not isinstance(content, list):
-        return json_text(content)
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        return _text(content) if role == "tool" else json_text(content)
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else part for part in content if not is_cache_mark(part)
+    ]
     if role == "assistant":  # what else another provider's class has left in its turn is no words of the model's
         parts = [part for part in parts if _is_part(part)]
-    elif not all(map(_is_part, parts)):
-        return json_text(content)  # data, such as the result of a tool
-    if any(part.get("type") not in ("text", None) for part in parts):
-        return [_part(part, index, card) for part in parts]
+    elif role == "tool" and not all(map(_is_part, parts)):
+        return plain_json(parts)  # data that a tool returned
+    parts = [_part(part, index, card) for part in parts]
+    if any(part["type"] != "text" for part in parts):
+        return parts
     # An assistant's parts are pieces of one text; other parts are texts of their own.
-    return ("" if role == "assistant" else "\n").join(json_text(part.get("text")) for part in parts)
+    return ("" if role == "assistant" else "\n").join(part["text"] for part in parts)
+
+
+def _text(value: Any) -> str:
+    """Return a string as it is, None as "", anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else plain_json(value)
 
 
 def _is_part(part: Any) -> bool:
     return isinstance(part, Mapping) and ("type" in part or "text" in part)
 
 
-def _part(part: Mapping[str, Any], index: int, card: ModelCard) -> dict[str, Any]:
-    kind = part.get("type")
-    if kind == "image_url":
-        image = part.get("image_url")
-        url = json_text(image.get("url") if isinstance(image, dict) else image)
-        if not url[:11].lower().startswith("data:image/"):
-            what = "links to an image" if _LINK.match(url) else "has data that is not marked as an image"
-            raise _refuse(
-                f"message {index} {what}: the service takes images alone, and fetches no links; "
-                "pass the bytes as base64 or as a data: URL with their media type",
-                card,
-            )
-        return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}
-    if kind == "text":
-        return {"type": "text", "text": json_text(part.get("text"))}
+def is_cache_mark(part: Any) -> bool:
+    """Return whether a content block only marks the end of a cached prefix, as Bedrock's and Anthropic's do."""
+    if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
+        return False
+    return part.get("type") in _CACHE_MARKS or bool(_CACHE_MARKS & part.keys())
+
+
+def _part(part: Any, index: int, card: ModelCard) -> dict[str, Any]:
+    if isinstance(part, Mapping):
+        kind = part.get("type")
+        if kind == "image_url":
+            return _image(part.get("image_url"), index, card)
+        if kind == "text" or (kind is None and "text" in part):
+            return {"type": "text", "text": _text(part.get("text"))}
+        what = f"type {kind!r}" if kind is not None else f"unknown form with the keys {sorted(map(str, part))}"
+    else:
+        what = f"type {type(part).__name__}"
     raise _refuse(
-        f"message {index} has content of type {kind!r}, which Workers AI chat models do not take: "
+        f"message {index} has content of {what:.200}, which Workers AI chat models do not take: "
         "send its text, or an image as a data: URL",
         card,
     )
+
+
+def _image(image: Any, index: int, card: ModelCard) -> dict[str, Any]:
+    if card.vision is False:
+        raise _refuse(
+            f"message {index} holds an image, and {card.id} accepts text alone: use a vision model, or leave the image "
+            "out",
+            card,
+        )
+    given = _text(image.get("url") if isinstance(image, dict) else image)
+    url = image_data_url(given)
+    if url is None:
+        what = "links to an image" if _LINK.match(given) else "has data that is not marked as an image"
+        raise _refuse(
+            f"message {index} {what}: the service takes images alone, and fetches no links; "
+            "pass the bytes as base64 or as a data: URL with their media type",
+            card,
+        )
+    return {"type": "image_url", "image_url": {**(image if isinstance(image, dict) else {}), "url": url}}
 
 
 def _refuse(message: str, card: ModelCard) -> BadRequestError:
@@ -155,7 +189,9 @@ def _arguments(arguments: Any) -> str:
     """Return arguments as the text of a JSON object; text that is not one is wrapped."""
     text = arguments_text(arguments) if isinstance(arguments, str) or not arguments else plain_json(arguments)
     try:
-        if isinstance(from_json(text, allow_inf_nan=False), dict):
+        value = from_json(text, allow_inf_nan=False)
+        if isinstance(value, dict):
+            json.dumps(value, allow_nan=False)  # 1e999 is JSON, and becomes infinity
             return text
     except ValueError:  # maybe for a lone surrogate, which JSON allows as an escape
         with suppress(ValueError, RecursionError):
@@ -175,14 +211,14 @@ def plain_json(value: Any) -> str:
     Raises:
         BadRequestError: The value contains itself, or is nested too deep.
     """
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError, ValueError, RecursionError):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         with suppress(ValueError):  # bytes that are not UTF-8
             return _plain(value, "utf8")
         return _plain(value, "base64")
     except (ValueError, RecursionError) as exc:
-        raise BadRequestError(f"the arguments of a tool call cannot be written as JSON: {exc}") from None
+        raise BadRequestError(f"a value in the messages cannot be written as JSON: {exc}") from None
 
 
 def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
