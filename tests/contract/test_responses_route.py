@@ -202,3 +202,9 @@ def test_a_response_without_a_list_of_items_is_no_answer(body: Any, face: Any) -
 
 def test_a_response_without_items_is_an_empty_answer(face: Any) -> None:
     assert face(lambda request: httpx.Response(200, json=response())).chat(MODEL, HI, api="responses").text == ""
+
+
+def test_another_model_is_rejected_before_it_is_sent(face: Any) -> None:
+    one = face(pytest.fail)
+    with pytest.raises(e.ConfigurationError, match=r"api='responses' is for the gpt-oss models .* use api='chat_comp"):
+        one.chat("@cf/meta/llama-3.1-8b-instruct-fast", HI, api="responses")

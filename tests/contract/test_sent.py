@@ -69,11 +69,13 @@ def test_a_stream_asks_for_its_usage_where_that_is_an_option(api: str, options: 
     assert (body["stream"], body.get("stream_options")) == (True, options)
 
 
-def test_a_schema_is_answered_whole_and_handed_on_as_a_stream(face: Any) -> None:
+@pytest.mark.parametrize("by_extra_body", [False, True])
+def test_a_schema_is_answered_whole_and_handed_on_as_a_stream(face: Any, by_extra_body: bool) -> None:
     # The service refuses a schema together with a stream (5023).
     recorder = Recorder()
-    schema = {"type": "json_schema", "json_schema": {"type": "object"}}
-    pieces = face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], response_format=schema)
+    schema = {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}}
+    options = {"extra_body": schema} if by_extra_body else schema
+    pieces = face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], **options)
     assert "stream" not in json.loads(recorder.requests[0].content)
     assert "".join(piece.text for piece in pieces) == "{}"
     assert len(recorder.requests) == 1

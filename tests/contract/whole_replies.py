@@ -232,8 +232,8 @@ WHOLE = [
             "model_length": "length",
             "content_filter": "content_filter",
             "error": "error",
-            "eos": "stop",
-            "other": "stop",
+            "eos": "eos",
+            "other": "other",
             None: "stop",
             7: "stop",
             "tool_calls": "stop",
@@ -253,8 +253,8 @@ WHOLE = [
     ),
     Shape(
         "a whole call at max_tokens",
-        "rule 21, gap",
-        Want(calls=(Call("clock", OSLO, "c1"),), finish="tool_calls"),
+        "B130",
+        Want(calls=(Call("clock", OSLO, "c1"),), finish="length"),
         openai("", "length", tool_calls=[nested("clock", OSLO, "c1")]),
     ),
     Shape(

@@ -111,13 +111,14 @@ class BindingTransport:
         if self._binding is None:
             raise ConfigurationError("a binding does not travel in a pickle: set binding= again")
         call = _read_call(request, self._settings)
+        timeout_s = _read_timeout_s(self._settings.timeout if request.timeout is None else request.timeout)
         gate = self._gate()
         if gate is None:
-            return await self._answer(call, stream)
+            return await self._answer(call, stream, timeout_s)
         await gate.acquire()
         response: httpx.Response | None = None
         try:
-            response = await self._answer(call, stream)
+            response = await self._answer(call, stream, timeout_s)
             return response
         finally:
             let_go(response, gate.release)
@@ -127,8 +128,7 @@ class BindingTransport:
             return self._gates.setdefault(running_loop(), anyio.Semaphore(limit))
         return None
 
-    async def _answer(self, call: _Call, stream: bool) -> httpx.Response:
-        timeout_s = _read_timeout_s(self._settings)
+    async def _answer(self, call: _Call, stream: bool, timeout_s: float | None) -> httpx.Response:
         try:
             run = self._binding.models if call.path == _MODELS else self._binding.run
             with anyio.fail_after(timeout_s):
@@ -169,10 +169,11 @@ def _read_call(request: Request, settings: Settings) -> _Call:
     if "requests" in body and dict(parse_qsl(request.query)).get("queueRequest") == "true":
         options["queueRequest"] = True
     given = {name: reveal(value) for name, value in settings.default_headers.items()}
-    headers = {**session_headers(settings.session_id), **given, **request.headers}
+    own = {name: reveal(value) for name, value in request.headers.items()}
+    headers = {**session_headers(settings.session_id), **given, **own}
     gateway_id = headers.pop("cf-aig-gateway-id", None)
-    if settings.gateway:
-        options["gateway"] = _gateway(settings.gateway)
+    if gateway := request.gateway or settings.gateway:
+        options["gateway"] = _gateway(gateway)
     elif gateway_id:
         options["gateway"] = {"id": gateway_id}
     if headers:
@@ -222,8 +223,7 @@ def _gateway(options: GatewayOptions) -> dict[str, JSON]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _read_timeout_s(settings: Settings) -> float | None:
-    timeout = settings.timeout
+def _read_timeout_s(timeout: float | httpx.Timeout) -> float | None:
     return timeout.read if isinstance(timeout, httpx.Timeout) else timeout
 
 

@@ -27,6 +27,7 @@ from workers_ai.errors import (
 from workers_ai.flow import Flow, Send, Sleep
 from workers_ai.http import is_event_stream, parsed, untie
 from workers_ai.limiter import Limiter, Ticket
+from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
@@ -73,6 +74,7 @@ class Calls:
         policy: When a failed call is tried again.
         on_retry: Called before each wait.
         clock: Gives the time in seconds.
+        overrides: What the requests of one call have in place of the client's own.
     """
 
     settings: Settings
@@ -80,6 +82,7 @@ class Calls:
     policy: RetryPolicy
     on_retry: Callable[[RetryEvent], None] | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    overrides: Overrides | None = None
 
     def exchange(
         self,
@@ -105,6 +108,8 @@ class Calls:
         Raises:
             WorkersAIError: The typed error of the last try, with ``attempts`` set.
         """
+        if self.overrides is not None:
+            request = self.overrides.apply(request)
         on_busy = on_busy or self.settings.on_busy
         ticket = Ticket(
             model=f"queue of {request.model}" if request.task == "queue" else request.model,
@@ -172,9 +177,9 @@ class Calls:
                 self.on_retry(RetryEvent(error, attempt, pause))
         return pause
 
-    def chat(self, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatReply]:
+    def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""
-        reply = yield from self.exchange(plan.request, on_busy=on_busy)
+        reply = yield from self.exchange(plan.request)
         return self.read(read_chat, reply.data, plan.context, reply.headers)
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

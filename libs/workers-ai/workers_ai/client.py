@@ -66,9 +66,9 @@ class Client(_Face):
         binding: The ``env.AI`` of a Python Worker; only :class:`AsyncClient` can use it.
         retry: When to try again, in place of the default policy.
         on_retry: Called before each wait.
-        **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``max_retries``, ``on_busy``,
-            ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``, ``requests_per_minute``,
-            ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.config.Settings`.
+        **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``total_timeout``,
+            ``max_retries``, ``on_busy``, ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``,
+            ``requests_per_minute``, ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.config.Settings`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
@@ -87,21 +87,26 @@ class Client(_Face):
         Args:
             model: Model id.
             messages: OpenAI-shaped messages.
-            **options: ``api``, ``on_busy``, ``session_id``, ``extra_body``, and the parameters of
-                :data:`workers_ai.wire.chat.CHAT_PARAMS`.
+            **options: ``api``; the parameters of :data:`workers_ai.wire.chat.CHAT_PARAMS`; and settings of this call in
+                place of the client's own, where None keeps those: ``timeout`` (seconds, ``httpx.Timeout`` or
+                ``(connect, read)``), ``total_timeout``, ``max_retries``, ``on_busy``, ``reject_if_busy``,
+                ``session_id``, ``gateway`` (an id, options, or a mapping without ``id`` that changes single options),
+                ``extra_headers`` (masked like the token), and ``extra_body`` (fields of the request body).
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        plan = self.service.plan(model, messages, stream=False, **options)
-        return drive(self.service.calls.chat(plan, on_busy=options.get("on_busy")), self.service.transport)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **options)
+        return drive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
     ) -> Generator[ChatDelta, None, None]:
         """Ask for an answer in pieces; the last one carries finish reason and usage. Arguments as for :meth:`chat`."""
-        plan = self.service.plan(model, messages, stream=True, **options)
-        return walk(self.service.open_chat(plan, options.get("on_busy")), self.service.transport)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **options)
+        return walk(service.open_chat(plan), service.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
         """Embed texts, in requests of at most the model's cap, several at a time; order and count are checked.
@@ -110,26 +115,38 @@ class Client(_Face):
             model: Model id.
             texts: Any number of strings.
             **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
-                ``on_busy``, ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``api`` ("run",
-                or "embeddings" for ``/ai/v1/embeddings``) and ``dimensions`` (on that route only); ``queue``
+                ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``api`` ("run", or "embeddings"
+                for ``/ai/v1/embeddings``) and ``dimensions`` (on that route only); ``queue``
                 ("never", "overflow": what a busy service rejects goes through the asynchronous queue, or "always"),
-                and ``deadline_s``, the seconds to wait for the queue. Queries never go through it.
+                and ``deadline_s``, the seconds to wait for the queue. Queries never go through it. Settings of this
+                call are those of :meth:`chat`.
 
         Raises:
             BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        flows = self.service.embeddings(model, texts, **options)
-        return join_embeddings(model, gather(flows, self.service.transport, self.service.concurrency))
+        service, options = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **options)
+        return join_embeddings(model, gather(flows, service.transport, service.concurrency))
 
-    def rerank(self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None) -> list[RerankScore]:
-        """Score texts against a query, best first, at most ``top_n`` of them.
+    def rerank(
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
+    ) -> list[RerankScore]:
+        """Score texts against a query, best first.
+
+        Args:
+            model: Model id.
+            query: The query.
+            texts: Any number of strings.
+            top_n: Scores to return at most; None returns all.
+            **options: Settings of this call, as for :meth:`chat`.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        flows = self.service.rankings(model, query, texts, top_n)
-        return join_rankings(gather(flows, self.service.transport, self.service.concurrency), top_n)
+        service, options = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **options)
+        return join_rankings(gather(flows, service.transport, service.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
@@ -162,27 +179,31 @@ class AsyncClient(_Face):
 
     async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
         """See :meth:`Client.chat`."""
-        plan = self.service.plan(model, messages, stream=False, **options)
-        return await adrive(self.service.calls.chat(plan, on_busy=options.get("on_busy")), self.service.transport)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **options)
+        return await adrive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
     ) -> AsyncGenerator[ChatDelta, None]:
         """See :meth:`Client.stream_chat`."""
-        plan = self.service.plan(model, messages, stream=True, **options)
-        return awalk(self.service.open_chat(plan, options.get("on_busy")), self.service.transport)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **options)
+        return awalk(service.open_chat(plan), service.transport)
 
     async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
         """See :meth:`Client.embed`."""
-        flows = self.service.embeddings(model, texts, **options)
-        return join_embeddings(model, await agather(flows, self.service.transport, self.service.concurrency))
+        service, options = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **options)
+        return join_embeddings(model, await agather(flows, service.transport, service.concurrency))
 
     async def rerank(
-        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
-        flows = self.service.rankings(model, query, texts, top_n)
-        return join_rankings(await agather(flows, self.service.transport, self.service.concurrency), top_n)
+        service, options = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **options)
+        return join_rankings(await agather(flows, service.transport, service.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""

@@ -10,7 +10,7 @@ import difflib
 import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
+Timeout: TypeAlias = "float | httpx.Timeout | Sequence[float | None] | Mapping[str, float | None]"
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
 BINDING_URL: Final = "binding://env.ai"
@@ -102,6 +103,7 @@ class Settings:
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
         timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
+        total_timeout: Seconds that one call may take in all, waits and retries included; None for no bound.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
@@ -117,6 +119,7 @@ class Settings:
     base_url: str = DEFAULT_BASE_URL
     gateway: GatewayOptions | None = None
     timeout: float | httpx.Timeout = DEFAULT_TIMEOUT_S
+    total_timeout: float | None = None
     max_retries: int = DEFAULT_MAX_RETRIES
     on_busy: OnBusy = "wait"
     max_concurrency: int | None = None
@@ -133,8 +136,9 @@ class Settings:
         api_token: SecretStr | str | None = None,
         base_url: str | None = None,
         gateway: GatewayOptions | Mapping[str, Any] | str | None = None,
-        timeout: float | httpx.Timeout | Mapping[str, float | None] | None = None,
-        max_retries: int = DEFAULT_MAX_RETRIES,
+        timeout: Timeout | None = None,
+        total_timeout: float | None = None,
+        max_retries: int | None = None,
         on_busy: OnBusy = "wait",
         reject_if_busy: bool | None = None,
         max_concurrency: int | None = None,
@@ -154,7 +158,6 @@ class Settings:
         """
         for name, value in {"account_id": account_id, "base_url": base_url, "api_token": api_token}.items():
             require_kind(name, value, (str, SecretStr) if name == "api_token" else str, "text")
-        require_kind("default_headers", default_headers, Mapping, "a mapping of names to values")
         worker = batch_worker_options(batch_worker, allow_insecure_http)
         require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
         if binding:
@@ -166,32 +169,22 @@ class Settings:
             url = _check_base_url(url, allow_insecure_http)
         gateway = gateway_options(gateway or from_environment("gateway"))
         check_on_busy(on_busy)
-        require_int("max_retries", max_retries, 0, None)
+        max_retries = check_max_retries(max_retries)
         require_int("max_concurrency", max_concurrency, 1, None)
         require_int("requests_per_minute", requests_per_minute, 1, None)
-        if isinstance(timeout, Mapping):
-            timeout = _timeout_of(timeout)
-        if isinstance(timeout, (int, float)):
-            fits = 0 < timeout <= _LONGEST_TIMEOUT_S
-            require(fits, f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {timeout}")
-        else:
-            require(timeout is None or hasattr(timeout, "connect"), "timeout must be seconds or an httpx.Timeout")
-        masked: dict[str, SecretStr | str] = {}
-        for name, header in (default_headers or {}).items():
-            check_header(name, reveal(header))
-            masked[name] = SecretStr(reveal(header))
         return cls(
             account_id=account,
             api_token=SecretStr(token),
             token_from_env=from_env,
             base_url=url,
             gateway=gateway,
-            timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout,
+            timeout=check_timeout(timeout),
+            total_timeout=check_seconds("total_timeout", total_timeout),
             max_retries=max_retries,
             on_busy="raise" if reject_if_busy else on_busy,
             max_concurrency=max_concurrency,
             session_id=session_id,
-            default_headers=masked,
+            default_headers=masked_headers("default_headers", default_headers),
             requests_per_minute=requests_per_minute,
             batch_worker=worker,
         )
@@ -244,14 +237,74 @@ class Settings:
         return (_restore, (state,))
 
 
-def _timeout_of(given: Mapping[str, float | None]) -> httpx.Timeout:
-    """The timeout out of plain data, the form it has in dumps."""
-    import httpx
+def check_max_retries(max_retries: int | None) -> int:
+    """Return the number of retries; the default for None.
 
-    try:
-        return httpx.Timeout(**given)
-    except (TypeError, ValueError):
-        raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
+    Raises:
+        ConfigurationError: It is not a whole number of 0 or more.
+    """
+    require_int("max_retries", max_retries, 0, None)
+    return DEFAULT_MAX_RETRIES if max_retries is None else max_retries
+
+
+def check_seconds(name: str, seconds: float | None) -> float | None:
+    """Return ``seconds`` if it is None, or a number of seconds that can be waited.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
+    require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}")
+    return seconds
+
+
+def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
+    """Return the timeout as seconds or an ``httpx.Timeout``; the default for None.
+
+    Args:
+        timeout: Seconds, an ``httpx.Timeout``, ``(connect, read)``, ``(connect, read, write, pool)``, or a mapping of
+            these four names (the form in dumps).
+
+    Raises:
+        ConfigurationError: It is none of these, or out of range.
+    """
+    if timeout is None:
+        return DEFAULT_TIMEOUT_S
+    if isinstance(timeout, Sequence) and not isinstance(timeout, str) and len(timeout) in (2, 4):
+        parts = [*timeout, timeout[1], timeout[1]] if len(timeout) == 2 else timeout
+        timeout = dict(zip(("connect", "read", "write", "pool"), parts, strict=True))
+    if isinstance(timeout, Mapping):
+        import httpx
+
+        named = {name: check_seconds(f"timeout {name}", part) for name, part in timeout.items()}
+        try:
+            return httpx.Timeout(**named)
+        except (TypeError, ValueError):
+            raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
+    if isinstance(timeout, (int, float)):
+        check_seconds("timeout", timeout)
+    else:
+        what = "seconds or an httpx.Timeout, or (connect, read)"
+        require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
+    return timeout
+
+
+def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> dict[str, SecretStr | str]:
+    """Return extra headers with masked values.
+
+    Args:
+        name: The setting or keyword that holds them, for errors.
+        headers: Names and values.
+
+    Raises:
+        ConfigurationError: This is not a mapping, or a header cannot be sent.
+    """
+    require_kind(name, headers, Mapping, "a mapping of names to values")
+    masked: dict[str, SecretStr | str] = {}
+    for header, value in (headers or {}).items():
+        check_header(header, reveal(value))
+        masked[header] = SecretStr(reveal(value))
+    return masked
 
 
 def check_clients(http_client: Any, http_async_client: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -33,6 +32,7 @@ _SETTINGS = (
     "base_url",
     "gateway",
     "timeout",
+    "total_timeout",
     "max_retries",
     "on_busy",
     "reject_if_busy",
@@ -80,8 +80,10 @@ class ConnectionFields(BaseModel):
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
     timeout: Any = None
-    """Seconds that the service may be silent, or an ``httpx.Timeout`` (alias ``request_timeout``). Default 300, and 10
-    to connect."""
+    """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
+    Default 300, and 10 to connect."""
+    total_timeout: float | None = None
+    """Seconds that one call may take in all: waits, retries and reading of the answer. None for no bound."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"
@@ -117,8 +119,10 @@ class ConnectionFields(BaseModel):
         check_clients(data.get("http_client"), data.get("http_async_client"))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
-        if isinstance(data.get("timeout"), Mapping):
+        if data.get("timeout") is not None:
             data["timeout"] = settings.timeout
+        if "max_retries" in data:
+            data["max_retries"] = settings.max_retries
         for name in ("gateway", "batch_worker"):
             if (options := getattr(settings, name)) is not None:
                 data[name] = options

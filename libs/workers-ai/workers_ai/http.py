@@ -14,6 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from workers_ai.endpoints import reveal
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.wire.jsontext import mended, parse_body
 
@@ -134,17 +135,16 @@ class HttpTransport:
 
         is_own = client is self._own_sync or client is self._own_async
         headers = self._headers() if is_own else client.headers
-        if request.headers:
-            headers = headers.copy()
-            headers.update(request.headers)
-            if self._settings.gateway:  # the one chosen outranks the one that a route falls back to
-                headers["cf-aig-gateway-id"] = self._settings.gateway.id
+        if request.headers or request.gateway:
+            headers = self._headers_of(request, headers)
+        timeout = None if request.timeout is None else self._as_timeout(request.timeout)
         args: Any = (request.method, self._url(request.path, request.query))
 
         def written(body: JSON) -> httpx.Request:
             if is_own:  # its headers, cookies and parameters are the user's
-                return client.build_request(*args, json=body, headers=headers, timeout=self._timeout)
-            return httpx.Request(*args, json=body, headers=headers, extensions=self._extensions)
+                return client.build_request(*args, json=body, headers=headers, timeout=timeout or self._timeout)
+            extensions = {"timeout": timeout.as_dict()} if timeout else self._extensions
+            return httpx.Request(*args, json=body, headers=headers, extensions=extensions)
 
         try:
             return written(request.body)
@@ -152,6 +152,18 @@ class HttpTransport:
             return written(mended(request.body))
         except (TypeError, ValueError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
+
+    def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
+        """The usual headers with those of one request; gateway options of a request replace the client's own."""
+        headers = usual.copy()
+        headers.update({name: reveal(value) for name, value in request.headers.items()})
+        if request.gateway:
+            for name in [name for name in headers if name.startswith("cf-aig-") and name not in request.headers]:
+                del headers[name]
+            headers.update(request.gateway.headers())
+        elif self._settings.gateway:  # outranks the gateway that a route falls back to
+            headers["cf-aig-gateway-id"] = self._settings.gateway.id
+        return headers
 
     def _url(self, path: str, query: str) -> httpx.URL:
         """The URL of a path; parsing one takes longer than the rest of building a request, and there are few."""
@@ -175,11 +187,13 @@ class HttpTransport:
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
+        return self._as_timeout(self._settings.timeout)
+
+    def _as_timeout(self, timeout: float | httpx.Timeout) -> httpx.Timeout:
         import httpx
 
         from workers_ai.config import CONNECT_TIMEOUT_S
 
-        timeout = self._settings.timeout
         if isinstance(timeout, httpx.Timeout):
             return timeout
         return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
@@ -12,13 +13,13 @@ from workers_ai.config import (
     MAX_CONCURRENCY,
     check_clients,
     check_model,
-    check_on_busy,
     session_headers,
     unknown_keyword,
 )
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import limiter_for
+from workers_ai.per_call import PER_CALL, override
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.streams import ChatStream, open_chat
 from workers_ai.wire.chat import CHAT_PARAMS, ChatPlan, plan_chat
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from workers_ai.batch import BatchFlows
     from workers_ai.batch_worker import BatchWorkerTransport
     from workers_ai.binding import BindingTransport
-    from workers_ai.config import OnBusy, Settings
+    from workers_ai.config import Settings
     from workers_ai.flow import Flow
     from workers_ai.queued import QueueMode
     from workers_ai.wire.types import JSON, Api
 
 __all__ = ["Service", "join_embeddings", "join_rankings"]
+
+_PLANNED: Final = frozenset({"session_id", "extra_body"})
 
 AUTO_ROUTER: Final = "cloudflare/auto"
 """The model with which AI Gateway chooses one for each request."""
@@ -92,6 +95,32 @@ class Service:
         twin.transport = transport
         return twin
 
+    def for_call(self, options: Mapping[str, Any], *, planned: bool = False) -> tuple[Service, dict[str, Any]]:
+        """Return the service of one call, and the options that are left.
+
+        Connections and limits are shared; the settings that :data:`~workers_ai.per_call.PER_CALL` names are replaced.
+
+        Args:
+            options: Options of the call.
+            planned: Whether :meth:`plan` reads ``session_id`` and ``extra_body`` itself.
+
+        Raises:
+            ConfigurationError: A setting of the call is malformed.
+        """
+        names = PER_CALL & options.keys()
+        if planned:
+            names -= _PLANNED
+        if not names:
+            return self, dict(options)
+        given = {name: options[name] for name in names}
+        twin = copy(self)
+        twin.settings, overrides = override(self.settings, given)
+        policy = self.calls.policy
+        if given.get("max_retries") is not None:
+            policy = replace(policy, max_retries=twin.settings.max_retries)
+        twin.calls = replace(self.calls, settings=twin.settings, policy=policy, overrides=overrides)
+        return twin, {name: value for name, value in options.items() if name not in names}
+
     @property
     def queue(self) -> BatchFlows:
         """The flows of the asynchronous queue."""
@@ -111,15 +140,13 @@ class Service:
         *,
         stream: bool,
         api: Api | None = None,
-        on_busy: OnBusy | None = None,
         session_id: str | None = None,
         extra_body: Mapping[str, JSON] | None = None,
         **params: Any,
     ) -> ChatPlan:
         """Plan a chat call; arguments are those of :meth:`Client.chat`."""
-        check_on_busy(on_busy or "wait")
         if unknown := params.keys() - CHAT_PARAMS:
-            raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS, "extra_body")
+            raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS | PER_CALL, "extra_body")
         if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
         return plan_chat(
@@ -128,7 +155,7 @@ class Service:
             params,
             api=api,
             stream=stream,
-            reject_if_busy=(on_busy or self.settings.on_busy) != "wait",
+            reject_if_busy=self.settings.on_busy != "wait",
             extra_body=extra_body,
             headers=self._session_headers(model, session_id),
         )
@@ -142,9 +169,9 @@ class Service:
             return {**affinity, "cf-aig-session-id": affinity["x-session-affinity"]}
         return session_headers(session_id)
 
-    def open_chat(self, plan: ChatPlan, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
+    def open_chat(self, plan: ChatPlan) -> Flow[ChatStream]:
         """Begin a streamed answer."""
-        return open_chat(self.calls, plan, on_busy=on_busy)
+        return open_chat(self.calls, plan)
 
     def embeddings(
         self,
@@ -154,20 +181,18 @@ class Service:
         kind: Literal["document", "query"] = "document",
         batch_size: int | None = None,
         empty_text: Literal["raise", "space"] = "raise",
-        on_busy: OnBusy | None = None,
         queue: QueueMode = "never",
         deadline_s: float | None = DEADLINE_S,
         **options: Any,
     ) -> list[Flow[EmbedReply]]:
         """Cut texts into requests of at most the model's cap; arguments are those of :meth:`Client.embed`."""
         checked = check_texts(texts, empty_text, check_model(model))
-        check_on_busy(on_busy or "wait")
         require_int("batch_size", batch_size, 1, None)
         require_one_of("kind", kind, ("document", "query"))
         require_one_of("empty_text", empty_text, ("raise", "space"))
         require_one_of("queue", queue, ("never", "overflow", "always"))
         if unknown := options.keys() - set(EmbedOptions._fields):
-            raise unknown_keyword("an embedding call", min(unknown), EmbedOptions._fields, "no call of this kind")
+            raise unknown_keyword("an embedding call", min(unknown), PER_CALL | {*EmbedOptions._fields}, "extra_body")
         cap = lookup(model).max_items or TEXTS_PER_REQUEST
         size = min(batch_size or cap, cap)
         shape = EmbedOptions(**options)
@@ -177,7 +202,7 @@ class Service:
         if queue != "never" and kind == "document":
             return self._queued(model, checked, shape, size, queue, deadline_s)
         return [
-            self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first, on_busy=on_busy)
+            self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first)
             for first in range(0, len(checked), size)
         ]
 
@@ -204,10 +229,12 @@ class Service:
         ]
 
     def rankings(
-        self, model: str, query: str, texts: Sequence[str], top_n: int | None
+        self, model: str, query: str, texts: Sequence[str], top_n: int | None, **options: Any
     ) -> list[Flow[list[RerankScore]]]:
         """Cut texts into rerank requests; none where nothing is asked for."""
         check_model(model)
+        if options:
+            raise unknown_keyword("a rerank call", min(options), PER_CALL | {"top_n"}, "extra_body")
         require_int("top_n", top_n, 0, None)
         texts = check_texts(texts, "space", model)
         if top_n == 0:

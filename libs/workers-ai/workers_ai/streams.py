@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from workers_ai.calls import Reply
-    from workers_ai.config import OnBusy
     from workers_ai.flow import AsyncSender, Flow, Sender
     from workers_ai.wire.chat import ChatPlan
     from workers_ai.wire.types import ChatDelta
@@ -31,12 +30,12 @@ __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
 
 
 class ChatStream:
-    """A stream whose headers are in. Push bytes with ``decode``, end with ``flush``.
+    """A stream whose headers are in. Push bytes with ``decode`` until :attr:`complete`, end with ``flush``.
 
     Attributes:
         body: The open body; None where the answer came whole.
         first: The pieces that :meth:`begin` has read.
-        ended: Whether that was all of them.
+        ended: Whether that was all of them, the last one included.
 
     Args:
         calls: The client's flows, for settings and limiter.
@@ -54,6 +53,11 @@ class ChatStream:
         self._failure: WorkersAIError | None = None
         self.first: list[ChatDelta] = []
         self.ended = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is complete: its end mark has come, whatever the connection does then."""
+        return self._reader.done and self._failure is None
 
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
@@ -101,7 +105,7 @@ class ChatStream:
             while not (self.first or self.ended):
                 chunk: bytes = yield Read(body)
                 self.first = self.decode(chunk) if chunk else self._read(self._sse.flush())
-                if not (chunk or self.first):
+                if not (self.first or self._failure) and (self.complete or not chunk):
                     self.ended = True
                     self.first = [self._reader.finish()]
         except BaseException as exc:
@@ -137,7 +141,7 @@ class ChatStream:
             release(self._reply.stream)
 
 
-def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) -> Flow[ChatStream]:
+def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
     """Begin a streamed answer: retried until its first piece is in, never after.
 
     A service that refuses ``stream_options`` is asked once more without: an answer without its usage is one
@@ -151,13 +155,13 @@ def open_chat(calls: Calls, plan: ChatPlan, *, on_busy: OnBusy | None = None) ->
 
     request = plan.request
     try:
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
     except BadRequestError as exc:
         if "stream_options" not in exc.message or "stream_options" not in request.body:
             raise
         bare = {name: value for name, value in request.body.items() if name != "stream_options"}
         request = request._replace(body=bare)
-        reply = yield from calls.exchange(request, stream=plan.stream, on_busy=on_busy, begin=begin)
+        reply = yield from calls.exchange(request, stream=plan.stream, begin=begin)
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 
@@ -169,7 +173,7 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
 
         try:
             yield from stream.first
-            for chunk in stream.body.chunks:
+            while not (stream.ended or stream.complete) and (chunk := next(stream.body.chunks, b"")):
                 yield from stream.decode(chunk)
         except (httpx.RequestError, httpx.StreamError) as exc:
             raise stream.broken(exc) from None
@@ -189,7 +193,7 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
         try:
             for delta in stream.first:
                 yield delta
-            async for chunk in stream.body.chunks:
+            while not (stream.ended or stream.complete) and (chunk := await anext(stream.body.chunks, b"")):
                 for delta in stream.decode(chunk):
                     yield delta
         except (httpx.RequestError, httpx.StreamError) as exc:

@@ -63,10 +63,12 @@ def plan_chat(
     """
     given = {k: v for k, v in params.items() if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE)}
     card = lookup(model)
+    require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
     api = api or _default_api(given, card)
-    _check_route(api, given)
+    _check_route(api, given, model)
     forced = _prepare_params(given, card, api)
-    json_mode = "response_format" in given or "guided_json" in given
+    asked = given.keys() | (extra_body or {}).keys()
+    json_mode = "response_format" in asked or "guided_json" in asked
     prepared = prepare_messages(messages, card)
     context = ReplyContext(
         model=model,
@@ -75,10 +77,9 @@ def plan_chat(
         json_mode=json_mode,
         max_tokens=given.get("max_tokens") or card.default_max_tokens,
     )
-    stream = stream and api != "responses" and "response_format" not in given
+    stream = stream and api != "responses" and "response_format" not in asked
     body = _body(model, prepared, given, api, stream)
     if extra_body:
-        require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
         body.update(extra_body)
     if reject_if_busy:
         require_kind("options in extra_body", body.get("options"), Mapping, "a dict")
@@ -119,9 +120,14 @@ def _guides_by_schema(response_format: JSON, card: ModelCard) -> bool:
     return bool(wants_schema and card.guided_json and not card.json_schema)
 
 
-def _check_route(api: Api, given: Mapping[str, Any]) -> None:
+def _check_route(api: Api, given: Mapping[str, Any], model: str) -> None:
     if api not in ("chat_completions", "run", "responses"):
         raise ConfigurationError(f"api {api!r} is not one of chat_completions, run, responses")
+    if api == "responses" and model.startswith(("@cf/", "@hf/")) and "/gpt-oss-" not in model:
+        raise ConfigurationError(
+            f"api='responses' is for the gpt-oss models and third-party models, not for {model}: use "
+            "api='chat_completions'"
+        )
     if api != "run" and (misplaced := sorted(RUN_ONLY_PARAMS & given.keys())):
         raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api={api!r}")
 

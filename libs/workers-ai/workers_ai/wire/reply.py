@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.wire.jsontext import is_json, json_text
+from workers_ai.wire.jsontext import json_text
 from workers_ai.wire.toolcalls import CallIds, read_tool_calls, recover_leaked_calls
 from workers_ai.wire.types import JSON, ChatReply, FinishReason, ReplyContext, ToolCall, Usage
 from workers_ai.wire.usage import read_usage
@@ -14,7 +14,17 @@ from workers_ai.wire.usage import read_usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["content_text", "finish_reason", "first_choice", "kept_headers", "read_chat", "reasoning_text", "unwrap"]
+__all__ = [
+    "Content",
+    "cut_by",
+    "finish_reason",
+    "first_choice",
+    "kept_headers",
+    "read_chat",
+    "read_content",
+    "reasoning_text",
+    "unwrap",
+]
 
 _FINISH: Final[dict[str, FinishReason]] = {
     "stop": "stop",
@@ -26,7 +36,11 @@ _FINISH: Final[dict[str, FinishReason]] = {
     "content_filter": "content_filter",
     "error": "error",
 }
-_PARTS: Final = frozenset({"text", "output_text", "refusal", "reasoning", "thinking", "image_url", "tool_use"})
+_COMPLETE: Final = frozenset({"stop", "tool_calls", "eos", "end_turn", "stop_sequence", "tool_use"})
+"""Reasons of a complete answer: ours, and those that third-party models behind a gateway use."""
+_TEXTS: Final = frozenset({"text", "output_text"})
+_THOUGHTS: Final = frozenset({"reasoning", "thinking", "reasoning_text", "reasoning_content"})
+_PARTS: Final = _TEXTS | _THOUGHTS | {"refusal", "redacted_thinking", "reference", "image_url", "tool_use"}
 _KEPT: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
 
 
@@ -49,33 +63,89 @@ def unwrap(data: JSON) -> JSON:
     return data
 
 
-def finish_reason(raw: JSON, *, calls: bool, broken: bool, context: ReplyContext, usage: Usage | None) -> FinishReason:
-    """The finish reason the frameworks should see, whatever the service said.
+def cut_by(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReason:
+    """Return the finish reason of an answer that is not complete; "" for a complete one.
 
-    Calls mean ``"tool_calls"``, unless one of them is broken and the service says that the answer was cut. Where the
-    native family says nothing, an answer as long as the bound that was in force counts as cut by it.
+    If the service names no reason, an answer as long as the bound in force counts as truncated by it.
     """
-    if calls and not broken:
-        return "tool_calls"
-    if raw is None and usage and context.max_tokens and usage.output_tokens >= context.max_tokens:
-        return "length"
-    reason = _FINISH.get(raw, "stop") if isinstance(raw, str) else "stop"
-    if calls:
-        return "length" if reason == "length" else "tool_calls"
-    return "stop" if reason == "tool_calls" else reason
+    if isinstance(raw, str) and raw:
+        reason = _FINISH.get(raw, raw)
+        return "" if reason in _COMPLETE else reason
+    return "length" if usage and context.max_tokens and usage.output_tokens >= context.max_tokens else ""
 
 
-def content_text(content: JSON) -> str:
-    """Text of a message's content: a string, a list of parts, or JSON the service has parsed already."""
-    if isinstance(content, list) and content and all(isinstance(p, dict) and p.get("type") in _PARTS for p in content):
-        return "".join(json_text(part.get("text")) for part in content if part["type"] in ("text", "output_text"))
-    return json_text(content)
+def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishReason:
+    """Return the finish reason for the frameworks.
+
+    What the service says of a truncated, filtered or failed answer outranks the presence of calls; a reason that is
+    unknown stays as it is. A bound that was only met by the count of tokens does not, unless a call is broken.
+
+    Args:
+        raw: The service's reason, or None.
+        cut: What :func:`cut_by` returned.
+        calls: Whether there are calls.
+        broken: Whether one of them must not run.
+    """
+    if cut and (raw or broken or not calls):
+        return cut
+    reason = _FINISH.get(raw, raw) if isinstance(raw, str) else "stop"
+    if reason not in ("stop", "tool_calls"):
+        return reason
+    return "tool_calls" if calls else "stop"
+
+
+class Content(NamedTuple):
+    """Text of a message, and the reasoning and the refusal that stand among its parts."""
+
+    text: str
+    reasoning: str = ""
+    refusal: str = ""
+
+
+def read_content(content: JSON, *, in_stream: bool = False) -> Content:
+    """Read the content of a message: a string, a list of parts, or JSON that the service has parsed already.
+
+    Parts of unknown type are dropped. A list counts as parts if one of its types is known; in a stream, always.
+    """
+    if type(content) is str:
+        return Content(content)
+    if not isinstance(content, list) or not _has_parts(content, in_stream=in_stream):
+        return Content(json_text(content))
+    texts, thoughts, refusals = [], [], []
+    for part in content:
+        kind = part["type"] if isinstance(part, dict) else "text"
+        if kind in _TEXTS:
+            texts.append(json_text(part.get("text") if isinstance(part, dict) else part))
+        elif kind in _THOUGHTS:
+            thoughts.append(_thought(part))
+        elif kind == "refusal":
+            refusals.append(json_text(part.get("refusal")))
+    return Content("".join(texts), "".join(thoughts), "".join(refusals))
+
+
+def _has_parts(content: list[JSON], *, in_stream: bool) -> bool:
+    kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
+    typed = [isinstance(kind, str) or isinstance(part, str) for kind, part in zip(kinds, content, strict=True)]
+    known = [kind for kind in kinds if isinstance(kind, str) and (in_stream or kind in _PARTS)]
+    return bool(known) and all(typed)
+
+
+def _thought(value: JSON) -> str:
+    """Return the text of reasoning: a string, a part, or a list of parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(map(_thought, value))
+    if isinstance(value, dict):
+        names = ("thinking", "reasoning", "text", "summary", "content")
+        return next((text for name in names if (text := _thought(value.get(name)))), "")
+    return ""
 
 
 def reasoning_text(message: Mapping[str, JSON]) -> str:
-    """Reasoning of a message or delta, under either of its names."""
+    """Return the reasoning of a message or delta, under either of its names."""
     for name in ("reasoning_content", "reasoning"):
-        if isinstance(text := message.get(name), str) and text:
+        if text := _thought(message.get(name)):
             return text
     return ""
 
@@ -98,37 +168,41 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
         result = {"response": result}
     if not isinstance(result, dict):
         raise _no_answer(data, context)
+    usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
+    raw = _raw_finish(result)
+    cut = cut_by(raw, usage, context)
     ids = CallIds(context.known_ids)
     if (choice := first_choice(result)) is not None:
-        reply = _read_choice(choice, ids)
+        reply = _read_choice(choice, result, ids, cut)
     elif isinstance(result.get("output"), list):
-        reply = _read_responses(result, context, ids)
+        reply = _read_responses(result, context, ids, cut)
     elif "response" in result or "tool_calls" in result:
-        reply = _read_native(result, context, ids)
+        reply = _read_native(result, context, ids, cut)
     else:
         raise _no_answer(data, context)
-    reply.usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
+    reply.usage = usage
     reply.model = model if isinstance(model := result.get("model"), str) else None
     reply.id = reply_id if isinstance(reply_id := result.get("id"), str) else None
     reply.headers = headers
     reply.raw = result
     _recover(reply, context, ids)
-    reply.finish_reason = finish_reason(
-        _raw_finish(result),
-        calls=bool(reply.tool_calls),
-        broken=not all(is_json(call.arguments) for call in reply.tool_calls),
-        context=context,
-        usage=reply.usage,
-    )
+    if not (cut or reply.text or reply.tool_calls or reply.refusal):
+        reply.text = reply.reasoning  # the answer of a model whose thinking is off
+    broken = any(call.error for call in reply.tool_calls)
+    reply.finish_reason = finish_reason(raw, cut, calls=bool(reply.tool_calls), broken=broken)
     return reply
 
 
 def _raw_finish(result: Mapping[str, JSON]) -> JSON:
     choice = first_choice(result)
     raw = choice.get("finish_reason") if choice else None
-    if result.get("object") == "response" and isinstance(details := result.get("incomplete_details"), dict):
-        return "length" if details.get("reason") == "max_output_tokens" else details.get("reason")
-    return raw or result.get("finish_reason") or ("stop" if choice else None)
+    details = result.get("incomplete_details")
+    if isinstance(details, dict) and (reason := details.get("reason")):
+        return "length" if reason == "max_output_tokens" else reason
+    if isinstance(result.get("output"), list) and result.get("status") == "incomplete":
+        return "incomplete"
+    raw = raw or result.get("finish_reason")
+    return raw if isinstance(raw, str) and raw else "stop" if choice else None
 
 
 def _no_answer(data: JSON, context: ReplyContext) -> APIResponseValidationError:
@@ -147,38 +221,38 @@ def shortened(data: JSON, limit: int = 2000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _read_choice(choice: Mapping[str, JSON], ids: CallIds) -> ChatReply:
+def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> ChatReply:
+    """Read a choice. What it lacks may stand beside the choices, in the native fields (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
-        return ChatReply(text=json_text(choice.get("text")), logprobs=choice.get("logprobs"))
-    calls = read_tool_calls(message.get("tool_calls"), ids)
-    if not calls:
-        calls = read_tool_calls(message.get("function_call"), ids)
+        message = {"content": choice.get("text")}
+    calls = (
+        read_tool_calls(message.get("tool_calls"), ids, cut)
+        or read_tool_calls(message.get("function_call"), ids, cut)
+        or read_tool_calls(result.get("tool_calls"), ids, cut)
+    )
+    text, reasoning, refusal = read_content(message.get("content"))
+    if isinstance(message.get("refusal"), str):
+        refusal = message["refusal"] or refusal
     return ChatReply(
-        text=content_text(message.get("content")),
-        reasoning=reasoning_text(message),
+        text=text if text or refusal else json_text(result.get("response")),
+        reasoning=reasoning_text(message) or reasoning or reasoning_text(result),
         tool_calls=calls,
-        refusal=message["refusal"] if isinstance(message.get("refusal"), str) and message["refusal"] else None,
+        refusal=refusal or None,
         logprobs=choice.get("logprobs"),
     )
 
 
-def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
-    calls = read_tool_calls(result.get("tool_calls"), ids)
+def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
+    calls = read_tool_calls(result.get("tool_calls"), ids, cut)
     response = result.get("response")
     text = json_text(response)
-    if response is None and context.json_mode and not calls and "response" in result and not _was_cut(result, context):
+    if response is None and context.json_mode and not calls and "response" in result and not cut:
         text = "null"  # JSON mode can answer with any JSON value; elsewhere null means no text
     return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
 
 
-def _was_cut(result: Mapping[str, JSON], context: ReplyContext) -> bool:
-    """Whether the bound of the answer was used up, by reasoning for one."""
-    usage = read_usage(result.get("usage"))
-    return finish_reason(_raw_finish(result), calls=False, broken=False, context=context, usage=usage) == "length"
-
-
-def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds) -> ChatReply:
+def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
     if result.get("status") not in (None, "completed", "incomplete"):
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
@@ -194,16 +268,14 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
         if not isinstance(item, dict):
             continue
         if item.get("type") == "function_call":
-            calls += read_tool_calls([{**item, "id": item.get("call_id") or item.get("id")}], ids)
-        parts = [*_list(item.get("content")), *_list(item.get("summary"))]
-        for part in parts:
-            text = json_text(part.get("text")) if isinstance(part, dict) else ""
-            if item.get("type") == "reasoning":
-                thoughts.append(text)
-            elif isinstance(part, dict) and part.get("type") == "refusal":
-                refusals.append(json_text(part.get("refusal")))
-            elif item.get("type") == "message":
-                texts.append(text)
+            calls += read_tool_calls([{**item, "id": item.get("call_id") or item.get("id")}], ids, cut)
+        elif item.get("type") == "reasoning":
+            thoughts += [_thought(part) for part in [*_list(item.get("content")), *_list(item.get("summary"))]]
+        elif item.get("type") == "message":
+            content = read_content(item.get("content"))
+            texts.append(content.text)
+            thoughts += [content.reasoning] if content.reasoning else []
+            refusals.append(content.refusal)
     text = "".join(texts) or json_text(result.get("output_text"))
     return ChatReply(
         text=text, reasoning="\n".join(thoughts), tool_calls=tuple(calls), refusal="".join(refusals) or None
@@ -211,7 +283,7 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
 
 
 def _list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
 def _recover(reply: ChatReply, context: ReplyContext, ids: CallIds) -> None:

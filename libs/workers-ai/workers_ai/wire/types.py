@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import httpx
+    from pydantic import SecretStr
+
+    from workers_ai.gateway import GatewayOptions
+
 __all__ = [
     "Api",
     "ChatDelta",
@@ -27,7 +32,9 @@ JSON: TypeAlias = Any
 """Parsed JSON: dict, list, str, int, float, bool or None."""
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "error"]
+FinishReason: TypeAlias = str
+"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other reason is the service's own
+word, unchanged."""
 
 
 class Request(NamedTuple):
@@ -40,7 +47,9 @@ class Request(NamedTuple):
         task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"`` or ``"catalogue"``.
         method: HTTP method.
         query: Query string without ``?``.
-        headers: Headers of this request alone.
+        headers: Headers of this request alone; a value may be masked.
+        timeout: Timeout of this request in place of the client's own: seconds or an ``httpx.Timeout``.
+        gateway: AI Gateway options of this request in place of the client's own.
     """
 
     path: str
@@ -49,7 +58,9 @@ class Request(NamedTuple):
     task: str
     method: str = "POST"
     query: str = ""
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str | SecretStr] = {}
+    timeout: float | httpx.Timeout | None = None
+    gateway: GatewayOptions | None = None
 
 
 class Usage(NamedTuple):
@@ -73,11 +84,19 @@ class Usage(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """One tool call of a whole reply; ``arguments`` is the JSON text the model wrote ("{}" where it wrote none)."""
+    """One tool call of a whole reply.
+
+    Attributes:
+        id: Id, unique in the conversation.
+        name: Name of the tool.
+        arguments: The JSON text the model wrote; "{}" if it wrote none in a complete answer.
+        error: Why the call must not run: its arguments are no JSON object, or were truncated. Else "".
+    """
 
     id: str
     name: str
     arguments: str
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +104,8 @@ class ToolCallDelta:
     """One piece of a streamed tool call.
 
     ``id`` and ``name`` come once, with the first piece of each ``index``; pieces of ``arguments`` join to JSON text.
-    Where they do not, because the model wrote something else or was cut off, the last piece has all of that text in
-    ``broken``.
+    If they do not, because the model wrote something else or the answer was truncated, the last piece has the reason
+    in ``error`` and all of the text in ``broken``.
     """
 
     index: int
@@ -94,6 +113,7 @@ class ToolCallDelta:
     name: str | None
     arguments: str
     broken: str = ""
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -104,7 +124,7 @@ class ChatReply:
         text: The answer; JSON text where the service sent an object, a list or a number.
         reasoning: The thinking beside it, or "".
         tool_calls: The calls, ids unique in the conversation.
-        finish_reason: Why it ended; ``"tool_calls"`` whenever there are calls, save one that was cut off.
+        finish_reason: Why it ended; ``"tool_calls"`` for a complete answer with calls.
         usage: Tokens and neurons; None where the reply has none.
         model: The model the service names; may differ from the one asked for (alias, internal name).
         id: The service's id of the completion, or None.

@@ -89,28 +89,22 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
 
 
 class UsageMeter:
-    """Finds the usage of a stream, whichever of the shapes on the wire it has.
+    """Finds the usage of a stream, whichever of the shapes on the wire it has, in any order of frames.
 
-    - Totals, running (older models) or in the closing record alone: they have the prompt in them; the largest wins.
-    - Increments, as newer models send them: only the first record has the prompt in it; they are summed, unless a
-      total closes the stream.
+    - Totals, running (older models) or in a closing record alone, include the prompt; the largest counts.
+    - Increments, as newer models send them: only the first record includes the prompt. They are summed, unless a
+      total comes after them.
+
+    A record without tokens says nothing.
     """
 
-    __slots__ = (
-        "_last_has_prompt",
-        "_neurons",
-        "_output",
-        "_prompted",
-        "_prompted_neurons",
-        "_reasoning",
-        "_with_prompt",
-    )
+    __slots__ = ("_increments", "_neurons", "_output", "_prompted", "_prompted_neurons", "_reasoning", "_totals")
 
     def __init__(self) -> None:
         self._prompted_neurons: float | None = None
         self._prompted: Usage | None = None
-        self._with_prompt = 0
-        self._last_has_prompt = False
+        self._totals = False
+        self._increments = 0
         self._output = 0
         self._reasoning: int | None = None
         self._neurons: float | None = None
@@ -121,17 +115,12 @@ class UsageMeter:
         Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
         the record.
         """
-        if raw.get("prompt_tokens") or raw.get("input_tokens"):
-            usage = read_usage(raw)
-            if self._prompted is None or (usage and usage.total_tokens >= self._prompted.total_tokens):
-                self._prompted = usage
-            if usage and usage.neurons is not None:
-                self._prompted_neurons = usage.neurons
-            self._with_prompt += 1
-            self._last_has_prompt = True
+        if _count(raw.get("prompt_tokens", raw.get("input_tokens"))):
+            self._add_prompted(read_usage(raw))
             return
-        self._last_has_prompt = False
-        self._output += _count(raw.get("completion_tokens", raw.get("output_tokens")))
+        if made := _count(raw.get("completion_tokens", raw.get("output_tokens"))):
+            self._output += made
+            self._increments += 1
         if (neurons := _neurons(raw)) is not None:
             self._neurons = (self._neurons or 0.0) + neurons
         if raw.get("completion_tokens_details"):
@@ -140,11 +129,21 @@ class UsageMeter:
                 _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
             )
 
+    def _add_prompted(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        old = self._prompted
+        self._totals = self._totals or old is not None or self._increments > 0
+        if usage.neurons is not None:
+            self._prompted_neurons = usage.neurons
+        if old is None or usage.total_tokens >= old.total_tokens:
+            self._prompted = usage if old is None else _with_details(usage, old)
+
     def total(self, neurons_header: str | None = None) -> Usage | None:
-        """Usage of the whole stream; None where no event had any.
+        """Return the usage of the whole stream; None if no event had any.
 
         Args:
-            neurons_header: Neurons as a header of the reply has them, for a stream that names none.
+            neurons_header: Neurons of the reply's header, for a stream without neurons.
         """
         usage = self._sum()
         if usage is None or usage.neurons is not None:
@@ -153,7 +152,7 @@ class UsageMeter:
         return usage._replace(neurons=_float(neurons_header or "") if neurons is None else neurons)
 
     def _sum(self) -> Usage | None:
-        if self._last_has_prompt or self._with_prompt > 1:
+        if self._totals:
             return self._prompted
         if self._prompted is None and not self._output and self._neurons is None:
             return None
@@ -164,3 +163,11 @@ class UsageMeter:
             neurons=self._neurons,
         )
         return add_usage(self._prompted, increments)
+
+
+def _with_details(usage: Usage, earlier: Usage) -> Usage:
+    """Return ``usage`` with the details that only an earlier record of the stream has."""
+    return usage._replace(
+        cached_tokens=earlier.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
+        reasoning_tokens=earlier.reasoning_tokens if usage.reasoning_tokens is None else usage.reasoning_tokens,
+    )

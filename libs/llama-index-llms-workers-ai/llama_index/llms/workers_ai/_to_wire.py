@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from llama_index.core.base.llms.types import (
@@ -11,6 +11,7 @@ from llama_index.core.base.llms.types import (
     ChatMessage,
     CitableBlock,
     CitationBlock,
+    DocumentBlock,
     ImageBlock,
     MessageRole,
     TextBlock,
@@ -18,11 +19,13 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.tools.types import BaseTool
+from llama_index.llms.workers_ai._media import document_part, image_part
+from pydantic import BaseModel
 
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from workers_ai.wire.types import JSON
 
@@ -36,42 +39,47 @@ _ROLES: Final = {
 """Roles of LlamaIndex that the service knows under another name."""
 
 _MODES: Final = frozenset({"auto", "none", "any", "required"})
+_RESULT_IDS: Final = ("tool_call_id", "call_id", "toolUseId", "tool_use_id", "tool_id", "name")
+"""Where integrations keep the id of the call that a result belongs to."""
+_CALL_IDS: Final = ("call_id", "toolUseId", "tool_call_id", "tool_id", "id")
+_ARGUMENTS: Final = ("arguments", "input", "args", "tool_kwargs", "parameters")
+_NESTED: Final = ("function", "toolUse", "functionCall", "function_call")
 _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def to_wire_messages(messages: Sequence[ChatMessage]) -> list[dict[str, JSON]]:
-    """Messages as the core takes them; the caller's own stay as they are.
+    """Return messages as the core takes them; the caller's own stay as they are.
 
     Raises:
-        BadRequestError: A message is no ChatMessage, or an image has no known type.
+        BadRequestError: A message is not a ChatMessage, or has content that cannot be sent.
     """
-    return [_message(message, index) for index, message in enumerate(messages)]
+    wire = [_message(message, index) for index, message in enumerate(messages)]
+    _fill_in_ids(wire)
+    return wire
 
 
 def _message(message: ChatMessage, index: int) -> dict[str, JSON]:
     if not isinstance(message, ChatMessage):
         raise BadRequestError(f"message {index} is a {type(message).__name__}: pass ChatMessage(role=..., content=...)")
-    role = _ROLES.get(message.role, message.role.value)
+    role = _ROLES.get(message.role, getattr(message.role, "value", message.role))
     parts: list[dict[str, JSON]] = []
     calls: list[JSON] = []
     thoughts: list[str] = []
     for block in message.blocks:
-        if isinstance(block, TextBlock):
-            parts.append({"type": "text", "text": block.text})
-        elif isinstance(block, ToolCallBlock):
-            calls.append(_call(block))
+        if isinstance(block, ToolCallBlock):
+            calls.append(_call(block.tool_call_id, block.tool_name, block.tool_kwargs))
         elif isinstance(block, ThinkingBlock):
             thoughts.append(block.content or "")
         else:
             parts += _parts(block)
     out: dict[str, JSON] = {"role": role, "content": _content(parts)}
     if role == "assistant":
-        if calls := calls or _kept_calls(message.additional_kwargs.get("tool_calls")):
+        if calls := calls or _kept_calls(message.additional_kwargs, index):
             out["tool_calls"] = calls
         if reasoning := "".join(thoughts):
             out["reasoning"] = reasoning
     elif role == "tool":
-        out["tool_call_id"] = message.additional_kwargs.get("tool_call_id")
+        out["tool_call_id"] = _first(message.additional_kwargs, _RESULT_IDS)
     return out
 
 
@@ -82,49 +90,78 @@ def _content(parts: list[dict[str, JSON]]) -> JSON:
 
 
 def _parts(block: Any) -> list[dict[str, JSON]]:
-    """Content parts of what is neither text, call nor thought. What cannot be sent goes on for the core to refuse."""
+    """Return the content parts of a block. The core rejects the types that cannot be sent."""
+    if isinstance(block, TextBlock):
+        return [{"type": "text", "text": block.text}]
     if isinstance(block, CachePoint):
         return []  # the prefix cache needs no marks: session_id keeps it warm
     if isinstance(block, CitableBlock):
         return [part for inner in block.content for part in _parts(inner)]
     if isinstance(block, CitationBlock):
         return _parts(block.cited_content)
-    if isinstance(block, TextBlock):
-        return [{"type": "text", "text": block.text}]
     if isinstance(block, ImageBlock):
-        image = {"url": _image_url(block)}
-        if block.detail:
-            image["detail"] = block.detail
-        return [{"type": "image_url", "image_url": image}]
-    return [{"type": block.block_type}]
+        return [image_part(block)]
+    if isinstance(block, DocumentBlock):
+        return [document_part(block)]
+    return [{"type": getattr(block, "block_type", type(block).__name__)}]
 
 
-def _image_url(block: ImageBlock) -> str:
-    """A data URL of the image; a link stays a link, which the core refuses and says why."""
-    if block.url is not None and not block.image:
-        return str(block.url)
-    mimetype = block.image_mimetype or ""
-    if not mimetype.lower().startswith("image/"):
+def _call(call_id: Any, name: str, arguments: Any) -> dict[str, JSON]:
+    return {"id": call_id, "type": "function", "function": {"name": sendable(name), "arguments": arguments}}
+
+
+def _kept_calls(kept: Mapping[str, Any], index: int) -> list[JSON]:
+    """Return the calls of a message of an integration that does not use ToolCallBlock.
+
+    OpenAI, Mistral and Ollama keep ``function``; Anthropic ``input``; Bedrock ``toolUseId``; Gemini ``args``. Each
+    entry is a dict or an object of the SDK.
+    """
+    entries = kept.get("tool_calls") or [kept[name] for name in ("function_call",) if kept.get(name)]
+    if not isinstance(entries, (list, tuple)):
+        entries = [entries]
+    return [_kept_call(entry, index) for entry in entries]
+
+
+def _kept_call(entry: Any, index: int) -> dict[str, JSON]:
+    fields = _as_mapping(entry)
+    inner = next((found for name in _NESTED if (found := _as_mapping(fields.get(name)))), fields)
+    name = _first(inner, ("name", "tool_name"))
+    if not isinstance(name, str):
         raise BadRequestError(
-            f"an ImageBlock holds {mimetype or 'data of a kind that could not be guessed'}: "
-            "pass a picture, or say what it is with image_mimetype='image/...'"
+            f"message {index} holds a tool call of unknown form ({type(entry).__name__}) in additional_kwargs: "
+            "use a ToolCallBlock"
         )
-    return f"data:{mimetype};base64,{base64.b64encode(block.resolve_image().read()).decode()}"
+    call_id = _first(fields, _CALL_IDS)
+    return _call(_first(inner, _CALL_IDS) if call_id is None else call_id, name, _first(inner, _ARGUMENTS))
 
 
-def _call(block: ToolCallBlock) -> dict[str, JSON]:
-    return {
-        "id": block.tool_call_id,
-        "type": "function",
-        "function": {"name": sendable(block.tool_name), "arguments": block.tool_kwargs},
-    }
+def _as_mapping(entry: Any) -> Mapping[str, Any]:
+    if isinstance(entry, Mapping):
+        return entry
+    if isinstance(entry, BaseModel):
+        return entry.model_dump()
+    return getattr(entry, "__dict__", {})
 
 
-def _kept_calls(calls: JSON) -> list[JSON]:
-    """Calls of a message that was kept by an integration which knows no ToolCallBlock."""
-    return [
-        call if isinstance(call, dict) else call.model_dump() for call in (calls if isinstance(calls, list) else ())
-    ]
+def _first(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def _fill_in_ids(wire: Sequence[dict[str, Any]]) -> None:
+    """Give ids to calls without one. Pair results by id, else by the tool's name, else in the order of the calls."""
+    waiting: list[dict[str, Any]] = []
+    for index, message in enumerate(wire):
+        for number, call in enumerate(message.get("tool_calls", ())):
+            call["id"] = call["id"] or f"call_{index}_{number}"
+            waiting.append(call)
+        if message["role"] == "tool":
+            given = message["tool_call_id"]
+            found = next((call for call in waiting if call["id"] == given), None)
+            if not found:
+                found = next((call for call in waiting if not given or call["function"]["name"] == given), None)
+            if found:
+                message["tool_call_id"] = found["id"]
+                waiting.remove(found)
 
 
 def sendable(name: str) -> str:

@@ -1,0 +1,109 @@
+"""Images and documents of LlamaIndex as parts of a message. Their bytes decide what they are."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+import filetype
+
+from workers_ai.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from llama_index.core.base.llms.types import DocumentBlock, ImageBlock
+
+    from workers_ai.wire.types import JSON
+
+__all__ = ["document_part", "image_part"]
+
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]+={0,2}")
+
+
+def image_part(block: ImageBlock) -> dict[str, JSON]:
+    """Return an image as a part with a data URL. The core rejects links.
+
+    Raises:
+        BadRequestError: The image cannot be read, or its media type is unknown.
+    """
+    link = str(block.url or "")
+    if link and not block.image and not block.path:
+        if link[:5].lower() != "data:":
+            return {"type": "image_url", "image_url": {"url": link}}
+        data = link.encode()
+    else:
+        data = _read(block, "resolve_image")
+    data, stated = _decode(data)
+    kind = _image_type(data) or block.image_mimetype or stated or ""
+    if not kind.lower().startswith("image/"):
+        raise BadRequestError(
+            f"an ImageBlock holds {kind or 'data of unknown type'}: "
+            "pass an image, or set its type with image_mimetype='image/...'"
+        )
+    image: dict[str, JSON] = {"url": _data_url(kind, data)}
+    if block.detail:
+        image["detail"] = block.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def document_part(block: DocumentBlock) -> dict[str, JSON]:
+    """Return a text document as its text, and an image as an image; the core rejects other documents by type.
+
+    Raises:
+        BadRequestError: The document cannot be read.
+    """
+    if block.url and not block.data and not block.path:
+        return {"type": block.block_type}
+    data = _read(block, "resolve_document")
+    if kind := _image_type(data):
+        return {"type": "image_url", "image_url": {"url": _data_url(kind, data)}}
+    if filetype.guess(data) is None:
+        try:
+            return {"type": "text", "text": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"type": block.block_type}
+
+
+def _read(block: Any, method: str) -> bytes:
+    try:
+        data: bytes = getattr(block, method)().read()
+    except (OSError, ValueError) as exc:
+        raise BadRequestError(f"the content of a {type(block).__name__} cannot be read: {exc}") from exc
+    return data
+
+
+def _decode(data: bytes) -> tuple[bytes, str]:
+    """Return the bytes of a data URL or of base64 with the stated media type; other bytes unchanged."""
+    if data[:5].lower() == b"data:":
+        head, _, encoded = data[5:].partition(b",")
+        stated = head.partition(b";")[0].decode("ascii", "replace")
+        if not head.lower().endswith(b";base64"):
+            return unquote_to_bytes(encoded), stated
+        if (found := _from_base64(encoded)) is None:
+            raise BadRequestError("the data URL of an ImageBlock is not valid base64")
+        return found, stated
+    if not _image_type(data) and (found := _from_base64(data)) and _image_type(found):
+        return found, ""
+    return data, ""
+
+
+def _from_base64(data: bytes) -> bytes | None:
+    packed = b"".join(data.split())
+    if not _BASE64.fullmatch(packed):
+        return None
+    bare = packed.rstrip(b"=")
+    try:
+        return base64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_")
+    except ValueError:
+        return None
+
+
+def _image_type(data: bytes) -> str | None:
+    guess = filetype.guess(data)
+    return guess.mime if guess and guess.mime.startswith("image/") else None
+
+
+def _data_url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
