@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._calls import Method, Schema, Tool, check_keywords, stop_of
+from langchain_workers_ai._calls import Method, Schema, Tool, masked_keywords, read_keywords, stop_of, traced_keywords
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
 from langchain_workers_ai._profiles import profile_of
@@ -90,27 +90,32 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         self, messages: Sequence[BaseMessage], stop: list[str] | None, given: dict[str, Any], run_manager: Any
     ) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
         """Arguments for the core client: model, messages, options."""
-        check_keywords(type(self).__name__, given)
         options = self._set_params()
-        options.update(given)
+        options.update(read_keywords(type(self).__name__, given))
         options.pop("stream", None)
-        model = check_model(options.pop("model", None) or options.pop("model_name", None) or self.model)
-        if (ends := stop_of(stop, options.pop("stop_sequences", None))) is not None:
+        model = check_model(options.pop("model", None) or self.model)
+        if (ends := stop_of(stop, options.get("stop"))) is not None:
             options["stop"] = ends
         options["api"] = options.get("api") or self.api
-        more = options.pop("model_kwargs", None) or {}
-        require_kind("model_kwargs", more, dict, "a dict of fields of the body")
-        options["extra_body"] = {**self.model_kwargs, **more}
+        options["extra_body"] = self._extra_body(options.pop("model_kwargs", None), options.get("extra_body"))
         tools = options.get("tools")
         if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
             options["tools"] = _bound(tools).get("tools")
-        if options.pop("reject_if_busy", None):
-            options["on_busy"] = "raise"
+        if (response_format := options.get("response_format")) is not None:
+            options["response_format"] = _form(response_format)
         if not options.pop("stream_usage", self.stream_usage):
             options["stream_options"] = {"include_usage": False}
         if options.get("session_id") is None and self.session_id is None:
             options["session_id"] = _thread_id(run_manager)
         return model, to_wire(messages), options
+
+    def _extra_body(self, *given: Any) -> dict[str, Any]:
+        """Fields of the body beside the parameters: those of the object, and those of one call."""
+        out = dict(self.model_kwargs)
+        for fields_ in given:
+            require_kind("model_kwargs", fields_, dict, "a dict of fields of the body")
+            out |= fields_ or {}
+        return out
 
     def _generate(
         self,
@@ -333,6 +338,12 @@ def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None =
     from langchain_workers_ai._tools import bound_tools
 
     return bound_tools(tools, tool_choice, strict)
+
+
+def _form(given: Any) -> dict[str, Any]:
+    from langchain_workers_ai._structured import response_format_of
+
+    return given if isinstance(given, dict) else response_format_of(given)
 
 
 def _thread_id(run_manager: Any) -> str | None:

@@ -180,11 +180,12 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
             return _named(next(iter(schemas))), schemas
         return "required", schemas
     if isinstance(choice, dict):
-        function = choice.get("function")
+        function = choice.get("function") or choice.get("tool")
         name = function.get("name") if isinstance(function, dict) else choice.get("name")
         if isinstance(name, str):
             return _chosen(name, schemas)
-        return prepare_tool_choice(choice.get("type"), tools)
+        kind = choice.get("type") or next((kind for kind in ("any", "auto", "none") if kind in choice), choice)
+        return prepare_tool_choice(kind if isinstance(kind, str) else [choice], tools)
     if isinstance(choice, str) and choice not in ("auto", "none"):
         return _chosen(choice, schemas)
     if choice and not isinstance(choice, str):
