@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
-from workers_ai.wire.jsontext import parse_answer, parse_growing
+from workers_ai.wire.jsontext import parse_answer, parse_growing, parse_json
 from workers_ai.wire.reply import shortened
+from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -75,11 +76,19 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         text = message.text
         if self.tool_name is None:
             return text, _strict_json(text)
-        for name, arguments in _called(message):
-            if name == self.tool_name:
-                return (arguments, _strict_json(arguments)) if isinstance(arguments, str) else ("", arguments)
-        if called := [name for name, _ in _called(message)]:
-            raise _misfit(f"the model called {', '.join(map(str, called))} instead of {self.tool_name}", text)
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+        for bad in invalid:
+            if bad.get("name") == self.tool_name:
+                raise _misfit(f"the call of {self.tool_name} is invalid: {bad.get('error')}", bad.get("args") or "")
+        for call in calls:
+            if call["name"] == self.tool_name:
+                return "", call["args"]
+        if called := [str(call.get("name")) for call in (*calls, *invalid)]:
+            raise _misfit(f"the model called {', '.join(called)} instead of {self.tool_name}", text)
+        ids = CallIds()
+        for written in recover_leaked_calls(text, {self.tool_name: self.answer_schema}, ids, among_words=True)[:1]:
+            return text, parse_json(written.arguments)
         raise _misfit(f"the model answered with text instead of calling {self.tool_name}", text)
 
     def _fit(self, value: Any, shown: str) -> Any:
@@ -129,6 +138,20 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if (value := growth.finish()) is not _NOTHING:
             yield value
 
+    def beside_raw(self, input: Iterator[BaseMessage]) -> Iterator[dict[str, Any]]:
+        """Yield raw pieces and the growing value as they come, then what the end of the answer says. Never raise."""
+        growth = _Growth(self)
+        for chunk in input:
+            yield growth.add_beside(chunk)
+        yield growth.finish_beside()
+
+    async def abeside_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[dict[str, Any]]:
+        """See :meth:`beside_raw`."""
+        growth = _Growth(self)
+        async for chunk in input:
+            yield growth.add_beside(chunk)
+        yield growth.finish_beside()
+
 
 class _Growth:
     """Adds the pieces of an answer up, and tells when there is a new value to hand on."""
@@ -149,7 +172,7 @@ class _Growth:
 
     def _add_up(self) -> None:
         chunks = [piece for piece in self._pieces if isinstance(piece, AIMessageChunk)]
-        whole = add_ai_message_chunks(*chunks) if len(chunks) == len(self._pieces) > 1 else self._pieces[-1]
+        whole = chunks[0] + chunks[1:] if len(chunks) == len(self._pieces) > 1 else self._pieces[-1]
         self._pieces = [whole]
 
     def finish(self) -> Any:
@@ -157,6 +180,21 @@ class _Growth:
             return _NOTHING
         self._add_up()
         return self._new(self._parse(partial=False))
+
+    def add_beside(self, piece: BaseMessage) -> dict[str, Any]:
+        out: dict[str, Any] = AddableDict(raw=piece)
+        if isinstance(piece, AIMessageChunk) and (value := self.add(piece)) is not _NOTHING:
+            out["parsed"] = value
+        elif not isinstance(piece, AIMessageChunk):
+            self._pieces.append(piece)
+        return out
+
+    def finish_beside(self) -> dict[str, Any]:
+        try:
+            value = self.finish()
+        except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
+            return AddableDict(parsed=None, parsing_error=exc)
+        return AddableDict(parsed=self._shown if value is _NOTHING else value, parsing_error=None)
 
     def _parse(self, *, partial: bool) -> Any:
         return self._parser.parse_result([ChatGeneration(message=self._pieces[0])], partial=partial)
@@ -166,16 +204,6 @@ class _Growth:
             return _NOTHING
         self._shown = value
         return value
-
-
-def _called(message: BaseMessage) -> list[tuple[str | None, Any]]:
-    """Names and arguments of all calls. Those of streamed calls are text: LangChain mends what was cut off."""
-    if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
-        return [(chunk["name"], chunk["args"] or "{}") for chunk in message.tool_call_chunks]
-    if not isinstance(message, AIMessage):
-        return []
-    good: list[tuple[str | None, Any]] = [(call["name"], call["args"]) for call in message.tool_calls]
-    return good + [(call.get("name"), call.get("args") or "") for call in message.invalid_tool_calls]
 
 
 def _strict_json(text: str) -> Any:
