@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pydantic import SecretStr
 
+from langchain_workers_ai._profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.config import masked_headers, unknown_keyword
 from workers_ai.per_call import PER_CALL
@@ -23,16 +24,14 @@ else:
     Tool = Any  # the module of LangChain's tools is not imported for the sake of a name
 
 __all__ = [
-    "IGNORED",
     "Method",
     "Schema",
     "Tool",
-    "check_one_answer",
+    "constructor_keywords",
     "masked_keywords",
     "read_keywords",
     "stop_of",
     "traced_keywords",
-    "warn_ignored",
 ]
 
 Schema: TypeAlias = dict[str, Any] | type
@@ -48,7 +47,7 @@ _ALIASES: Final = {
 """Other names of keywords, of this package and of the OpenAI SDK."""
 _TRANSLATED: Final = frozenset({"functions", "function_call", "reasoning", "logit_bias", "n"})
 """Keywords of the OpenAI SDK that become others here."""
-IGNORED: Final = frozenset(
+_IGNORED: Final = frozenset(
     {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "verbosity", "modalities",
      "prediction", "cache_control", "betas", "truncation", "include", "previous_response_id", "prompt_cache_retention",
      "include_response_headers", "extra_query"}
@@ -70,7 +69,7 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     ignored = []
     for name, value in given.items():
         own = _ALIASES.get(name, name)
-        if name in IGNORED:
+        if name in _IGNORED:
             ignored += [name] if value is not None else []
         elif name in _TRANSLATED:
             continue
@@ -80,11 +79,11 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
             options[own] = value
         elif value is not None:
             raise ConfigurationError(f"a call of {owner} was given {own} twice, once as {name}")
-    warn_ignored(owner, ignored)
+    _warn_ignored(owner, ignored)
     return {**options, **_translated(owner, given, options)}
 
 
-def warn_ignored(owner: str, names: Sequence[str]) -> None:
+def _warn_ignored(owner: str, names: Sequence[str]) -> None:
     """Warn once about keywords that have no meaning here."""
     if names:
         what = ", ".join(sorted(names))
@@ -97,7 +96,7 @@ def warn_ignored(owner: str, names: Sequence[str]) -> None:
 def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what keywords of the OpenAI SDK mean here."""
     out: dict[str, Any] = {}
-    check_one_answer(owner, given.get("n"))
+    _check_one_answer(owner, given.get("n"))
     if functions := given.get("functions"):
         out["tools"] = [{"type": "function", "function": function} for function in functions]
         choice = given.get("function_call")
@@ -111,7 +110,31 @@ def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]
     return out
 
 
-def check_one_answer(owner: str, n: Any) -> None:
+def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+    """Return the keywords of a constructor, with those of the OpenAI SDK translated or ignored as for a call.
+
+    Args:
+        owner: Name of the class, for errors and warnings.
+        given: The keywords.
+        fields: Names of the fields of the class.
+
+    Raises:
+        ConfigurationError: More than one answer per call is asked for.
+    """
+    foreign = (_IGNORED | _TRANSLATED) - fields
+    data = {name: value for name, value in given.items() if name not in foreign}
+    if isinstance(data.get("profile"), ResolvedProfile):  # of another object, whose model may be another
+        del data["profile"]
+    if len(data) < len(given):
+        _warn_ignored(owner, [name for name in _IGNORED - fields if given.get(name) is not None])
+        meant = _translated(owner, {name: given[name] for name in foreign & given.keys()}, data)
+        if (body := meant.pop("extra_body", None)) is not None:
+            meant["model_kwargs"] = {**body, **(data.pop("model_kwargs", None) or data.pop("extra_body", None) or {})}
+        data |= {name: value for name, value in meant.items() if name in fields}
+    return data
+
+
+def _check_one_answer(owner: str, n: Any) -> None:
     """Raise ``ConfigurationError`` unless one answer is asked for."""
     if n not in (None, 1):
         raise ConfigurationError(f"{owner} was given n={n!r}: the service returns one answer per call; use batch()")

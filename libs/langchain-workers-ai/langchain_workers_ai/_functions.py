@@ -15,7 +15,7 @@ __all__ = ["chunk_with_function_call", "result_with_function_call"]
 
 
 def result_with_function_call(result: ChatResult) -> ChatResult:
-    """Move the first call of an answer into ``additional_kwargs["function_call"]``, as OpenAI's older answers have it."""
+    """Move the first call of an answer into ``additional_kwargs["function_call"]``, its place in OpenAI's older API."""
     message = result.generations[0].message
     if isinstance(message, AIMessage):
         for call in [*message.tool_calls, *message.invalid_tool_calls][:1]:
