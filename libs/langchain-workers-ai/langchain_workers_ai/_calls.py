@@ -88,7 +88,7 @@ def _warn_ignored(owner: str, names: Sequence[str]) -> None:
     if names:
         what = ", ".join(sorted(names))
         warnings.warn(
-            f"{owner} ignores {what}: Workers AI has no such parameter. Pass fields of the request body in model_kwargs",
+            f"{owner} ignores {what}: Workers AI has no such parameter; fields of the body go in model_kwargs",
             stacklevel=2,
         )
 
