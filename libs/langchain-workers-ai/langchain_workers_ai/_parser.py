@@ -141,18 +141,29 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             yield value
 
     def beside_raw(self, input: Iterator[BaseMessage]) -> Iterator[dict[str, Any]]:
-        """Yield raw pieces and the growing value as they come, then what the end of the answer says. Never raise."""
-        growth = _Growth(self)
+        """Yield raw pieces as they come, then the value or the error. Never raise.
+
+        A growing value is not yielded: it would stay in the sum of the pieces of an answer that does not fit.
+        """
+        pieces: list[BaseMessage] = []
         for chunk in input:
-            yield growth.add_beside(chunk)
-        yield growth.finish_beside()
+            pieces.append(chunk)
+            yield AddableDict(raw=chunk)
+        yield self._value_or_error(pieces)
 
     async def abeside_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[dict[str, Any]]:
         """See :meth:`beside_raw`."""
-        growth = _Growth(self)
+        pieces: list[BaseMessage] = []
         async for chunk in input:
-            yield growth.add_beside(chunk)
-        yield growth.finish_beside()
+            pieces.append(chunk)
+            yield AddableDict(raw=chunk)
+        yield self._value_or_error(pieces)
+
+    def _value_or_error(self, pieces: list[BaseMessage]) -> dict[str, Any]:
+        try:
+            return AddableDict(parsed=self.parse_result([ChatGeneration(message=_sum(pieces))]), parsing_error=None)
+        except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
+            return AddableDict(parsed=None, parsing_error=exc)
 
 
 class _Growth:
@@ -173,30 +184,13 @@ class _Growth:
         return self._new(self._parse(partial=True))
 
     def _add_up(self) -> None:
-        chunks = [piece for piece in self._pieces if isinstance(piece, AIMessageChunk)]
-        whole = chunks[0] + chunks[1:] if len(chunks) == len(self._pieces) > 1 else self._pieces[-1]
-        self._pieces = [whole]
+        self._pieces = [_sum(self._pieces)]
 
     def finish(self) -> Any:
         if not self._pieces:
             return _NOTHING
         self._add_up()
         return self._new(self._parse(partial=False))
-
-    def add_beside(self, piece: BaseMessage) -> dict[str, Any]:
-        out: dict[str, Any] = AddableDict(raw=piece)
-        if isinstance(piece, AIMessageChunk) and (value := self.add(piece)) is not _NOTHING:
-            out["parsed"] = value
-        elif not isinstance(piece, AIMessageChunk):
-            self._pieces.append(piece)
-        return out
-
-    def finish_beside(self) -> dict[str, Any]:
-        try:
-            value = self.finish()
-        except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
-            return AddableDict(parsed=None, parsing_error=exc)
-        return AddableDict(parsed=self._shown if value is _NOTHING else value, parsing_error=None)
 
     def _parse(self, *, partial: bool) -> Any:
         return self._parser.parse_result([ChatGeneration(message=self._pieces[0])], partial=partial)
@@ -206,6 +200,12 @@ class _Growth:
             return _NOTHING
         self._shown = value
         return value
+
+
+def _sum(pieces: list[BaseMessage]) -> BaseMessage:
+    """Return the message of these pieces; the last one if they are whole messages."""
+    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
+    return chunks[0] + chunks[1:] if len(chunks) == len(pieces) > 1 else pieces[-1]
 
 
 def _strict_json(text: str) -> Any:

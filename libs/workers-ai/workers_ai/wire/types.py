@@ -176,6 +176,7 @@ class ReplyContext(NamedTuple):
         forced: Parameter schemas by name of the tools one of which was forced; empty when none was.
         json_mode: Whether ``response_format`` or ``guided_json`` was sent.
         max_tokens: Output bound in force, or None where it is not known.
+        thinking_off: Whether the request turned thinking off.
     """
 
     model: str
@@ -183,6 +184,7 @@ class ReplyContext(NamedTuple):
     forced: Mapping[str, JSON] = {}
     json_mode: bool = False
     max_tokens: int | None = None
+    thinking_off: bool = False
 
 
 @dataclass(slots=True)
