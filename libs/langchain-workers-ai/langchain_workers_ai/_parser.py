@@ -73,8 +73,8 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             ) from exc
 
     def _value(self, message: BaseMessage) -> tuple[str, Any]:
-        """The answer as text, and as a value."""
-        text = message.text
+        """The answer as text, and as a value. Some models answer in their reasoning, with an empty text beside it."""
+        text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
             return text, _strict_json(text)
         calls = message.tool_calls if isinstance(message, AIMessage) else []
@@ -206,6 +206,11 @@ def _sum(pieces: list[BaseMessage]) -> BaseMessage:
     """Return the message of these pieces; the last one if they are whole messages."""
     chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
     return chunks[0] + chunks[1:] if len(chunks) == len(pieces) > 1 else pieces[-1]
+
+
+def _reasoning(message: BaseMessage) -> str:
+    blocks = message.content_blocks
+    return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
 def _strict_json(text: str) -> Any:
