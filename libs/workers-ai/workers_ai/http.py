@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from workers_ai.config import Settings
     from workers_ai.wire.types import JSON, Request
 
-__all__ = ["PARSED", "HttpTransport", "body_text", "is_event_stream", "let_go", "parsed", "release", "running_loop", "untie"]
+__all__ = [
+    "PARSED",
+    "HttpTransport",
+    "body_text",
+    "is_event_stream",
+    "let_go",
+    "parsed",
+    "release",
+    "running_loop",
+    "untie",
+]
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
