@@ -52,8 +52,8 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         response_metadata=_metadata(reply, model),
     )
     info: dict[str, Any] = {"finish_reason": reply.finish_reason}
-    if reply.logprobs is not None:
-        info["logprobs"] = reply.logprobs
+    if logprobs := _mergeable(reply.logprobs):
+        info["logprobs"] = logprobs
     output: dict[str, Any] = {"model_name": model}
     if (usage := reply.usage) is not None:
         output["token_usage"] = _token_usage(usage)
@@ -70,6 +70,8 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         tools: Whether the answer may have calls. All chunks of it are of one class, since the first decides.
     """
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
+    if logprobs:
+        logprobs = _mergeable(logprobs)
     content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
     chunk_class = AIMessageChunk if tools else PlainChunk
     if not (reasoning or calls or last):
@@ -105,6 +107,17 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
+
+
+def _mergeable(logprobs: Any) -> dict[str, list[Any]] | None:
+    """Return the lists of log probabilities: the rest of pieces of different types cannot be added up."""
+    if not isinstance(logprobs, dict):
+        return None
+    lists = {name: value for name, value in logprobs.items() if isinstance(value, list)}
+    return {
+        name: [item for item in items if not (isinstance(item, dict) and "index" in item)]
+        for name, items in lists.items()
+    }
 
 
 def _invalid(arguments: str, error: str) -> InvalidToolCall:

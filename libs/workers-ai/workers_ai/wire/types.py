@@ -33,8 +33,8 @@ JSON: TypeAlias = Any
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 FinishReason: TypeAlias = str
-"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other reason is the service's own
-word, unchanged."""
+"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``. Any other reason is
+the service's own, unchanged."""
 
 
 class Request(NamedTuple):
