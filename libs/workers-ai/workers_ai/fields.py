@@ -65,6 +65,8 @@ class ConnectionFields(BaseModel):
     """Where extra body fields go, for the error about an unknown keyword."""
     keyword_aliases: ClassVar[dict[str, str]] = {"api_key": "api_token", "request_timeout": "timeout"}
     """Other names of fields."""
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset()
+    """Keywords that a dump holds besides the fields."""
     process_local: ClassVar[frozenset[str]] = frozenset(_HANDLES)
     """Fields that a pickle leaves out and copies share: what they hold belongs to this process."""
     knobs: ClassVar[frozenset[str]] = frozenset(_SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
@@ -147,9 +149,11 @@ class ConnectionFields(BaseModel):
         named: dict[str, Any] = {}
         for name, value in data.items():
             field = cls.keyword_aliases.get(name, name)
+            if name in cls.ignored_keywords:
+                continue
             if field not in known:
                 raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
-            if field in named:
+            if field in named and named[field] != value:
                 raise ConfigurationError(f"{cls.__name__} was given {field} twice, once as {name}")
             named[field] = value
         return named
