@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessageChunk as PlainChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
 
+from langchain_workers_ai._chunks import AIMessageChunk
 from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from langchain_core.messages import InvalidToolCall
 
     from workers_ai.wire.types import ChatDelta, ChatReply, ToolCall, Usage
 
@@ -56,18 +60,20 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
 
 
-def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGenerationChunk:
+def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool = True) -> ChatGenerationChunk:
     """Translate one piece of a streamed answer.
 
     Args:
         delta: The piece.
         model: The model asked for.
         first_call: Index that the first tool call gets; see :data:`AFTER_BLOCKS`.
+        tools: Whether the answer may have calls. All chunks of it are of one class, since the first decides.
     """
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
+    chunk_class = AIMessageChunk if tools else PlainChunk
     if not (reasoning or calls or last):
-        message = AIMessageChunk(content=content)
+        message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
     extra: dict[str, Any] = {}
     if last:
@@ -76,14 +82,14 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGeneratio
             "usage_metadata": _usage(delta.usage),
             "response_metadata": _metadata(delta, model),
         }
-    message = AIMessageChunk(
+    message = chunk_class(
         content=content,
         additional_kwargs={"reasoning_content": reasoning} if reasoning else {},
         tool_call_chunks=[
             {
                 "type": "tool_call_chunk",
                 "name": call.name,
-                "args": call.arguments + _unmendable(call.broken) if call.broken else call.arguments,
+                "args": call.arguments + _unmendable(call.broken) if call.error else call.arguments,
                 "id": call.id,
                 "index": first_call + call.index,
             }
@@ -91,17 +97,23 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0) -> ChatGeneratio
         ],
         **extra,
     )
+    if isinstance(message, AIMessageChunk):
+        message.mark_broken({first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error})
     info: dict[str, Any] = {"finish_reason": delta.finish_reason} if last else {}
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
 
 
-def _unmendable(arguments: str) -> str:
-    """A bracket too many, where arguments are not JSON.
+def _invalid(arguments: str, error: str) -> InvalidToolCall:
+    return {"type": "invalid_tool_call", "name": None, "args": arguments, "id": None, "error": error}
 
-    LangChain mends the arguments of a streamed call as it can, and an agent would call the tool with half a text; with
-    this they end in ``invalid_tool_calls``, as those of a whole answer do.
+
+def _unmendable(arguments: str) -> str:
+    """Return a bracket that makes broken arguments unreadable.
+
+    LangChain repairs the arguments of a streamed call, and an agent would run the tool with half a text. With this they
+    end in ``invalid_tool_calls`` wherever pieces are put together, without :meth:`AIMessageChunk.mark_broken`, too.
     """
     return next((end for end in _ENDS if _is_beyond_mending(arguments + end)), "")
 
@@ -120,22 +132,15 @@ def _with_refusal(text: str, refusal: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
-    """Calls whose arguments are a JSON object, and the others."""
+    """Return the calls that can run, and the others."""
     good: list[Any] = []
     bad: list[Any] = []
     for call in calls:
-        args: Any = None
-        try:
-            args = parse_json(call.arguments)
-            error = None if isinstance(args, dict) else f"arguments are a JSON {type(args).__name__}, not an object"
-        except ValueError as exc:
-            error = f"arguments are not valid JSON: {exc}"
-        if error is None:
-            good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
+        if call.error:
+            bad.append({**_invalid(call.arguments, call.error), "name": call.name, "id": call.id})
         else:
-            bad.append(
-                {"type": "invalid_tool_call", "name": call.name, "args": call.arguments, "id": call.id, "error": error}
-            )
+            args = parse_json(call.arguments)
+            good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
     return good, bad
 
 

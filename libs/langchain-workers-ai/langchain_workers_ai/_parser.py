@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
-from workers_ai.wire.jsontext import parse_answer, parse_growing
+from workers_ai.wire.jsontext import parse_answer, parse_growing, parse_json
 from workers_ai.wire.reply import shortened
+from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -75,11 +76,19 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         text = message.text
         if self.tool_name is None:
             return text, _strict_json(text)
-        for name, arguments in _called(message):
-            if name == self.tool_name:
-                return (arguments, _strict_json(arguments)) if isinstance(arguments, str) else ("", arguments)
-        if called := [name for name, _ in _called(message)]:
-            raise _misfit(f"the model called {', '.join(map(str, called))} instead of {self.tool_name}", text)
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+        for bad in invalid:
+            if bad.get("name") == self.tool_name:
+                raise _misfit(f"the call of {self.tool_name} is invalid: {bad.get('error')}", bad.get("args") or "")
+        for call in calls:
+            if call["name"] == self.tool_name:
+                return "", call["args"]
+        if called := [str(call.get("name")) for call in (*calls, *invalid)]:
+            raise _misfit(f"the model called {', '.join(called)} instead of {self.tool_name}", text)
+        ids = CallIds()
+        for written in recover_leaked_calls(text, {self.tool_name: self.answer_schema}, ids, among_words=True)[:1]:
+            return text, parse_json(written.arguments)
         raise _misfit(f"the model answered with text instead of calling {self.tool_name}", text)
 
     def _fit(self, value: Any, shown: str) -> Any:
@@ -129,6 +138,31 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if (value := growth.finish()) is not _NOTHING:
             yield value
 
+    def beside_raw(self, input: Iterator[BaseMessage]) -> Iterator[dict[str, Any]]:
+        """Yield raw pieces as they come, then the value or the error. Never raise.
+
+        A growing value is not yielded: it would stay in the sum of the pieces of an answer that does not fit.
+        """
+        pieces: list[BaseMessage] = []
+        for chunk in input:
+            pieces.append(chunk)
+            yield AddableDict(raw=chunk)
+        yield self._value_or_error(pieces)
+
+    async def abeside_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[dict[str, Any]]:
+        """See :meth:`beside_raw`."""
+        pieces: list[BaseMessage] = []
+        async for chunk in input:
+            pieces.append(chunk)
+            yield AddableDict(raw=chunk)
+        yield self._value_or_error(pieces)
+
+    def _value_or_error(self, pieces: list[BaseMessage]) -> dict[str, Any]:
+        try:
+            return AddableDict(parsed=self.parse_result([ChatGeneration(message=_sum(pieces))]), parsing_error=None)
+        except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
+            return AddableDict(parsed=None, parsing_error=exc)
+
 
 class _Growth:
     """Adds the pieces of an answer up, and tells when there is a new value to hand on."""
@@ -148,9 +182,7 @@ class _Growth:
         return self._new(self._parse(partial=True))
 
     def _add_up(self) -> None:
-        chunks = [piece for piece in self._pieces if isinstance(piece, AIMessageChunk)]
-        whole = add_ai_message_chunks(*chunks) if len(chunks) == len(self._pieces) > 1 else self._pieces[-1]
-        self._pieces = [whole]
+        self._pieces = [_sum(self._pieces)]
 
     def finish(self) -> Any:
         if not self._pieces:
@@ -168,14 +200,10 @@ class _Growth:
         return value
 
 
-def _called(message: BaseMessage) -> list[tuple[str | None, Any]]:
-    """Names and arguments of all calls. Those of streamed calls are text: LangChain mends what was cut off."""
-    if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
-        return [(chunk["name"], chunk["args"] or "{}") for chunk in message.tool_call_chunks]
-    if not isinstance(message, AIMessage):
-        return []
-    good: list[tuple[str | None, Any]] = [(call["name"], call["args"]) for call in message.tool_calls]
-    return good + [(call.get("name"), call.get("args") or "") for call in message.invalid_tool_calls]
+def _sum(pieces: list[BaseMessage]) -> BaseMessage:
+    """Return the message of these pieces; the last one if they are whole messages."""
+    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
+    return chunks[0] + chunks[1:] if len(chunks) == len(pieces) > 1 else pieces[-1]
 
 
 def _strict_json(text: str) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import is_dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_core.runnables import RunnableMap, RunnablePassthrough
+from langchain_core.runnables import RunnableGenerator
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
@@ -72,9 +71,7 @@ def structured(
     )
     if not include_raw:
         return asked | parser
-    parsed = RunnablePassthrough.assign(parsed=itemgetter("raw") | parser, parsing_error=lambda _: None)
-    failed = RunnablePassthrough.assign(parsed=lambda _: None)
-    return RunnableMap(raw=asked) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+    return asked | RunnableGenerator(parser.beside_raw, parser.abeside_raw)
 
 
 def best_method(model: str) -> Method:

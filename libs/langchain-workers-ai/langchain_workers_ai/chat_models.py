@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LangSmithParams, ModelProfile
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+    from workers_ai.wire.types import ChatDelta
 
 __all__ = ["ChatWorkersAI"]
 
@@ -143,10 +145,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            first_call = self._first_call
+            chunk_of = self._chunk_of(model, options)
             with closing(self.client.stream_chat(model, wire, **options)) as deltas:
                 for delta in deltas:
-                    yield to_chunk(delta, model, first_call)
+                    yield chunk_of(delta)
 
     async def _astream(
         self,
@@ -157,14 +159,16 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            first_call = self._first_call
+            chunk_of = self._chunk_of(model, options)
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
-                    yield to_chunk(delta, model, first_call)
+                    yield chunk_of(delta)
 
-    @property
-    def _first_call(self) -> int:
-        return AFTER_BLOCKS if self.output_version == "v1" else 0
+    def _chunk_of(self, model: str, options: Mapping[str, Any]) -> Callable[[ChatDelta], ChatGenerationChunk]:
+        """Return the function that translates the pieces of one streamed answer."""
+        first_call = AFTER_BLOCKS if self.output_version == "v1" else 0
+        tools = bool(options.get("tools") or options["extra_body"].get("tools"))
+        return partial(to_chunk, model=model, first_call=first_call, tools=tools)
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})

@@ -30,7 +30,7 @@ __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
 
 
 class ChatStream:
-    """A stream whose headers are in. Push bytes with ``decode`` until :attr:`complete`, end with ``flush``.
+    """A stream whose headers are in. Push bytes with ``decode`` until :attr:`over`, end with ``flush``.
 
     Attributes:
         body: The open body; None where the answer came whole.
@@ -55,22 +55,22 @@ class ChatStream:
         self.ended = False
 
     @property
-    def complete(self) -> bool:
-        """Whether the answer is complete: its end mark has come, whatever the connection does then."""
-        return self._reader.done and self._failure is None
+    def over(self) -> bool:
+        """Whether nothing more counts: the end mark has come, whatever the connection does then, or an error."""
+        return self._reader.done or self._failure is not None
 
     def decode(self, chunk: bytes) -> list[ChatDelta]:
         """The pieces that these bytes complete."""
         return self._read(self._sse.decode(chunk))
 
-    def _read(self, events: list[bytes]) -> list[ChatDelta]:
+    def _read(self, events: list[bytes], *, unfinished: bool = False) -> list[ChatDelta]:
         """The pieces of these events; an error among them is raised by the next call, after what came before it."""
         if self._failure is not None:
             raise self._failure
         pieces: list[ChatDelta] = []
         for data in events:
             try:
-                delta = self._reader.read(data)
+                delta = self._reader.read(data, unfinished=unfinished)
             except WorkersAIError as exc:
                 if not pieces:
                     raise
@@ -92,7 +92,7 @@ class ChatStream:
             return
         if isinstance(self._reply.data, bytes):
             yield from self.decode(self._reply.data)
-        yield from self._read(self._sse.flush())
+        yield from self._read(self._sse.flush(), unfinished=True)
         yield from self._read([])
         yield self._reader.finish()
 
@@ -104,8 +104,8 @@ class ChatStream:
         try:
             while not (self.first or self.ended):
                 chunk: bytes = yield Read(body)
-                self.first = self.decode(chunk) if chunk else self._read(self._sse.flush())
-                if not (self.first or self._failure) and (self.complete or not chunk):
+                self.first = self.decode(chunk) if chunk else self._read(self._sse.flush(), unfinished=True)
+                if not self.first and (self.over or not chunk):
                     self.ended = True
                     self.first = [self._reader.finish()]
         except BaseException as exc:
@@ -173,7 +173,7 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
 
         try:
             yield from stream.first
-            while not (stream.ended or stream.complete) and (chunk := next(stream.body.chunks, b"")):
+            while not (stream.ended or stream.over) and (chunk := next(stream.body.chunks, b"")):
                 yield from stream.decode(chunk)
         except (httpx.RequestError, httpx.StreamError) as exc:
             raise stream.broken(exc) from None
@@ -193,7 +193,7 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
         try:
             for delta in stream.first:
                 yield delta
-            while not (stream.ended or stream.complete) and (chunk := await anext(stream.body.chunks, b"")):
+            while not (stream.ended or stream.over) and (chunk := await anext(stream.body.chunks, b"")):
                 for delta in stream.decode(chunk):
                     yield delta
         except (httpx.RequestError, httpx.StreamError) as exc:

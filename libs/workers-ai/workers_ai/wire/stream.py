@@ -75,8 +75,12 @@ class ChatStreamReader:
         """The text that has arrived."""
         return "".join(self._text)
 
-    def read(self, data: bytes) -> ChatDelta | None:
+    def read(self, data: bytes, *, unfinished: bool = False) -> ChatDelta | None:
         """Read the data of one event. Return None if it has nothing to pass on.
+
+        Args:
+            data: The data.
+            unfinished: Whether the stream ended inside this event; then :meth:`finish` says what that means.
 
         Raises:
             StreamInterruptedError: The event is damaged; with ``.partial``.
@@ -87,7 +91,7 @@ class ChatStreamReader:
         try:
             event = from_json(data)
         except ValueError:
-            event = self._read_oddly(data)
+            event = self._read_oddly(data, unfinished=unfinished)
         if not isinstance(event, dict):
             return self._read_no_object(event)
         choices = event.get("choices")
@@ -100,7 +104,7 @@ class ChatStreamReader:
         choice = first_choice(event)
         return self._read_choice(event, choice) if choice else None
 
-    def _read_oddly(self, data: bytes) -> JSON:
+    def _read_oddly(self, data: bytes, *, unfinished: bool) -> JSON:
         """Read what is not strict JSON: an end mark, lone surrogates, or the text that a binding throws."""
         text = data.decode(errors="replace").strip()
         if text in ("", _DONE):
@@ -110,7 +114,7 @@ class ChatStreamReader:
         except ValueError:
             if refusal := read_refusal(text):
                 return {"error": refusal.message, "code": refusal.code}
-            if not _STRUCTURE.isdisjoint(text):
+            if not (unfinished or _STRUCTURE.isdisjoint(text)):
                 raise self._interrupted(f"an event of the stream is damaged ({len(data)} bytes)") from None
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
             return None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CallIds",
     "ToolCallAssembler",
+    "argument_error",
+    "arguments_text",
     "original_id",
     "read_tool_calls",
     "recover_leaked_calls",

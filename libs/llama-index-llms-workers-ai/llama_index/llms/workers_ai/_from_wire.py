@@ -19,6 +19,7 @@ from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError
 from workers_ai.wire.jsontext import parse_json
+from workers_ai.wire.toolcalls import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -206,7 +207,7 @@ def to_tool_selections(response: ChatResponse) -> Iterable[ToolSelection]:
 def partial_object(text: str) -> dict[str, Any]:
     """The part of a JSON object that has come; an empty one where there is nothing to read yet."""
     try:
-        value = from_json(text, allow_partial="trailing-strings")
+        value = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
@@ -222,9 +223,13 @@ def breaks_off(text: str) -> bool:
 
 
 def _malformed(name: str, arguments: str, response: ChatResponse) -> APIResponseValidationError:
+    reason = response.additional_kwargs["finish_reason"]
+    cut = ""
+    if not arguments.strip() or breaks_off(arguments):
+        cut = "length" if reason in ("stop", "tool_calls") else reason
     return APIResponseValidationError(
-        f"the model called {name} with arguments that are not a JSON object: {arguments[:200]!r}"
-        + (" (it was cut off: raise max_tokens)" if breaks_off(arguments) else ""),
+        f"the model called {name} with arguments that are not a JSON object: {arguments[:200]!r}: "
+        f"{argument_error(arguments, cut)}",
         model=(response.raw or {}).get("model"),
         body=arguments,
         status_code=200,

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.wire.jsontext import parse_answer, parse_growing
+from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
@@ -94,12 +95,12 @@ class StructuredReader(Generic[Model]):
             raise self._misfit(response, refusal, "the model refused")
         arguments = self._arguments(response)
         text = (response.message.content or "") if arguments is None else arguments
-        found = text
+        if arguments is None and not self._from_text:
+            raise self._misfit(response, text, "plain text in place of a call")
         try:
             found = json.dumps(parse_answer(text), ensure_ascii=False)
-        except ValueError as exc:  # the class says what is wrong with other text
-            if arguments is None and not self._from_text:
-                raise self._misfit(response, text, "plain text in place of a call") from exc
+        except ValueError as exc:
+            raise self._misfit(response, text, f"invalid JSON: {exc}") from exc
         if found in _EMPTY and _ended_early(response):
             raise self._misfit(response, text, "the answer ended before its first field")
         try:
@@ -112,8 +113,15 @@ class StructuredReader(Generic[Model]):
         """Return the arguments of the call that holds the object; None where the text does."""
         if self._from_text:
             return None
-        calls = response.message.additional_kwargs.get("tool_calls") or ()
-        return next((call["function"]["arguments"] for call in calls), None)
+        if calls := response.message.additional_kwargs.get("tool_calls"):
+            arguments: str = calls[0]["function"]["arguments"]
+            return arguments
+        if not is_whole(response):
+            return None
+        schema = self._output_cls.model_json_schema()
+        forced = {schema.get("title") or self._output_cls.__name__: schema}
+        written = recover_leaked_calls(response.message.content or "", forced, CallIds(), among_words=True)
+        return written[0].arguments if written else None
 
     def _partial(self, value: dict[str, Any]) -> Model | FlexibleModel:
         try:
