@@ -30,6 +30,7 @@ from workers_ai.limiter import Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.wire.jsontext import mended
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -343,8 +344,17 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
             raise _refused_text(index, why, model)
-        checked.append(text or " ")
+        checked.append(_without_lone_surrogates(text) or " ")
     return checked
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """Return the text as a request carries it: UTF-8 has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = mended(text)
+    return text
 
 
 def _refused_text(index: int, why: str, model: str) -> BadRequestError:
