@@ -93,13 +93,14 @@ class ConnectionFields(BaseModel):
     reject_if_busy: bool | None = None
     """True is another way to say ``on_busy="raise"``."""
     max_concurrency: int | None = None
-    """Requests in flight of this object: in all threads together, and in each event loop."""
+    """Requests in flight of this object, in all threads and event loops together."""
     session_id: str | None = None
     """Sent as ``x-session-affinity``, which keeps a session's prefix cached."""
     default_headers: dict[str, SecretStr] | None = Field(default=None, repr=False)
     """Extra headers of every request; masked like the token."""
-    requests_per_minute: int | None = None
-    """Own limit per task, shared by all objects of the account; None for none."""
+    requests_per_minute: int | Literal["documented"] | None = None
+    """Own limit per task, shared by all objects of the account; ``"documented"`` for the limits that Cloudflare
+    documents (chat 300, embeddings 3,000, paid-only models 20 each, ...); None for none."""
     batch_worker: BatchWorker | str | None = None
     """A deployed Worker that is the queue, in place of the REST route: its URL, or URL and headers."""
     allow_insecure_http: bool = False

@@ -141,10 +141,15 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
         return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
+    def _connection(self) -> Service:
+        """The service behind both clients, paced by ``rate_limiter``."""
+        service, limiter = super()._connection(), self.rate_limiter
+        if limiter is None:
+            return service
+        return service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire))
+
     def _sender(self) -> Any:
-        transport = self._connection().transport
-        limiter = self.rate_limiter
-        return transport if limiter is None else Paced(transport, limiter.acquire, limiter.async_acquire)
+        return self._connection().transport
 
     def _service_of_call(self, settings: dict[str, Any]) -> Service:
         """Return the service of one call. Keywords for other steps of a pipeline are ignored."""
