@@ -176,7 +176,8 @@ class TestBounds:
         assert len(call(model, BATCH, texts(20))) == 20
         assert emulator.log.peak_concurrency == bound
 
-    def test_the_bound_holds_for_calls_side_by_side(self) -> None:
+    def test_the_bound_holds_for_calls_side_by_side(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()  # waits take real time
         emulator = Emulator(clock=Clock("real"), latency_s=0.02)
         model = embedding_of(emulator, embed_batch_size=1, max_concurrency=3)
 
