@@ -20,6 +20,7 @@ from workers_ai.errors import (
     CapacityError,
     ConfigurationError,
     ContextWindowExceededError,
+    NotFoundError,
     RateLimitError,
     RequestTooLargeError,
     WorkersAIError,
@@ -159,7 +160,10 @@ class Calls:
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        return read_reply(response, request.model, self.settings)
+        outcome = read_reply(response, request.model, self.settings)
+        if isinstance(outcome, NotFoundError) and outcome.code in (3042, 5007):
+            outcome.candidates = catalogue.candidates(request.model, request.task)
+        return outcome
 
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""
