@@ -193,4 +193,215 @@ ODD_STREAMS = [
         Want("a"),
         events=[{"choices": [{"index": "0", "delta": {"content": "a"}, "finish_reason": "stop"}]}],
     ),
+    # --- answers that are not complete ---
+    Shape(
+        "a call that was never begun",
+        "B130",
+        Want(calls=(Call("clock", "", "c1"),), finish="length"),
+        events=[piece(index=0, id="c1", function={"name": "clock", "arguments": ""}), chunk("length")],
+    ),
+    Shape(
+        "a call that a filter stopped",
+        "B130",
+        Want(calls=(Call("clock", '{"city', "c1"),), finish="content_filter"),
+        events=[piece(index=0, id="c1", function={"name": "clock", "arguments": '{"city'}), chunk("content_filter")],
+    ),
+    Shape(
+        "a whole call in an answer without end",
+        "B130",
+        Want(calls=CLOCK, finish="length"),
+        events=[piece(index=0, id="c1", function={"name": "clock", "arguments": '{"city":"Oslo"}'}), chunk("length")],
+    ),
+    Shape(
+        "a reason of the service's own",
+        "B130",
+        Want("a", finish="sensitive"),
+        events=[chunk(content="a"), chunk("sensitive")],
+    ),
+    Shape(
+        "a damaged event",
+        "hermes",
+        Want(error="StreamInterruptedError", partial="a"),
+        events=[chunk(content="a"), b'{"choices":[{"delta":{"con', chunk(content="b"), chunk("stop")],
+    ),
+    Shape(
+        "damage after the end mark",
+        "hermes",
+        Want("a"),
+        stream=sse([chunk(content="a")]) + b'data: {"choices"\n\ndata: {"error":{"code":3040,"message":"busy"}}\n\n',
+    ),
+    # --- names of calls ---
+    *(
+        Shape(
+            f"calls by {label}",
+            "B146",
+            Want(calls=(Call("clock", {"city": "Oslo"}), Call("search", {"query": "x"})), finish="tool_calls"),
+            events=[
+                piece(**first, function={"name": "clock", "arguments": ""}),
+                piece(**second, function={"name": "search", "arguments": ""}),
+                piece(**first, function={"arguments": '{"city":'}),
+                piece(**second, function={"arguments": '{"query":"x"}'}),
+                piece(**first, function={"arguments": '"Oslo"}'}),
+                chunk("tool_calls"),
+            ],
+        )
+        for label, first, second in [
+            ("text", {"index": "0"}, {"index": "1"}),
+            ("fractions", {"index": 0.0}, {"index": 1.0}),
+            ("words", {"index": "a"}, {"index": "b"}),
+            ("ids", {"id": "a"}, {"id": "b"}),
+        ]
+    ),
+    Shape(
+        "calls by their place",
+        "B146",
+        Want(calls=(Call("clock", {"city": "Oslo"}), Call("search", {"query": "x"})), finish="tool_calls"),
+        events=[
+            calls({"function": {"name": "clock"}}, {"function": {"name": "search"}}),
+            calls({"function": {"arguments": '{"city":"Oslo"}'}}, {"function": {"arguments": '{"query":"x"}'}}),
+            chunk("tool_calls"),
+        ],
+    ),
+    *(
+        Shape(
+            f"arguments {label}",
+            "B148",
+            Want(calls=(Call("clock", wanted, "c1"),), finish="tool_calls"),
+            events=[
+                piece(index=0, id="c1", function={"name": "clock", "arguments": first}),
+                *(piece(index=0, function={"arguments": text}) for text in rest),
+                chunk("tool_calls"),
+            ],
+        )
+        for label, wanted, first, *rest in [
+            ("repeated", {"c": "x"}, "", '{"c":"x"}', '{"c":"x"}'),
+            ("repeated with spaces", {"c": "x"}, '{"c":', '"x"}', '{"c": "x"}'),
+            ("cumulative", {"c": "x"}, '{"c":', '{"c":"x"', '{"c":"x"}'),
+            ("that only look cumulative", {"c": {"c": 1}}, '{"c":', '{"c":1', "}}"),
+        ]
+    ),
+    Shape(
+        "two calls of one index and no id",
+        "B148",
+        Want(calls=(Call("clock", {"c": 1}), Call("clock", {"c": 2})), finish="tool_calls"),
+        events=[
+            piece(index=0, function={"name": "clock", "arguments": '{"c":1}'}),
+            piece(index=0, function={"name": "clock", "arguments": '{"c":2}'}),
+            chunk("tool_calls"),
+        ],
+    ),
+    Shape(
+        "half a letter in each of two pieces of arguments",
+        "lobehub/lobehub#18805",
+        Want(calls=(Call("clock", {"c": "😀"}, "c1"),), finish="tool_calls"),
+        events=[
+            rb'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"clock","arguments":"{\"c\":\"\ud83d"}}]}}]}',
+            rb'{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\ude00\"}"}}]}}]}',
+            chunk("tool_calls"),
+        ],
+    ),
+    Shape(
+        "half a letter in each of two thoughts",
+        "lobehub/lobehub#18805",
+        Want("a", "😀"),
+        events=[
+            rb'{"choices":[{"delta":{"reasoning":"\ud83d"}}]}',
+            rb'{"choices":[{"delta":{"reasoning":"\ude00"}}]}',
+            chunk("stop", content="a"),
+        ],
+    ),
+    # --- both families at once (llama-3.3), and an answer among the reasoning (nemotron) ---
+    Shape(
+        "a hybrid's calls beside the choices",
+        "captures 7.3",
+        Want(calls=(Call("clock", {"city": "Oslo"}),), finish="tool_calls"),
+        events=[
+            {**chunk(content=""), "response": "", "tool_calls": []},
+            {
+                **chunk("stop", content=""),
+                "response": None,
+                "tool_calls": [{"name": "clock", "arguments": {"city": "Oslo"}}],
+            },
+        ],
+    ),
+    Shape(
+        "a hybrid's calls in both places",
+        "captures 7.3",
+        Want(calls=CLOCK, finish="tool_calls"),
+        events=[
+            piece(index=0, id="c1", function={"name": "clock", "arguments": '{"city":"Oslo"}'}),
+            {**chunk("stop"), "tool_calls": [{"name": "clock", "arguments": {"city": "Oslo"}}]},
+        ],
+    ),
+    Shape(
+        "a hybrid's text beside the choices",
+        "captures 7.3",
+        Want("Hello"),
+        events=[{**chunk(content=None), "response": "Hel"}, {**chunk("stop"), "response": "lo"}],
+    ),
+    Shape(
+        "a hybrid's text in both places",
+        "captures 4",
+        Want("Hello"),
+        events=[{**chunk(content="Hel"), "response": "Hel"}, {**chunk("stop", content="lo"), "response": "lo"}],
+    ),
+    Shape(
+        "an answer among the reasoning",
+        "captures 7.2",
+        Want("Hi you", "Hi you"),
+        events=[chunk(reasoning="Hi"), chunk(reasoning=" you"), chunk("stop", content="")],
+    ),
+    Shape(
+        "an answer among the reasoning, with thinking off",
+        "captures 7.2",
+        Want("Hi you", finish="length"),
+        events=[chunk(reasoning="Hi"), chunk(reasoning=" you"), chunk("length", content="")],
+        params={"chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    Shape(
+        "a thought although thinking is off",
+        "captures 3.3",
+        Want("Hi", "hm"),
+        events=[chunk(reasoning="h"), chunk(reasoning="m"), chunk(content="Hi"), chunk("stop")],
+        params={"reasoning_effort": "none"},
+    ),
+    # --- parts ---
+    Shape(
+        "thoughts and references in parts",
+        "B136",
+        Want("4", "hm"),
+        events=[
+            chunk(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]),
+            chunk(content=[{"type": "reference", "reference_ids": [1]}]),
+            chunk("stop", content=[{"type": "text", "text": "4"}, {"type": "new", "value": 1}]),
+        ],
+    ),
+    # --- usage ---
+    *(
+        Shape(
+            f"usage: {label}",
+            "captures 7.8",
+            Want("a", usage=(57, 28, 85)),
+            events=[
+                {**chunk("stop", content="a"), "usage": usage(*first)},
+                *({"choices": [], "usage": usage(*one)} for one in rest),
+            ],
+        )
+        for label, first, *rest in [
+            ("one increment, tail, zeros", (0, 1), (57, 28), (0, 0)),
+            ("increments, tail, zeros", (0, 28), (57, 28), (0, 0)),
+            ("tail, zeros", (57, 28), (0, 0)),
+            ("zeros, tail", (0, 0), (57, 28)),
+            ("prompt, increment, tail, zeros", (57, 0), (0, 28), (57, 28), (0, 0)),
+        ]
+    ),
+    Shape(
+        "details of a record before the tail",
+        "captures 7.8",
+        Want("a", usage=(57, 28, 85), cached=5),
+        events=[
+            {**chunk("stop", content="a"), "usage": usage(57, 28, prompt_tokens_details={"cached_tokens": 5})},
+            {"response": "", "usage": usage(57, 28)},
+        ],
+    ),
 ]

@@ -359,4 +359,50 @@ WHOLE = [
             "nothing": b" ",
         }.items()
     ),
+    # --- answers that are not complete ---
+    *(
+        Shape(
+            f"a call that was never begun, {reason}",
+            "B130",
+            Want(calls=(Call("clock", "", "c1"),), finish=reason),
+            openai(None, reason, tool_calls=[nested("clock", "", "c1")]),
+        )
+        for reason in ("length", "content_filter", "error", "abort")
+    ),
+    Shape(
+        "a native call that was never begun, at the bound",
+        "B130",
+        Want(calls=(Call("clock", ""),), finish="length", usage=(10, 2, 12)),
+        {"response": None, "tool_calls": [{"name": "clock", "arguments": None}], "usage": USAGE},
+        params={"max_tokens": 2},
+    ),
+    # --- parts ---
+    Shape(
+        "thoughts in parts",
+        "B136",
+        Want("4", "hm"),
+        openai([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "4"}]),
+    ),
+    Shape(
+        "a part of unknown type",
+        "B136",
+        Want("a"),
+        openai([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "new"}]),
+    ),
+    Shape("a list of data", "B136", Want('[{"type": "cat"}]'), openai([{"type": "cat"}]), params=JSON_MODE),
+    # --- both families at once (llama-3.3) ---
+    Shape(
+        "a hybrid's calls beside the choices",
+        "captures 7.3",
+        Want(calls=(Call("clock", OSLO),), finish="tool_calls"),
+        {**openai(""), "response": None, "tool_calls": [{"name": "clock", "arguments": OSLO}]},
+    ),
+    Shape("a hybrid's text beside the choices", "captures 7.3", Want("hello"), {**openai(None), "response": "hello"}),
+    Shape(
+        "JSON mode that could not be met, as a success",
+        "captures 7.7",
+        Want(error="StructuredOutputError"),
+        body={"success": False, "errors": [{"message": "AiError: JSON Mode couldn't be met"}], "result": {}},
+    ),
+    Shape("an answer among the reasoning", "captures 7.2", Want("Hi"), openai("", reasoning="Hi")),
 ]

@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.utils import message_chunk_to_message
 from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel, Field
@@ -349,19 +350,33 @@ def test_calls_that_come_back(
     assert answer.response_metadata["finish_reason"] == "tool_calls"
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"city": Os', '{"city": "Os', '{"city": "Oslo",', '["Oslo"]', '"Oslo"', "7", "{,}"]
-)
-def test_arguments_that_are_no_object_are_invalid_calls_and_go_back(
+BROKEN = {
+    '{"city": Os': "not valid JSON",
+    '{"city": "Os': "not valid JSON",
+    '{"city": "Oslo",': "not valid JSON",
+    '["Oslo"]': "a JSON list, not an object",
+    '"Oslo"': "a JSON str, not an object",
+    "7": "a JSON int, not an object",
+    "{,}": "not valid JSON",
+    '{"city": NaN}': "NaN is not JSON",
+    '{"city": -Infinity}': "Infinity is not JSON",
+    '{"city": 1e999}': "1e999 is too large",
+    '{"a":' * 3_000: "nested too deep",
+    '{"a":' + "9" * 6_000 + "}": "not valid JSON",
+}
+
+
+@pytest.mark.parametrize("arguments", BROKEN, ids=lambda text: text[:20])
+def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
     arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
-    """In a stream too, where LangChain would mend them and an agent call the tool with half a text."""
+    """In a stream too, where LangChain would repair them and an agent run the tool with half a text."""
     model.says("Let me see.", tool_calls=[wire("clock", arguments), wire("search", "{}", "c2")]).says("Noon.")
     one = chat(model=NATIVE, api=model.route).bind_tools([clock, search])
     answer = ask(one, "hi")
     (invalid,) = answer.invalid_tool_calls
-    assert (invalid["name"], invalid["id"]) == ("clock", "c1")
-    assert invalid["args"].startswith(arguments)
+    assert (invalid["name"], invalid["id"], invalid["args"]) == ("clock", "c1", arguments)
+    assert BROKEN[arguments] in invalid["error"]
     assert [call["name"] for call in answer.tool_calls] == ["search"]
     assert answer.text == "Let me see."
     assert answer.response_metadata["finish_reason"] == "tool_calls"
@@ -369,7 +384,7 @@ def test_arguments_that_are_no_object_are_invalid_calls_and_go_back(
     assert ask(one, [HumanMessage("hi"), answer, *results]).text == "Noon."
     calls = {call["id"]: call["function"]["arguments"] for call in model.heard[-1]["messages"][1]["tool_calls"]}
     assert calls["c2"] == "{}"
-    assert isinstance(json.loads(calls["c1"]), dict)
+    assert list(json.loads(calls["c1"])) == ["invalid_arguments"]
 
 
 NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
@@ -380,17 +395,21 @@ def test_a_call_cut_anywhere_is_invalid(length: int) -> None:
     cut = NESTED[:length]
     first = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)]), "m").message
     last = to_chunk(
-        ChatDelta(tool_calls=[ToolCallDelta(0, None, None, "", cut)], last=True, finish_reason="length"), "m"
+        ChatDelta(tool_calls=[ToolCallDelta(0, None, None, "", cut, "why")], last=True, finish_reason="length"), "m"
     ).message
     total = first + last
     assert isinstance(total, AIMessageChunk)
     assert total.tool_calls == []
-    assert [call["name"] for call in total.invalid_tool_calls] == ["f"]
+    assert [(call["name"], call["args"], call["error"]) for call in total.invalid_tool_calls] == [("f", cut, "why")]
+    (without_addition,) = AIMessageChunk(content="", tool_call_chunks=total.tool_call_chunks).invalid_tool_calls
+    assert without_addition["name"] == "f"
+    whole = message_chunk_to_message(total)
+    assert (type(whole), whole.invalid_tool_calls) == (AIMessage, total.invalid_tool_calls)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("arguments", ['{"a":' * 3_000, '{"a":' + "9" * 6_000])
 def test_a_call_that_nothing_reads_is_invalid_in_a_stream_too(arguments: str) -> None:
-    piece = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", arguments, arguments)]), "m").message
+    piece = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", arguments, arguments, "why")]), "m").message
     assert isinstance(piece, AIMessageChunk)
     assert piece.tool_calls == []
     assert [call["name"] for call in piece.invalid_tool_calls] == ["f"]

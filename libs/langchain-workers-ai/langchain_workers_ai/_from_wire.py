@@ -98,7 +98,9 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         **extra,
     )
     if isinstance(message, AIMessageChunk):
-        message.mark_broken({first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error})
+        message.mark_broken(
+            {first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error}
+        )
     info: dict[str, Any] = {"finish_reason": delta.finish_reason} if last else {}
     if logprobs:
         info["logprobs"] = logprobs

@@ -26,7 +26,7 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.flow import Flow, Send, Sleep, Turn
-from workers_ai.http import is_event_stream, parsed, untie
+from workers_ai.http import body_text, is_event_stream, parsed, untie
 from workers_ai.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
@@ -395,7 +395,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and unreadable:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
-        shown = settings.scrub(response.text[:2000])
+        shown = settings.scrub(body_text(response)[:2000])
         return APIResponseValidationError(
             f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
             request_id=response.headers.get("cf-ray"),
@@ -403,7 +403,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     return error_from_reply(
         response.status_code,
         response.headers,
-        response.text,
+        body_text(response),
         model=model,
         body=body,
         scrub=settings.scrub,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workers_ai.config import Settings
     from workers_ai.wire.types import JSON, Request
 
-__all__ = ["PARSED", "HttpTransport", "is_event_stream", "parsed", "running_loop", "untie"]
+__all__ = ["PARSED", "HttpTransport", "body_text", "is_event_stream", "parsed", "running_loop", "untie"]
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
@@ -329,6 +329,19 @@ def parsed(response: httpx.Response) -> JSON:
     if PARSED not in response.extensions:
         response.extensions[PARSED] = parse_body(response.content)
     return response.extensions[PARSED]
+
+
+def body_text(response: httpx.Response) -> str:
+    """Return the body of a response as text: UTF-8, else what its header says, if that is a character set."""
+    content = response.content
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        return content.decode(response.encoding or "utf-8", errors="replace")
+    except (LookupError, ValueError):
+        return content.decode(errors="replace")
 
 
 def untie(response: httpx.Response) -> None:

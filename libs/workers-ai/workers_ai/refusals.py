@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai import errors as e
+from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,10 +119,12 @@ _TEXTS: Final[tuple[tuple[re.Pattern[str], tuple[type[e.APIStatusError], ...], t
 )
 
 _PREFIX = re.compile(r"^(?:(?:AiError|Ai|Error)\s*:\s*)+", re.IGNORECASE)
-_UUID = re.compile(r"\s*\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
+_UUID = re.compile(r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
 _LEADING_CODE = re.compile(r"^\s*(?:(?:AiError|InferenceUpstreamError|Error)\s*:\s*)*(\d{4,5})\s*:\s*")
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
-_TAG = re.compile(r"<[^>]*>")
+_TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{0,500})</title>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,500}>")
+_PLAIN_CHARACTERS: Final = 20_000
+"""Characters of a page that are searched for its title."""
 
 
 class Refusal(NamedTuple):
@@ -200,7 +203,7 @@ def _embedded_message(text: str) -> str | None:
     if not text.startswith("{"):
         return None
     try:
-        inner = json.loads(text)
+        inner = parse_json(text)
     except ValueError:
         return None
     message = inner.get("message") if isinstance(inner, dict) else None
@@ -226,15 +229,10 @@ def _as_float(text: str | None) -> float | None:
 
 def classify(refusal: Refusal, status: int) -> type[e.APIStatusError] | None:
     """Choose the class; None where neither code, text nor status says that anything failed."""
-    if refusal.code in CODES:
-        cls = CODES[refusal.code][0]
-    else:
-        cls_by_status = _by_status(refusal.http_status or status)
-        if cls_by_status is None:
-            return None
-        cls = cls_by_status
+    cls = CODES[refusal.code][0] if refusal.code in CODES else _by_status(refusal.http_status or status)
     for pattern, bases, narrower in _TEXTS:
-        if issubclass(cls, bases) and not issubclass(cls, narrower) and pattern.search(refusal.message):
+        fits = cls is None or (issubclass(cls, bases) and not issubclass(cls, narrower))
+        if fits and pattern.search(refusal.message):
             return narrower
     return cls
 
@@ -333,6 +331,7 @@ def _usual_status(code: int | None, status: int) -> int:
 
 def _plain(text: str) -> str:
     """One short line out of an HTML page or a text."""
+    text = text[:_PLAIN_CHARACTERS]
     title = _TITLE.search(text)
     line = " ".join((title[1] if title else _TAG.sub(" ", text)).split())
     return line if len(line) <= 300 else line[:297] + "..."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.calls import Calls, connection_error
 from workers_ai.errors import (
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from workers_ai.wire.types import ChatDelta
 
 __all__ = ["ChatStream", "awalk", "open_chat", "walk"]
+
+_SETTLE_S: Final = 0.05
+"""Longest wait for the connection after the end mark of an answer."""
 
 
 class ChatStream:
@@ -174,6 +178,26 @@ def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
     return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
 
 
+def _settle(body: Body) -> None:
+    """Read the end of the body if it is there already: then the connection serves the next call."""
+    import httpx
+
+    line = body.response.extensions.get("network_stream")
+    if line is not None and line.get_extra_info("is_readable"):
+        with suppress(httpx.RequestError, httpx.StreamError):
+            next(body.chunks, b"")
+
+
+async def _asettle(body: Body) -> None:
+    """Read the end of the body if it comes at once: then the connection serves the next call."""
+    import anyio
+    import httpx
+
+    with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_SETTLE_S):
+        while await anext(body.chunks, b""):
+            pass
+
+
 def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None, None]:
     """Open a stream and read it to its end, blocking; closes it whatever happens."""
     stream = drive(opening, sender)
@@ -188,6 +212,7 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
                 stream.hand_out()
                 yield from deltas
                 stream.read_on()
+            _settle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)
         finally:
@@ -215,6 +240,7 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
                 for delta in deltas:
                     yield delta
                 stream.read_on()
+            await _asettle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)
         finally:

@@ -76,6 +76,7 @@ def plan_chat(
         forced=forced,
         json_mode=json_mode,
         max_tokens=given.get("max_tokens") or card.default_max_tokens,
+        thinking_off=_turns_thinking_off({**given, **(extra_body if isinstance(extra_body, Mapping) else {})}),
     )
     stream = stream and api != "responses" and "response_format" not in asked
     body = _body(model, prepared, given, api, stream)
@@ -88,6 +89,12 @@ def plan_chat(
         return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)
     path = "v1/responses" if api == "responses" else "v1/chat/completions"
     return ChatPlan(Request(path, body, model, "chat", headers=headers or {}), context, stream)
+
+
+def _turns_thinking_off(body: Mapping[str, JSON]) -> bool:
+    options = body.get("chat_template_kwargs")
+    off = isinstance(options, Mapping) and (options.get("enable_thinking") is False or options.get("thinking") is False)
+    return off or body.get("reasoning_effort") == "none"
 
 
 def run_request(

@@ -186,8 +186,8 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     reply.headers = headers
     reply.raw = result
     _recover(reply, context, ids)
-    if not (cut or reply.text or reply.tool_calls or reply.refusal):
-        reply.text = reply.reasoning  # the answer of a model whose thinking is off
+    if not ((cut and not context.thinking_off) or reply.text or reply.tool_calls or reply.refusal):
+        reply.text, reply.reasoning = reply.reasoning, ""  # the answer of a model whose thinking is off
     broken = any(call.error for call in reply.tool_calls)
     reply.finish_reason = finish_reason(raw, cut, calls=bool(reply.tool_calls), broken=broken)
     return reply

@@ -41,7 +41,7 @@ class ChatStreamReader:
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_headers", "_id", "_ids",
+        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_headers", "_held", "_id", "_ids",
         "_meter", "_model", "_refused", "_scrub", "_text", "_thoughts", "done",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class ChatStreamReader:
         self._meter = UsageMeter()
         self._text: list[str] = []
         self._thoughts: list[str] = []
+        self._held: list[str] = []
         self._refused = False
         # A forced call may come as text (see recover_leaked_calls), so that text is held back until the end.
         self._buffer: list[str] | None = [] if context.forced else None
@@ -189,13 +190,25 @@ class ChatStreamReader:
             if self._buffer is not None:
                 self._buffer.append(text)
                 text = ""
-        if reasoning and not self._text:
-            self._thoughts.append(reasoning)
+        if not self._text and not self._assembler:
+            reasoning = self._keep_thought(reasoning)
+        elif self._held:
+            reasoning, self._held = "".join(self._held) + reasoning, []
         refused = refusal if isinstance(refusal, str) else ""
         self._refused = self._refused or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):
             return None
         return ChatDelta(text, reasoning, deltas, logprobs, refused)
+
+    def _keep_thought(self, reasoning: str) -> str:
+        """Keep reasoning that may turn out to be the answer. Hold it back if the request turned thinking off."""
+        if not reasoning:
+            return ""
+        self._thoughts.append(reasoning)
+        if not self._context.thinking_off:
+            return reasoning
+        self._held.append(reasoning)
+        return ""
 
     def _interrupted(self, message: str) -> StreamInterruptedError:
         error = StreamInterruptedError(self._scrub(message), model=self._context.model)
@@ -220,7 +233,7 @@ class ChatStreamReader:
             calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
             text = "" if calls else text
         has_calls = bool(calls) or bool(self._assembler)
-        if not (cut or text or self._text or has_calls or self._refused):
+        if not ((cut and not self._held) or text or self._text or has_calls or self._refused):
             text = "".join(self._thoughts)  # the answer of a model whose thinking is off (nemotron)
         return ChatDelta(
             text=text,

@@ -33,8 +33,8 @@ JSON: TypeAlias = Any
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 FinishReason: TypeAlias = str
-"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other reason is the service's own
-word, unchanged."""
+"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``. Any other reason is
+the service's own, unchanged."""
 
 
 class Request(NamedTuple):
@@ -178,6 +178,7 @@ class ReplyContext(NamedTuple):
         forced: Parameter schemas by name of the tools one of which was forced; empty when none was.
         json_mode: Whether ``response_format`` or ``guided_json`` was sent.
         max_tokens: Output bound in force, or None where it is not known.
+        thinking_off: Whether the request turned thinking off.
     """
 
     model: str
@@ -185,6 +186,7 @@ class ReplyContext(NamedTuple):
     forced: Mapping[str, JSON] = {}
     json_mode: bool = False
     max_tokens: int | None = None
+    thinking_off: bool = False
 
 
 @dataclass(slots=True)
