@@ -258,7 +258,7 @@ tools = st.one_of(
         schemas | objects,
     ),
     st.builds(lambda name, schema: {"name": name, "description": "d", "input_schema": schema}, names, schemas),
-    schemas.filter(lambda schema: isinstance(schema, dict)).map(lambda schema: {"title": "T", "description": "d", **schema}),
+    schemas.map(lambda schema: {"title": "T", "description": "d", **(schema if isinstance(schema, dict) else {})}),
     st.builds(lambda fields: create_model("Tool", __doc__="A tool.", **fields), _fields),
 )  # fmt: skip
 

@@ -89,7 +89,9 @@ FOREIGN: dict[str, tuple[dict[Any, Any], Any, Any, Any]] = {
     "Bedrock's text document": (
         {"document": {"format": "txt", "name": "n", "source": {"text": "a"}}}, "a", {"content": "a"}, "a"
     ),
-    "Anthropic's text document": ({"type": "document", "source": {"type": "text", "data": "a"}}, "a", {"content": "a"}, "a"),
+    "Anthropic's text document": (
+        {"type": "document", "source": {"type": "text", "data": "a"}}, "a", {"content": "a"}, "a"
+    ),
     "Bedrock's PDF": (
         {"document": {"format": "pdf", "source": {"bytes": b"%PDF"}}}, ["document"], ["file"], ["document"]
     ),

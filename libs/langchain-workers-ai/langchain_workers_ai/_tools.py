@@ -33,7 +33,7 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
     bound: dict[str, Any] = {}
     if converted:
         bound["tools"] = converted
-    if tool_choice is not None:
+    if tool_choice is not None and tool_choice is not False:
         _check_choice(tool_choice, [tool["function"]["name"] for tool in converted])
         bound["tool_choice"] = tool_choice
     return bound

@@ -264,8 +264,8 @@ class ChatFields(ConnectionFields):
     """Whether one answer may hold several calls; some models refuse the parameter."""
     response_format: dict[str, Any] | None = None
     """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
-    reasoning_effort: str | None = None
-    """How much a reasoning model thinks; values differ by model. None given explicitly is sent as null: not at all."""
+    reasoning_effort: str | None = ""
+    """How much a reasoning model thinks; values differ by model. None is sent as null: not at all. "" is not sent."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Switches of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None = None
@@ -276,11 +276,13 @@ class ChatFields(ConnectionFields):
     """JSON schema for models that take it by this name; ``run`` only."""
 
     def _set_params(self) -> dict[str, Any]:
-        """The parameters that were set. None means something only for ``reasoning_effort``, given explicitly."""
+        """Return the parameters that were set. Copies by plain fields, as LangChain makes them, set no more."""
         values = vars(self)
         params = {name: value for name in _CHAT_FIELDS if (value := values[name]) is not None}
-        if "reasoning_effort" in self.model_fields_set:
-            params["reasoning_effort"] = self.reasoning_effort
+        if (effort := values["reasoning_effort"]) is None:
+            params["reasoning_effort"] = None
+        elif not effort:
+            del params["reasoning_effort"]
         return params
 
 

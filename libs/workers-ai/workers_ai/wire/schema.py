@@ -17,12 +17,20 @@ from workers_ai.wire.types import JSON, Api
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["inline_refs", "prepare_response_format", "prepare_tool_choice", "prepare_tools", "schema_of"]
+__all__ = [
+    "bare_schema",
+    "description_of",
+    "inline_refs",
+    "prepare_response_format",
+    "prepare_tool_choice",
+    "prepare_tools",
+    "schema_of",
+]
 
 _FORM: Final = "the form of a tool is {'type': 'function', 'function': {'name': ...}}"
 _MOST_REFS: Final = 1_000
-_OLDER_SCHEMA: Final = ("gpt-oss", "qwen3-30b")
-"""Models that answer in OpenAI's form but are described by the older schema of tools
+_OLDER_SCHEMA: Final = ("gpt-oss", "qwen3-30b", "gemma-sea-lion")
+"""Models that answer in OpenAI's form but are described by the older schema of tools. Unknown models may be, too
 (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/)."""
 
 
@@ -88,6 +96,20 @@ def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], 
     return _plain(given), None, None
 
 
+def description_of(response_format: Mapping[str, JSON]) -> str | None:
+    """Return the description beside the schema of a named ``response_format``; None where there is none."""
+    given = response_format.get("json_schema")
+    found = given.get("description") if isinstance(given, dict) and "schema" in given else None
+    return found if isinstance(found, str) and found else None
+
+
+def bare_schema(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the schema for a route without names: name and description stand in it as title and description."""
+    schema, name, _ = schema_of(response_format)
+    stated = {"title": name, "description": description_of(response_format)}
+    return {**{key: value for key, value in stated.items() if value}, **schema}
+
+
 def _plain(schema: dict[str, JSON]) -> dict[str, JSON]:
     """Return the schema as JSON data: its defaults and examples may be dates, sets or NaN."""
     try:
@@ -112,8 +134,10 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
     schema, name, strict = schema_of(response_format)
     schema = inline_refs(schema)
     if api == "run":
-        return {"type": "json_schema", "json_schema": schema}
+        return {"type": "json_schema", "json_schema": inline_refs(bare_schema(response_format))}
     named: dict[str, JSON] = {"name": name or schema.get("title") or "response", "schema": schema}
+    if description := description_of(response_format):
+        named["description"] = description
     if strict is not None:
         named["strict"] = strict
     return {"type": "json_schema", "json_schema": named}
@@ -123,7 +147,7 @@ def prepare_tools(tools: Sequence[Mapping[str, Any]], card: ModelCard) -> list[d
     """Tools in the nested form, with what is absent left out, or completed where the older schema demands it."""
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise ConfigurationError(f"tools must be a list, not a {type(tools).__name__}: {_FORM}")
-    complete = card.family == "native" or any(name in card.id for name in _OLDER_SCHEMA)
+    complete = card.family != "openai" or any(name in card.id for name in _OLDER_SCHEMA)
     return [_tool(tool, complete=complete) for tool in tools]
 
 
@@ -180,11 +204,12 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
             return _named(next(iter(schemas))), schemas
         return "required", schemas
     if isinstance(choice, dict):
-        function = choice.get("function")
+        function = choice.get("function") or choice.get("tool")
         name = function.get("name") if isinstance(function, dict) else choice.get("name")
         if isinstance(name, str):
             return _chosen(name, schemas)
-        return prepare_tool_choice(choice.get("type"), tools)
+        kind = choice.get("type") or next((kind for kind in ("any", "auto", "none") if kind in choice), choice)
+        return prepare_tool_choice(kind if isinstance(kind, str) else [choice], tools)
     if isinstance(choice, str) and choice not in ("auto", "none"):
         return _chosen(choice, schemas)
     if choice and not isinstance(choice, str):
