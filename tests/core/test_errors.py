@@ -351,8 +351,8 @@ JOB = BatchJob("id", MODEL, 1)
     [
         (lambda client: client.chat(MODEL, HI), NO_ANSWER),
         (lambda client: list(client.stream_chat(MODEL, HI)), NO_ANSWER),
-        (lambda client: client.embed("@cf/baai/bge-m3", ["a"]), NO_ANSWER),
-        (lambda client: client.rerank("@cf/baai/bge-m3", "q", ["a"]), NO_ANSWER),
+        (lambda client: client.embed(MODEL, ["a"]), NO_ANSWER),
+        (lambda client: client.rerank(MODEL, "q", ["a"]), NO_ANSWER),
         (lambda client: client.models(), NO_ANSWER),
         (lambda client: client.batch.submit(MODEL, [{"text": ["a"]}]), NO_ANSWER),
         (lambda client: client.batch.poll(JOB), NO_ANSWER),
@@ -396,41 +396,3 @@ def test_no_secret_is_left_in_any_part_of_an_error(account: dict[str, Any]) -> N
     assert error.body["success"] is False
     page = read_reply(httpx.Response(200, text=f"<p>{text}"), MODEL, settings)
     assert "gateway-secret" not in repr(page.__dict__)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("model", "task", "candidate"),
-    [
-        ("@cf/meta/llama-3.3-70b-instruct-fp8", "chat", "@cf/meta/llama-3.3-70b-instruct-fp8-fast"),
-        ("gpt-4o-mini", "chat", "@cf/meta/llama-3.3-70b-instruct-fp8-fast"),
-        ("text-embedding-3-small", "embed", "@cf/baai/bge-m3"),
-        ("bge-m3", "embed", "@cf/baai/bge-m3"),
-        ("rerank-v3.5", "rerank", "@cf/baai/bge-reranker-base"),
-    ],
-)
-@pytest.mark.parametrize("code", [5007, 3042])
-def test_an_unknown_model_has_candidates_for_its_task(
-    account: dict[str, Any], model: str, task: str, candidate: str, code: int
-) -> None:
-    refuse = httpx.MockTransport(lambda request: httpx.Response(400, json=envelope(code, "No such model")))
-    client = Client(**account, http_client=httpx.Client(transport=refuse))
-    call = {"chat": (client.chat, HI), "embed": (client.embed, ["a"]), "rerank": (client.rerank, "q", ["a"])}[task]
-    with pytest.raises(e.NotFoundError, match=rf"Did you mean {candidate}"):
-        call[0](model, *call[1:])
-
-
-@pytest.mark.parametrize(
-    ("task", "model", "text"),
-    [
-        ("chat", "@cf/baai/bge-m3", "Text Embeddings, not a chat model"),
-        ("embed", MODEL, "Text Generation, not an embedding model"),
-        ("rerank", MODEL, "Text Generation, not a reranker"),
-    ],
-)
-def test_a_model_for_another_task_is_named_before_anything_is_sent(
-    account: dict[str, Any], task: str, model: str, text: str
-) -> None:
-    client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(pytest.fail)))
-    call = {"chat": (client.chat, HI), "embed": (client.embed, ["a"]), "rerank": (client.rerank, "q", ["a"])}[task]
-    with pytest.raises(e.ConfigurationError, match=text):
-        call[0](model, *call[1:])

@@ -14,7 +14,6 @@ from workers_ai import Client, GatewayOptions
 from workers_ai import errors as e
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
-M3 = "@cf/baai/bge-m3"
 HI = [{"role": "user", "content": "hi"}]
 REPLIES = {
     "chat": {"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]},
@@ -130,6 +129,6 @@ def test_a_malformed_setting_of_a_call_is_named(
 ) -> None:
     client = Client(**account)
     calls = {"chat": client.chat, "stream": client.stream_chat, "embed": client.embed}
-    args = {"chat": (CHAT, HI), "stream": (CHAT, HI), "embed": (M3, ["a"]), "rerank": (M3, "q", ["a"])}[kind]
+    args = {"chat": (CHAT, HI), "stream": (CHAT, HI), "embed": (CHAT, ["a"]), "rerank": (CHAT, "q", ["a"])}[kind]
     with pytest.raises(e.ConfigurationError, match=text):
         calls.get(kind, client.rerank)(*args, **given)

@@ -29,9 +29,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms.utils import resolve_llm
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
-from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
-from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 from tests.llama_index.conftest import ACCOUNT, TOKEN, tool_call, wired
 
 from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
@@ -112,11 +110,6 @@ class TestOptions:
             llm(temprature=0.1)
         with pytest.raises(ConfigurationError, match=r"max_token.*did you mean 'max_tokens'"):
             llm().chat(USER, max_token=1)
-
-    def test_a_positional_model_is_explained(self) -> None:
-        for cls in (WorkersAI, WorkersAIEmbedding, WorkersAIRerank):
-            with pytest.raises(ConfigurationError, match=rf"{cls.__name__} takes keyword arguments alone: model="):
-                cls("@cf/meta/llama-3.2-1b-instruct")
 
     def test_raw_prompt_has_no_template(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(raw=True), "complete", "<s>[INST] Hi [/INST]")

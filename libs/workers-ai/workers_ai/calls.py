@@ -20,7 +20,6 @@ from workers_ai.errors import (
     CapacityError,
     ConfigurationError,
     ContextWindowExceededError,
-    NotFoundError,
     RateLimitError,
     RequestTooLargeError,
     WorkersAIError,
@@ -160,10 +159,7 @@ class Calls:
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        outcome = read_reply(response, request.model, self.settings)
-        if isinstance(outcome, NotFoundError) and outcome.code in (3042, 5007):
-            outcome.candidates = catalogue.candidates(request.model, request.task)
-        return outcome
+        return read_reply(response, request.model, self.settings)
 
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""

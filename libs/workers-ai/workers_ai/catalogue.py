@@ -7,14 +7,13 @@ own suggestion, not the service's.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final, Literal
 
-__all__ = ["USD_PER_NEURON", "ModelCard", "candidates", "known_models", "lookup", "misuse", "successor"]
+__all__ = ["USD_PER_NEURON", "ModelCard", "known_models", "lookup", "successor"]
 
 USD_PER_NEURON: Final = 0.000011
 """Price of one neuron in USD (https://developers.cloudflare.com/workers-ai/platform/pricing/)."""
@@ -116,32 +115,3 @@ def known_models(task: str | None = None) -> list[ModelCard]:
 def successor(model: str) -> str | None:
     """A current model to use instead of a retired one; None where the catalogue names none."""
     return lookup(model).successor
-
-
-_TASKS: Final = {
-    "chat": ("a chat model", ("Text Generation", "Image-to-Text"), "@cf/meta/llama-3.3-70b-instruct-fp8-fast"),
-    "embeddings": ("an embedding model", ("Text Embeddings",), "@cf/baai/bge-m3"),
-    "queue": ("a model with a queue", ("Text Embeddings", "Text Generation"), "@cf/baai/bge-m3"),
-    "rerank": ("a reranker", ("Text Classification", "Text Embeddings"), "@cf/baai/bge-reranker-base"),
-}
-"""What a task needs, its names in the catalogue, and a model for it. bge-m3 reranks, too."""
-
-
-def misuse(model: str, task: str) -> str | None:
-    """Return why a known model cannot do ``task`` (a key of ``_TASKS``); None if it can, or is unknown."""
-    needed, tasks, usual = _TASKS[task]
-    known = lookup(model).task
-    if known is None or known in tasks:
-        return None
-    return f"{model} is a model for {known}, not {needed}: use one such as {usual}"
-
-
-def candidates(model: str, task: str) -> list[str]:
-    """Return ids for ``task`` that resemble an unknown id, else one usual model; none for a known id."""
-    if task not in _TASKS or lookup(model).task is not None:
-        return []
-    _, tasks, usual = _TASKS[task]
-    current = [card.id for name in tasks for card in known_models(name) if not card.retired_on]
-    names = {found.rpartition("/")[2].lower(): found for found in current}
-    near = difflib.get_close_matches(model.rpartition("/")[2].lower(), names, n=3, cutoff=0.7)
-    return [names[name] for name in near] or [usual]

@@ -249,18 +249,9 @@ class PaidPlanRequiredError(PermissionDeniedError):
 
 
 class NotFoundError(APIStatusError, ValueError):
-    """No such model, account or route (404; codes 5007, 3042, 7000, 7003).
+    """No such model, account or route (404; codes 5007, 3042, 7000, 7003)."""
 
-    Attributes:
-        candidates: Model ids for the same task that resemble an unknown one.
-    """
-
-    candidates: Sequence[str] = ()
-
-    def _remedy(self) -> str:
-        if self.candidates:
-            return f"Did you mean {' or '.join(self.candidates)}? `workers-ai models` lists all models."
-        return "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
+    remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
 
 
 class ModelRetiredError(NotFoundError):

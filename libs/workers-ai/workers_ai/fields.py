@@ -117,11 +117,7 @@ class ConnectionFields(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
-    def __init__(self, *args: Any, **data: Any) -> None:
-        if args:
-            raise ConfigurationError(
-                f"{type(self).__name__} takes keyword arguments alone: model='@cf/...', account_id=..., api_token=..."
-            )
+    def __init__(self, **data: Any) -> None:
         data = self._known(data)
         check_clients(data.get("http_client"), data.get("http_async_client"))
         settings = self._resolve(data)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai.calls import Calls, check_texts
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup, misuse
+from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.config import (
     DEADLINE_S,
     MAX_CONCURRENCY,
@@ -16,7 +16,6 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
-from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import Gate, limiter_for
@@ -170,7 +169,7 @@ class Service:
         if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
         return plan_chat(
-            _check_task(model, "chat"),
+            check_model(model),
             messages,
             params,
             api=api,
@@ -206,7 +205,7 @@ class Service:
         **options: Any,
     ) -> list[Flow[EmbedReply]]:
         """Cut texts into requests of at most the model's cap; arguments are those of :meth:`Client.embed`."""
-        checked = check_texts(texts, empty_text, _check_task(model, "embeddings"))
+        checked = check_texts(texts, empty_text, check_model(model))
         require_int("batch_size", batch_size, 1, None)
         require_one_of("kind", kind, ("document", "query"))
         require_one_of("empty_text", empty_text, ("raise", "space"))
@@ -252,7 +251,7 @@ class Service:
         self, model: str, query: str, texts: Sequence[str], top_n: int | None, **options: Any
     ) -> list[Flow[list[RerankScore]]]:
         """Cut texts into rerank requests; none where nothing is asked for."""
-        _check_task(model, "rerank")
+        check_model(model)
         if options:
             raise unknown_keyword("a rerank call", min(options), PER_CALL | {"top_n"}, "extra_body")
         require_int("top_n", top_n, 0, None)
@@ -265,17 +264,6 @@ class Service:
             self.calls.rerank(model, query, part, len(part) if top_n is None else min(top_n, len(part)))
             for part in parts
         ]
-
-
-def _check_task(model: str, task: str) -> str:
-    """Return ``model`` if it is a well-formed id of a model for ``task``, or an unknown one.
-
-    Raises:
-        ConfigurationError: It is malformed, or a model for another task.
-    """
-    if why := misuse(check_model(model), task):
-        raise ConfigurationError(why)
-    return model
 
 
 def _transport(
