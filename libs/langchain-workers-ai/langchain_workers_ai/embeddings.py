@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from workers_ai.flow import Flow
+    from workers_ai.service import Service
     from workers_ai.wire.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -94,10 +95,15 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """What the vectors of documents depend on, besides the texts."""
         return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
 
+    def _connection(self) -> Service:
+        """The service behind both clients, paced by ``rate_limiter``."""
+        service, limiter = super()._connection(), self.rate_limiter
+        if limiter is None:
+            return service
+        return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
+
     def _sender(self) -> Any:
-        transport = self._connection().transport
-        limiter = self.rate_limiter
-        return transport if limiter is None else Paced(transport, limiter.acquire, limiter.aacquire)
+        return self._connection().transport
 
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
@@ -27,7 +26,6 @@ import httpx
 from workers_ai.config import session_headers
 from workers_ai.endpoints import reveal
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.http import let_go, running_loop
 from workers_ai.refusals import CODES, read_refusal
 
 if TYPE_CHECKING:
@@ -76,14 +74,12 @@ class BindingTransport:
             raise ConfigurationError("binding has no run(): pass env.AI, and declare the AI binding of the Worker")
         self._settings = settings
         self._binding = binding
-        self._gates: weakref.WeakKeyDictionary[Any, anyio.Semaphore] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_settings": self._settings, "_binding": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._gates = weakref.WeakKeyDictionary()
 
     def __copy__(self) -> BindingTransport:
         return BindingTransport(self._settings, self._binding)
@@ -112,21 +108,8 @@ class BindingTransport:
             raise ConfigurationError("a binding does not travel in a pickle: set binding= again")
         call = _read_call(request, self._settings)
         timeout_s = _read_timeout_s(self._settings.timeout if request.timeout is None else request.timeout)
-        gate = self._gate()
-        if gate is None:
-            return await self._answer(call, stream, timeout_s)
-        await gate.acquire()
-        response: httpx.Response | None = None
-        try:
-            response = await self._answer(call, stream, timeout_s)
-            return response
-        finally:
-            let_go(response, gate.release)
-
-    def _gate(self) -> anyio.Semaphore | None:
-        if limit := self._settings.max_concurrency:
-            return self._gates.setdefault(running_loop(), anyio.Semaphore(limit))
-        return None
+        bounds = [bound for bound in (timeout_s, request.total_s) if bound is not None]
+        return await self._answer(call, stream, min(bounds, default=None))
 
     async def _answer(self, call: _Call, stream: bool, timeout_s: float | None) -> httpx.Response:
         try:

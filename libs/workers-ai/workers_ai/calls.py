@@ -24,12 +24,13 @@ from workers_ai.errors import (
     RequestTooLargeError,
     WorkersAIError,
 )
-from workers_ai.flow import Flow, Send, Sleep
+from workers_ai.flow import Flow, Send, Sleep, Turn
 from workers_ai.http import body_text, is_event_stream, parsed, untie
-from workers_ai.limiter import Limiter, Ticket
+from workers_ai.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.wire.jsontext import mended
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
 from workers_ai.wire.usage import add_usage
@@ -75,6 +76,9 @@ class Calls:
         on_retry: Called before each wait.
         clock: Gives the time in seconds.
         overrides: What the requests of one call have in place of the client's own.
+        gate: The bound of the object's requests in flight; None for no bound.
+        paced: Whether each request takes a turn at a framework's rate limiter, which the transport has.
+        ends: When the call has to be over, by ``clock``; None for no bound.
     """
 
     settings: Settings
@@ -83,6 +87,9 @@ class Calls:
     on_retry: Callable[[RetryEvent], None] | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     overrides: Overrides | None = None
+    gate: Gate | None = None
+    paced: bool = False
+    ends: float | None = None
 
     def exchange(
         self,
@@ -111,42 +118,37 @@ class Calls:
         if self.overrides is not None:
             request = self.overrides.apply(request)
         on_busy = on_busy or self.settings.on_busy
-        ticket = Ticket(
-            model=f"queue of {request.model}" if request.task == "queue" else request.model,
-            task=request.task,
-            patient=on_busy != "raise" and self.policy.max_retries > 0,
-            gentle=on_busy == "retry",
-            requests_per_minute=self.settings.requests_per_minute,
-        )
-        began = self.clock()
-        attempt = 0
+        call = _Call(self, request, on_busy)
         try:
             while True:
-                while wait := self.limiter.wait_s(ticket):
-                    yield from self._sleep(wait, "limiter", ticket)
-                attempt += 1
-                outcome = yield from self._try(request, stream, ticket)
+                yield from call.admit()
+                outcome = yield from self._try(call.bounded(), stream, call.ticket)
                 if begin and isinstance(outcome, Reply) and outcome.stream is not None:
                     outcome = (yield from begin(outcome)) or outcome
                 if isinstance(outcome, Reply):
                     if outcome.stream is None:
-                        self.limiter.done(ticket)
+                        self.finish(call.ticket)
                     return outcome
-                outcome.attempts = attempt
-                held = on_busy == "raise" and isinstance(outcome, CapacityError)
-                pause = self._pause(outcome, attempt, began, ticket, give_up=held or not repeatable(outcome))
+                outcome.attempts = call.attempts
+                held = on_busy == "raise" and isinstance(outcome, RateLimitError)
+                pause = call.pause(outcome, give_up=held or not repeatable(outcome))
                 if pause is None:
                     raise outcome
-                yield from self._sleep(pause, str(outcome), ticket)
+                yield from call.sleep(pause, str(outcome))
         except BaseException:
-            self.limiter.leave(ticket)
+            self.limiter.leave(call.ticket)
+            self.leave_gate(call.ticket)
             raise
 
-    def _sleep(self, seconds: float, reason: str, ticket: Ticket) -> Flow[None]:
-        """Sleep. Where sleeping is patched away, the seconds count for the ticket all the same: else it would spin."""
-        before = self.clock()
-        yield Sleep(seconds, reason)
-        ticket.ahead += max(0.0, seconds - (self.clock() - before))
+    def finish(self, ticket: Ticket) -> None:
+        """Release the slots of a call that was served."""
+        self.limiter.done(ticket)
+        self.leave_gate(ticket)
+
+    def leave_gate(self, ticket: Ticket) -> None:
+        """Release the slot of a call at the bound of its object."""
+        if self.gate is not None:
+            self.gate.leave(ticket, self.limiter.now())
 
     def _try(self, request: Request, stream: bool, ticket: Ticket) -> Flow[Reply | WorkersAIError]:
         try:
@@ -158,24 +160,6 @@ class Calls:
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
         return read_reply(response, request.model, self.settings)
-
-    def _pause(
-        self, error: WorkersAIError, attempt: int, began: float, ticket: Ticket, *, give_up: bool
-    ) -> float | None:
-        """Seconds to wait before the next try; None to give up. Tells limiter, log and callback."""
-        pause = None if give_up else self.policy.wait_s(attempt, error, self.clock() - began)
-        # A call that gives up holds nobody else: whoever may wait, finds out itself.
-        if isinstance(error, CapacityError):
-            self.limiter.busy(ticket, pause or 0.0, told=pause is not None and error.retry_after is not None)
-        elif isinstance(error, RateLimitError) and pause is not None:
-            self.limiter.limited(ticket, pause)
-        else:
-            self.limiter.done(ticket)
-        if pause is not None:
-            _log.info("trying again in %.2f s (attempt %d failed): %s", pause, attempt, error)
-            if self.on_retry:
-                self.on_retry(RetryEvent(error, attempt, pause))
-        return pause
 
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""
@@ -247,6 +231,148 @@ class Calls:
             if len(rows) < per_page:
                 break
         return found
+
+
+class _Call:
+    """One call of :meth:`Calls.exchange`: its waits, and the bounds of each.
+
+    Args:
+        calls: The flows of the client.
+        request: What the call sends.
+        on_busy: What to do when the service is at capacity.
+    """
+
+    def __init__(self, calls: Calls, request: Request, on_busy: OnBusy) -> None:
+        self._calls = calls
+        self._request = request
+        self._on_busy = on_busy
+        limit = catalogue.lookup(request.model).requests_per_minute
+        own = calls.settings.requests_per_minute
+        self.ticket = Ticket(
+            model=f"queue of {request.model}" if request.task == "queue" else request.model,
+            task=request.task,
+            patient=on_busy != "raise" and calls.policy.max_retries > 0,
+            gentle=on_busy == "retry",
+            requests_per_minute=None if own == "documented" else own,
+            model_limit=None if limit == REQUESTS_PER_MINUTE.get(request.task, limit) else limit,
+            documented=own == "documented",
+        )
+        self.attempts = 0
+        self._began = calls.clock()
+        total = calls.settings.total_timeout
+        self._ends = self._began + total if calls.ends is None and total is not None else calls.ends
+        pool = calls.settings.timeout
+        self._patience_s = pool if isinstance(pool, (int, float)) else pool.pool
+
+    def admit(self) -> Flow[None]:
+        """Wait for a slot of the object, a turn at the framework's rate limiter, and the account's limiter.
+
+        Raises:
+            APITimeoutError: The wait is longer than ``timeout`` or ``total_timeout`` allows.
+            RateLimitError: The caller's own limit per minute is reached, and ``on_busy`` is ``"raise"``.
+        """
+        calls, ticket, gate = self._calls, self.ticket, self._calls.gate
+        turn_taken = not calls.paced
+        asked = calls.limiter.now() + ticket.ahead
+        while True:
+            if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
+                self._check_gate(gate, asked)
+                yield from self._wait(wait, f"for a slot of max_concurrency={gate.limit}")
+                continue
+            if not turn_taken:
+                yield from self._turn()
+                turn_taken = True
+            wait = calls.limiter.wait_s(ticket, self._patience_s)
+            if not wait:
+                self.attempts += 1
+                return
+            if gate is not None:
+                gate.step_back(ticket)
+            yield from self._wait_for_limit(wait)
+
+    def _check_gate(self, gate: Gate, asked: float) -> None:
+        now = self._calls.limiter.now() + self.ticket.ahead
+        if self._patience_s is not None and min(now - asked, gate.still_s(now)) > self._patience_s:
+            raise self._timeout(
+                f"no slot of max_concurrency={gate.limit} became free within timeout={self._patience_s:g} s: "
+                "close or read the open streams of this object, or raise max_concurrency"
+            )
+
+    def _turn(self) -> Flow[None]:
+        left = self._left_s()
+        bounds = [bound for bound in (left, self._patience_s) if bound is not None]
+        within = max(0.0, min(bounds)) if bounds else None
+        try:
+            yield Turn(within)
+        except TimeoutError:
+            raise self._timeout(f"rate_limiter let no request through within {within:g} s") from None
+
+    def _wait_for_limit(self, wait: float) -> Flow[None]:
+        own = self._calls.settings.requests_per_minute
+        if self._on_busy == "raise":
+            raise RateLimitError(
+                f"requests_per_minute={own} of this client is reached; the next request may go in {wait:.1f} s",
+                model=self._request.model,
+                retry_after=wait,
+            )
+        yield from self._wait(wait, "for the shared limiter of the account")
+
+    def _wait(self, seconds: float, reason: str) -> Flow[None]:
+        """Sleep, unless ``total_timeout`` ends before."""
+        left = self._left_s()
+        if left is not None:
+            if left <= 0 or seconds > max(left, 1.0):
+                total = self._calls.settings.total_timeout
+                raise self._timeout(f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}")
+            seconds = min(seconds, left)
+        yield from self.sleep(seconds, reason)
+
+    def sleep(self, seconds: float, reason: str) -> Flow[None]:
+        """Sleep. If ``sleep`` is patched out, credit the time to the ticket so that the call does not spin."""
+        before = self._calls.clock()
+        yield Sleep(seconds, reason)
+        self.ticket.ahead += max(0.0, seconds - (self._calls.clock() - before))
+
+    def _timeout(self, message: str) -> APITimeoutError:
+        error = APITimeoutError(message, model=self._request.model)
+        error.delivered = False
+        error.attempts = self.attempts
+        return error
+
+    def _elapsed_s(self) -> float:
+        return self._calls.clock() - self._began + self.ticket.ahead
+
+    def _left_s(self) -> float | None:
+        """Seconds until ``total_timeout``; None for no bound."""
+        return None if self._ends is None else self._ends - self._calls.clock() - self.ticket.ahead
+
+    def bounded(self) -> Request:
+        """Return the request, bounded by what is left of ``total_timeout``."""
+        left = self._left_s()
+        return self._request if left is None else self._request._replace(total_s=max(left, 0.001))
+
+    def pause(self, error: WorkersAIError, *, give_up: bool) -> float | None:
+        """Return the seconds until the next try; None to give up. Informs limiter, log and callback."""
+        calls, ticket = self._calls, self.ticket
+        pause = None if give_up else calls.policy.wait_s(self.attempts, error, self._elapsed_s())
+        left = self._left_s()
+        if pause is not None and left is not None and pause >= left:
+            pause = None
+        returns = pause is not None
+        # A call that gives up holds no other call.
+        if isinstance(error, CapacityError):
+            told = returns and error.retry_after is not None
+            calls.limiter.busy(ticket, pause or 0.0, told=told, returns=returns)
+        elif isinstance(error, RateLimitError) and pause is not None:
+            calls.limiter.limited(ticket, pause, returns=True)
+        else:
+            calls.limiter.done(ticket)
+        calls.leave_gate(ticket)
+        if pause is not None:
+            _log.info("trying again in %.2f s (attempt %d failed): %s", pause, self.attempts, error)
+            if calls.on_retry:
+                calls.on_retry(RetryEvent(error, self.attempts, pause))
+        return pause
 
 
 def read_reply(response: httpx.Response, model: str, settings: Settings) -> Reply | WorkersAIError:
@@ -343,8 +469,17 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
             raise _refused_text(index, why, model)
-        checked.append(text or " ")
+        checked.append(_without_lone_surrogates(text) or " ")
     return checked
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """Return the text as a request carries it: UTF-8 has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = mended(text)
+    return text
 
 
 def _refused_text(index: int, why: str, model: str) -> BadRequestError:

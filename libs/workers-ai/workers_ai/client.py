@@ -68,7 +68,7 @@ class Client(_Face):
         on_retry: Called before each wait.
         **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``total_timeout``,
             ``max_retries``, ``on_busy``, ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``,
-            ``requests_per_minute``, ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.config.Settings`.
+            ``requests_per_minute``, ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.Settings`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.

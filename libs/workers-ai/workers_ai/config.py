@@ -109,7 +109,8 @@ class Settings:
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
         session_id: Sent as ``x-session-affinity``.
         default_headers: Extra headers of every request; never shown.
-        requests_per_minute: Own limit per task, or None.
+        requests_per_minute: Own limit per task; ``"documented"`` for the service's own limits per task and model; or
+            None.
         batch_worker: The Worker that is the queue, or None for the REST route.
     """
 
@@ -125,7 +126,7 @@ class Settings:
     max_concurrency: int | None = None
     session_id: str | None = None
     default_headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
-    requests_per_minute: int | None = None
+    requests_per_minute: int | Literal["documented"] | None = None
     batch_worker: BatchWorker | None = None
 
     @classmethod
@@ -144,7 +145,7 @@ class Settings:
         max_concurrency: int | None = None,
         session_id: str | None = None,
         default_headers: Mapping[str, str | SecretStr] | None = None,
-        requests_per_minute: int | None = None,
+        requests_per_minute: int | Literal["documented"] | None = None,
         batch_worker: BatchWorker | Mapping[str, Any] | str | None = None,
         allow_insecure_http: bool = False,
         binding: bool = False,
@@ -171,7 +172,8 @@ class Settings:
         check_on_busy(on_busy)
         max_retries = check_max_retries(max_retries)
         require_int("max_concurrency", max_concurrency, 1, None)
-        require_int("requests_per_minute", requests_per_minute, 1, None)
+        if requests_per_minute != "documented":
+            require_int('requests_per_minute, unless "documented",', requests_per_minute, 1, None)
         return cls(
             account_id=account,
             api_token=SecretStr(token),

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import check_header, require, require_kind
 
-__all__ = ["BatchWorker", "batch_worker_options", "check_url", "reveal"]
+__all__ = ["BatchWorker", "batch_worker_options", "check_url", "is_loopback", "reveal"]
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,13 @@ def check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> Spli
         raise ConfigurationError(f"{name} {shown} may hold no user, query or fragment{hint}")
     if ".." in parts.path.split("/"):
         raise ConfigurationError(f"{name} {shown} may hold no '..'{hint}")
-    if parts.scheme == "http" and not allow_insecure_http and not _is_loopback(host):
+    if parts.scheme == "http" and not allow_insecure_http and not is_loopback(host):
         raise ConfigurationError(f"{name} {shown} is not encrypted: use https, or pass allow_insecure_http=True")
     return parts
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     import httpx
+    from anyio import CancelScope
 
     from workers_ai.wire.types import Request
 
@@ -79,9 +81,12 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int) -> list[T]:
             stop.set()
             over.set()
 
-    for _ in range(min(limit, len(flows))):
-        # Not an executor: its threads would keep a process that was interrupted alive until their requests end.
-        Thread(target=work, name="workers-ai", daemon=True).start()
+    # Not an executor: its threads would keep a process that was interrupted alive until their requests end.
+    try:
+        for _ in range(min(limit, len(flows))):
+            Thread(target=work, name="workers-ai", daemon=True).start()
+    except RuntimeError:  # the interpreter shuts down: a handler of atexit has no threads
+        work()
     try:
         over.wait()
     finally:
@@ -108,6 +113,7 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
     async def work() -> None:
         for index, flow in waiting:
             try:
+                await anyio.lowlevel.checkpoint()  # a failure elsewhere ends this task, however fast the service is
                 results[index] = await adrive(flow, sender)
             except Exception as exc:  # noqa: BLE001 - raised below, without the group around it
                 errors.append(exc)
@@ -122,7 +128,9 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
 
 
 class Paced:
-    """A transport where each request, one that is sent again too, first takes its turn at a framework's rate limiter.
+    """A transport with a framework's rate limiter: each request, retries included, takes a turn first.
+
+    Use it through :meth:`workers_ai.service.Service.through`.
 
     Args:
         transport: Sends the requests.
@@ -131,20 +139,66 @@ class Paced:
     """
 
     def __init__(
-        self, transport: Sender | AsyncSender, acquire: Callable[[], object], aacquire: Callable[[], Awaitable[object]]
+        self, transport: Any, acquire: Callable[[], object], aacquire: Callable[[], Awaitable[object]]
     ) -> None:
-        self._transport: Any = transport
+        self._transport = transport
         self._acquire = acquire
         self._aacquire = aacquire
+        self._turns = 0
+        self._scopes: dict[CancelScope, float] = {}
+
+    def take_turn(self, within_s: float | None) -> None:
+        """Wait for a turn.
+
+        Raises:
+            TimeoutError: For ``within_s`` seconds no request got one.
+        """
+        if within_s is None:
+            self._acquire()
+            return
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._acquire()
+                self._turns += 1
+            except BaseException as exc:  # noqa: BLE001 - raised below
+                errors.append(exc)
+
+        # The limiter of a framework cannot be interrupted: it blocks a thread that nobody has to wait for.
+        waiting = Thread(target=work, name="workers-ai-turn", daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            before = self._turns
+            waiting.join(within_s)
+            if waiting.is_alive() and self._turns == before:
+                raise TimeoutError
+        if errors:
+            raise errors[0]
+
+    async def atake_turn(self, within_s: float | None) -> None:
+        """Wait for a turn; see :meth:`take_turn`."""
+        import anyio
+
+        scope = anyio.CancelScope()
+        self._scopes[scope] = math.inf if within_s is None else within_s
+        try:
+            with scope:
+                scope.deadline = anyio.current_time() + self._scopes[scope]
+                await self._aacquire()
+        finally:
+            del self._scopes[scope]
+        if scope.cancelled_caught:
+            raise TimeoutError
+        for other, patience_s in self._scopes.items():
+            other.deadline = anyio.current_time() + patience_s
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
-        """Take a turn, then send."""
-        self._acquire()
+        """Send a request."""
         response: httpx.Response = self._transport.send(request, stream)
         return response
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        """Take a turn, then send."""
-        await self._aacquire()
+        """Send a request."""
         response: httpx.Response = await self._transport.asend(request, stream)
         return response

@@ -65,6 +65,8 @@ class ConnectionFields(BaseModel):
     """Where extra body fields go, for the error about an unknown keyword."""
     keyword_aliases: ClassVar[dict[str, str]] = {"api_key": "api_token", "request_timeout": "timeout"}
     """Other names of fields."""
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset()
+    """Keywords that a dump holds besides the fields."""
     process_local: ClassVar[frozenset[str]] = frozenset(_HANDLES)
     """Fields that a pickle leaves out and copies share: what they hold belongs to this process."""
     knobs: ClassVar[frozenset[str]] = frozenset(_SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
@@ -91,13 +93,14 @@ class ConnectionFields(BaseModel):
     reject_if_busy: bool | None = None
     """True is another way to say ``on_busy="raise"``."""
     max_concurrency: int | None = None
-    """Requests in flight of this object: in all threads together, and in each event loop."""
+    """Requests in flight of this object, in all threads and event loops together."""
     session_id: str | None = None
     """Sent as ``x-session-affinity``, which keeps a session's prefix cached."""
     default_headers: dict[str, SecretStr] | None = Field(default=None, repr=False)
     """Extra headers of every request; masked like the token."""
-    requests_per_minute: int | None = None
-    """Own limit per task, shared by all objects of the account; None for none."""
+    requests_per_minute: int | Literal["documented"] | None = None
+    """Own limit per task, shared by all objects of the account; ``"documented"`` for the limits that Cloudflare
+    documents (chat 300, embeddings 3,000, paid-only models 20 each, ...); None for none."""
     batch_worker: BatchWorker | str | None = None
     """A deployed Worker that is the queue, in place of the REST route: its URL, or URL and headers."""
     allow_insecure_http: bool = False
@@ -147,9 +150,11 @@ class ConnectionFields(BaseModel):
         named: dict[str, Any] = {}
         for name, value in data.items():
             field = cls.keyword_aliases.get(name, name)
+            if name in cls.ignored_keywords:
+                continue
             if field not in known:
                 raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
-            if field in named:
+            if field in named and named[field] != value:
                 raise ConfigurationError(f"{cls.__name__} was given {field} twice, once as {name}")
             named[field] = value
         return named

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
-    "AsyncSender", "Body", "Close", "Do", "Flow", "Read", "Send", "Sender", "Sleep", "Step", "adrive", "drive",
+    "AsyncSender", "Body", "Close", "Do", "Flow", "Read", "Send", "Sender", "Sleep", "Step", "Turn", "aclose", "adrive",
+    "aread", "close", "drive", "read",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -37,6 +39,17 @@ class Sleep:
 
     seconds: float
     reason: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Wait for a turn at the framework's rate limiter that the sender has, at most ``within_s`` seconds.
+
+    Raises:
+        TimeoutError: No turn came in time.
+    """
+
+    within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,7 @@ class Close:
     body: Body
 
 
-Step: TypeAlias = Send | Sleep | Do | Read | Close
+Step: TypeAlias = Send | Sleep | Turn | Do | Read | Close
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
@@ -99,12 +112,10 @@ def drive(flow: Flow[T], sender: Sender) -> T:
                     reply = sender.send(step.request, step.stream)
                 elif isinstance(step, Do):
                     reply = step.work()
-                elif isinstance(step, Read):
-                    reply = _read(step.body)
-                elif isinstance(step, Close):
-                    step.body.response.close()
-                else:
+                elif isinstance(step, Sleep):
                     time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
+                else:
+                    reply = _perform(step, sender)
             except BaseException as exc:  # noqa: BLE001 - an interrupt, too: the flow says what it leaves behind
                 step = flow.throw(exc)
             else:
@@ -133,12 +144,10 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
                     with anyio.CancelScope(shield=True):  # what a request has brought reaches the disk
                         reply = await anyio.to_thread.run_sync(step.work)
                     shielded = True
-                elif isinstance(step, Read):
-                    reply = await _aread(step.body)
-                elif isinstance(step, Close):
-                    await step.body.response.aclose()
-                else:
+                elif isinstance(step, Sleep):
                     await anyio.sleep(step.seconds)
+                else:
+                    reply = await _aperform(step, sender)
             except BaseException as exc:  # noqa: BLE001 - a cancellation, too: the flow says what it leaves behind
                 step = flow.throw(exc)
             else:
@@ -149,25 +158,54 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
         flow.close()
 
 
-def _read(body: Body) -> bytes:
+def _perform(step: Read | Close | Turn, sender: Any) -> Any:
+    if isinstance(step, Read):
+        return read(step.body)
+    return close(step.body) if isinstance(step, Close) else sender.take_turn(step.within_s)
+
+
+async def _aperform(step: Read | Close | Turn, sender: Any) -> Any:
+    if isinstance(step, Read):
+        return await aread(step.body)
+    return await (aclose(step.body) if isinstance(step, Close) else sender.atake_turn(step.within_s))
+
+
+def close(body: Body) -> None:
+    """Close an open reply. A transport that fails to costs nobody the answer."""
+    from workers_ai import bodies
+
+    with suppress(Exception):
+        bodies.close(body.response)
+
+
+async def aclose(body: Body) -> None:
+    """Close an open reply, also when the caller is cancelled."""
+    import anyio
+
+    with suppress(Exception), anyio.CancelScope(shield=True):
+        await body.response.aclose()
+
+
+def read(body: Body) -> bytes:
+    """Read the next bytes of an open reply; none at its end. A failure closes the reply."""
+    from workers_ai import bodies
+
     if body.chunks is None:
         body.chunks = body.response.iter_bytes()
     try:
-        return next(body.chunks, b"")
+        return bodies.read_on(body.chunks)  # type: ignore[no-any-return]
     except BaseException:
-        body.response.close()
+        close(body)
         raise
 
 
-async def _aread(body: Body) -> bytes:
-    import anyio
-
+async def aread(body: Body) -> bytes:
+    """Read the next bytes of an open reply; none at its end. A failure closes the reply."""
     if body.chunks is None:
         body.chunks = body.response.aiter_bytes()
     try:
         chunk: bytes = await anext(body.chunks, b"")
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await body.response.aclose()
+        await aclose(body)
         raise
     return chunk

@@ -13,37 +13,37 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
+from urllib.request import getproxies
 
-from workers_ai.endpoints import reveal
+from workers_ai.endpoints import is_loopback, reveal
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.wire.jsontext import mended, parse_body
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator, Callable, Iterator
+    from types import ModuleType
 
     import httpx
 
     from workers_ai.config import Settings
     from workers_ai.wire.types import JSON, Request
 
-__all__ = [
-    "PARSED",
-    "HttpTransport",
-    "body_text",
-    "is_event_stream",
-    "let_go",
-    "parsed",
-    "release",
-    "running_loop",
-    "untie",
-]
+__all__ = ["PARSED", "HttpTransport", "body_text", "is_event_stream", "parsed", "running_loop", "untie"]
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
 
 _PATH_SAFE = "/@:+,;=!$&'()*~"
 _URLS_KEPT = 256
+
+
+@functools.cache
+def _bodies() -> ModuleType:
+    """The module that reads replies; it imports httpx, so not before the first call."""
+    from workers_ai import bodies
+
+    return bodies
 
 
 @functools.cache
@@ -56,14 +56,32 @@ def _tls_context() -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _making_a_client() -> Iterator[None]:
-    """Name the variables of the environment that httpx reads where it can make nothing of them."""
+    """Name the variables of the environment that httpx reads, if it cannot use one of them."""
     import httpx
 
     try:
         yield
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
         names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-        raise ConfigurationError(f"no HTTP client can be made with this environment ({exc}): check {names}") from None
+        # A proxy's URL may hold a password, which parts of the message can quote.
+        reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
+        raise ConfigurationError(
+            f"no HTTP client can be made with this environment ({reason}): check {names}"
+        ) from None
+
+
+def _client_options(settings: Settings) -> dict[str, Any]:
+    """Options of the clients made here.
+
+    There is no bound of connections: ``max_concurrency`` is one. This machine is never reached through a proxy.
+    """
+    import httpx
+
+    return {
+        "verify": _tls_context(),
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        "trust_env": not is_loopback(httpx.URL(settings.base_url).host),
+    }
 
 
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
@@ -90,9 +108,7 @@ class HttpTransport:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
-        limit = self._settings.max_concurrency
-        self._gate = threading.Semaphore(limit) if limit else None
+        self._lock = threading.RLock()  # a finalizer that makes a call may interrupt its holder
         self._sync: httpx.Client | None = None
         self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
@@ -114,31 +130,12 @@ class HttpTransport:
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
         client = self._own_sync or self._sync or self._make_sync()
-        ready = self._build(client, request)
-        if self._gate is None:
-            return _send(client, ready, stream)
-        self._gate.acquire()
-        response: httpx.Response | None = None
-        try:
-            response = _send(client, ready, stream)
-            return response
-        finally:
-            let_go(response, self._gate.release)
+        return _bodies().send(client, self._build(client, request), stream, request.total_s)
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
-        held = await self._loop_client()
-        client = self._own_async or held.client
-        ready = self._build(client, request)
-        if held.gate is None:
-            return await _asend(client, ready, stream)
-        await held.gate.acquire()
-        response: httpx.Response | None = None
-        try:
-            response = await _asend(client, ready, stream)
-            return response
-        finally:
-            let_go(response, held.gate.release)
+        client = self._own_async or (await self._loop_client()).client
+        return await _bodies().asend(client, self._build(client, request), stream, request.total_s)
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
@@ -147,7 +144,9 @@ class HttpTransport:
         headers = self._headers() if is_own else client.headers
         if request.headers or request.gateway:
             headers = self._headers_of(request, headers)
-        timeout = None if request.timeout is None else self._as_timeout(request.timeout)
+        timeout = None
+        if request.timeout is not None or request.total_s is not None:
+            timeout = self._timeout_of(request)
         args: Any = (request.method, self._url(request.path, request.query))
 
         def written(body: JSON) -> httpx.Request:
@@ -192,12 +191,23 @@ class HttpTransport:
         """Gives the headers of every request: behind a function, so that no dump of this object shows them."""
         import httpx
 
-        headers = httpx.Headers(self._settings.headers())
+        headers = httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()})
         return lambda: headers
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
         return self._as_timeout(self._settings.timeout)
+
+    def _timeout_of(self, request: Request) -> httpx.Timeout:
+        """The timeout of one request; no part of it outlasts the bound of the whole exchange."""
+        import httpx
+
+        timeout = self._timeout if request.timeout is None else self._as_timeout(request.timeout)
+        if (total := request.total_s) is None:
+            return timeout
+        return httpx.Timeout(
+            **{name: total if part is None else min(part, total) for name, part in timeout.as_dict().items()}
+        )
 
     def _as_timeout(self, timeout: float | httpx.Timeout) -> httpx.Timeout:
         import httpx
@@ -218,27 +228,27 @@ class HttpTransport:
         with self._lock:
             if self._sync is None:
                 with _making_a_client():
-                    self._sync = httpx.Client(verify=_tls_context(), headers=self._headers())
-                weakref.finalize(self, self._sync.close)
+                    self._sync = httpx.Client(headers=self._headers(), **_client_options(self._settings))
+                # Not at exit: handlers that were registered with atexit may still make calls.
+                weakref.finalize(self, self._sync.close).atexit = False
             return self._sync
 
     async def _loop_client(self) -> _LoopClient:
         loop = running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = _LoopClient(self._headers(), self._settings.max_concurrency)
-            with self._lock:
-                for other in list(self._loops):
-                    # Closed without the shutdown of its generators; trio's loops cannot be asked, and need not be.
-                    if isinstance(other, asyncio.AbstractEventLoop) and other.is_closed():
-                        del self._loops[other]
-                self._loops[loop] = held
+            held = _LoopClient(self._headers(), _client_options(self._settings))
+            for ref in self._loops.keyrefs():
+                other = ref()
+                # Closed without the shutdown of its generators; trio's loops cannot be asked, and need not be.
+                if isinstance(other, asyncio.AbstractEventLoop) and other.is_closed():
+                    self._loops.pop(other, None)
+            self._loops[loop] = held
             await held.open(weakref.WeakMethod(self._forget), loop)
         return held
 
     def _forget(self, loop: Any) -> None:
-        with self._lock:
-            self._loops.pop(loop, None)
+        self._loops.pop(loop, None)
 
     def close(self) -> None:
         """Close the sync client that was made here; the next request makes a new one."""
@@ -265,18 +275,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class _LoopClient:
-    """An async client, and the bound of the object, for one event loop; the client closes with the loop.
+    """An async client for one event loop; the client closes with the loop.
 
     A loop that shuts down closes the async generators that were begun on it, and so the client, which lives in one.
     """
 
-    def __init__(self, headers: httpx.Headers, limit: int | None) -> None:
-        import anyio
+    def __init__(self, headers: httpx.Headers, options: dict[str, Any]) -> None:
         import httpx
 
-        self.gate = anyio.Semaphore(limit) if limit else None
         with _making_a_client():
-            self.client = httpx.AsyncClient(verify=_tls_context(), headers=headers)
+            self.client = httpx.AsyncClient(headers=headers, **options)
 
     async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
         self._life = _life(self.client, forget, loop)
@@ -346,38 +354,3 @@ def untie(response: httpx.Response) -> None:
 
     response.stream = httpx.ByteStream(response.content)
     response.extensions.pop(PARSED, None)
-
-
-def _send(client: httpx.Client, request: httpx.Request, stream: bool) -> httpx.Response:
-    # Of the user's own client: its credentials would outrank ours, and a redirect take our headers to another host.
-    response = client.send(request, stream=stream, auth=None, follow_redirects=False)
-    if stream and not is_event_stream(response):
-        try:
-            response.read()
-        finally:
-            response.close()
-    return response
-
-
-async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool) -> httpx.Response:
-    response = await client.send(request, stream=stream, auth=None, follow_redirects=False)
-    if stream and not is_event_stream(response):
-        try:
-            await response.aread()
-        finally:
-            await response.aclose()
-    return response
-
-
-def let_go(response: httpx.Response | None, give_back: Callable[[], None]) -> None:
-    """Give a place back now, or, for a stream that is still open, when :func:`release` is called."""
-    if response is None or response.is_closed:
-        give_back()
-    else:
-        response.extensions["workers_ai_release"] = give_back
-
-
-def release(response: httpx.Response) -> None:
-    """Give the place of a stream that has ended back."""
-    if give_back := response.extensions.pop("workers_ai_release", None):
-        give_back()

@@ -18,7 +18,7 @@ from workers_ai.config import (
 )
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
-from workers_ai.limiter import limiter_for
+from workers_ai.limiter import Gate, limiter_for
 from workers_ai.per_call import PER_CALL, override
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.streams import ChatStream, open_chat
@@ -80,7 +80,14 @@ class Service:
     def _make_calls(self) -> Calls:
         settings = self.settings
         policy = self._retry or RetryPolicy(max_retries=settings.max_retries)
-        return Calls(settings, limiter_for(settings.base_url, settings.account_id), policy, self._on_retry)
+        limit = settings.max_concurrency
+        return Calls(
+            settings,
+            limiter_for(settings.base_url, settings.account_id),
+            policy,
+            self._on_retry,
+            gate=Gate(limit) if limit else None,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**{key: value for key, value in self.__dict__.items() if key != "calls"}, "_on_retry": None}
@@ -90,9 +97,21 @@ class Service:
         self.calls = self._make_calls()
 
     def through(self, transport: Any) -> Service:
-        """The same service, whose requests go through another transport."""
+        """Return the same service with another transport."""
         twin = copy(self)
         twin.transport = transport
+        twin.calls = replace(self.calls, paced=hasattr(transport, "take_turn"))
+        return twin
+
+    def __copy__(self) -> Service:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Service:
+        twin = copy(self)
+        twin.transport = copy(self.transport)
+        twin.calls = self._make_calls()
         return twin
 
     def for_call(self, options: Mapping[str, Any], *, planned: bool = False) -> tuple[Service, dict[str, Any]]:

@@ -13,8 +13,7 @@ from workers_ai.errors import (
     StreamInterruptedError,
     WorkersAIError,
 )
-from workers_ai.flow import Body, Close, Read, adrive, drive
-from workers_ai.http import release
+from workers_ai.flow import Body, Close, Read, aclose, adrive, aread, close, drive, read
 from workers_ai.sse import SSEDecoder
 from workers_ai.wire.reply import read_chat
 from workers_ai.wire.stream import ChatStreamReader, deltas_of
@@ -113,7 +112,6 @@ class ChatStream:
                     self.ended = True
                     self.first = [self._reader.finish()]
         except BaseException as exc:
-            release(body.response)
             if not isinstance(exc, Exception):  # an interrupt, or a cancellation: the driver has closed the reply
                 raise
             yield Close(body)
@@ -128,6 +126,9 @@ class ChatStream:
 
     def broken(self, exc: Exception) -> WorkersAIError:
         """The typed error of a transport that broke off, with the text that had arrived."""
+        if isinstance(exc, WorkersAIError):
+            exc.partial = exc.partial or self._reader.partial
+            return exc
         error = self._no_reply(exc)
         if isinstance(error, APIConnectionError) and not isinstance(error, APITimeoutError):
             error = StreamInterruptedError(f"the stream broke off: {error.message}", model=error.model)
@@ -137,12 +138,20 @@ class ChatStream:
     def _no_reply(self, exc: Exception) -> WorkersAIError:
         return connection_error(exc, self._plan.request.model, self._calls.settings)
 
+    def hand_out(self) -> None:
+        """Note that the consumer has the next pieces: an idle stream counts against no other call."""
+        if (ticket := self._reply.ticket) is not None:
+            ticket.idle_since = self._calls.limiter.now()
+
+    def read_on(self) -> None:
+        """Note that the consumer asked for more."""
+        if (ticket := self._reply.ticket) is not None:
+            ticket.idle_since = None
+
     def release(self) -> None:
-        """Give the places in the shared limiter and at the object's own bound back."""
+        """Release the slots in the shared limiter and at the object's own bound."""
         if self._reply.ticket is not None:
-            self._calls.limiter.done(self._reply.ticket)
-        if self._reply.stream is not None:
-            release(self._reply.stream)
+            self._calls.finish(self._reply.ticket)
 
 
 def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
@@ -192,19 +201,25 @@ async def _asettle(body: Body) -> None:
 def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None, None]:
     """Open a stream and read it to its end, blocking; closes it whatever happens."""
     stream = drive(opening, sender)
+    error: WorkersAIError | None = None
     if stream.body is not None:
-        import httpx
-
         try:
+            stream.hand_out()
             yield from stream.first
-            while not (stream.ended or stream.over) and (chunk := next(stream.body.chunks, b"")):
-                yield from stream.decode(chunk)
+            stream.read_on()
+            while not (stream.ended or stream.over) and (chunk := read(stream.body)):
+                deltas = stream.decode(chunk)
+                stream.hand_out()
+                yield from deltas
+                stream.read_on()
             _settle(stream.body)
-        except (httpx.RequestError, httpx.StreamError) as exc:
-            raise stream.broken(exc) from None
+        except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
+            error = stream.broken(exc)
         finally:
-            stream.body.response.close()
             stream.release()
+            close(stream.body)
+    if error is not None:
+        raise error
     if not stream.ended:
         yield from stream.flush()
 
@@ -212,21 +227,27 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
 async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerator[ChatDelta, None]:
     """Open a stream and read it to its end without blocking; closes it whatever happens."""
     stream = await adrive(opening, sender)
+    error: WorkersAIError | None = None
     if stream.body is not None:
-        import httpx
-
         try:
+            stream.hand_out()
             for delta in stream.first:
                 yield delta
-            while not (stream.ended or stream.over) and (chunk := await anext(stream.body.chunks, b"")):
-                for delta in stream.decode(chunk):
+            stream.read_on()
+            while not (stream.ended or stream.over) and (chunk := await aread(stream.body)):
+                deltas = stream.decode(chunk)
+                stream.hand_out()
+                for delta in deltas:
                     yield delta
+                stream.read_on()
             await _asettle(stream.body)
-        except (httpx.RequestError, httpx.StreamError) as exc:
-            raise stream.broken(exc) from None
+        except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
+            error = stream.broken(exc)
         finally:
-            await stream.body.response.aclose()
             stream.release()
+            await aclose(stream.body)
+    if error is not None:
+        raise error
     if not stream.ended:
         for delta in stream.flush():
             yield delta

@@ -50,6 +50,7 @@ class Request(NamedTuple):
         headers: Headers of this request alone; a value may be masked.
         timeout: Timeout of this request in place of the client's own: seconds or an ``httpx.Timeout``.
         gateway: AI Gateway options of this request in place of the client's own.
+        total_s: Seconds that the exchange may take in all; None for no bound.
     """
 
     path: str
@@ -61,6 +62,7 @@ class Request(NamedTuple):
     headers: Mapping[str, str | SecretStr] = {}
     timeout: float | httpx.Timeout | None = None
     gateway: GatewayOptions | None = None
+    total_s: float | None = None
 
 
 class Usage(NamedTuple):
