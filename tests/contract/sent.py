@@ -443,18 +443,18 @@ CHOICES = [
 ]
 
 STRUCTURED = [
-    # Not wanted here: folding name and description into the schema (rule 10). The schema is the caller's.
+    # The native route has no place for a name and a description but the schema's own title and description.
     *(
         Sent(
             f"a schema goes out bare on run, named on chat completions: given {label}",
             "rule 10, cloudflare/ai#559",
             params={"response_format": given},
-            run={"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
+            run={"response_format": {"type": "json_schema", "json_schema": {**title, **SCHEMA}}},
             chat={"response_format.json_schema.schema": SCHEMA, "response_format.json_schema.name": name},
         )
-        for label, given, name in [
-            ("named", NAMED, "person"),
-            ("bare", BARE, "response"),
+        for label, given, name, title in [
+            ("named", NAMED, "person", {"title": "person"}),
+            ("bare", BARE, "response", {}),
         ]
     ),
     Sent(
@@ -505,7 +505,7 @@ STRUCTURED = [
         params={"response_format": NAMED},
         model=MISTRAL,
         api=["run"],
-        has={"guided_json": SCHEMA},
+        has={"guided_json": {"title": "person", **SCHEMA}},
         lacks=["response_format"],
     ),
     Sent(

@@ -6,6 +6,8 @@ poisoned the document store, and one more document had all of them embedded agai
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +25,6 @@ from workers_ai_emulator.state.queue import QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.ingest.conftest import VirtualTime
 
@@ -217,3 +218,62 @@ class TestRollback:
         with docstore_rollback(docstore):
             docstore.add_documents(documents(2))
         assert sorted(docstore.docs) == ["d0", "d1"]
+
+
+README = Path(__file__).parents[2] / "libs" / "llama-index-embeddings-workers-ai" / "README.md"
+
+
+@pytest.fixture(params=["build_index", "build_simple_index"])
+def build(request: pytest.FixtureRequest, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A recipe of the README, as a function of documents and folder."""
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL):
+        if "def build_" in block:
+            exec(block.partition("\n\n\ndocuments = ")[0].partition("\n\n\nbuild_")[0], names)
+
+    def embedding(**options: Any) -> WorkersAIBatchEmbedding:
+        return WorkersAIBatchEmbedding(**wired(emulator), **options)
+
+    monkeypatch.setitem(names, "WorkersAIBatchEmbedding", embedding)
+    return names[request.param]
+
+
+def found(index: Any) -> list[str]:
+    """Ids of all documents in an index, the one nearest to "revised words" first."""
+    return [node.node.ref_doc_id for node in index.as_retriever(similarity_top_k=50).retrieve("revised words")]
+
+
+class TestRecipes:
+    def test_an_index_survives_restarts(self, build: Any, emulator: Emulator, tmp_path: Path) -> None:
+        assert sorted(found(build(documents(5), tmp_path))) == ["d0", "d1", "d2", "d3", "d4"]
+        emulator.log.clear()
+        assert sorted(found(build(documents(5), tmp_path))) == ["d0", "d1", "d2", "d3", "d4"]
+        assert submitted(emulator) == []
+
+        changed = [*documents(3)[:2], Document(text="revised words", id_="d2"), Document(text="new", id_="d5")]
+        index = build(changed, tmp_path)
+        assert found(index)[0] == "d2"
+        assert sorted(found(index)) == ["d0", "d1", "d2", "d5"]
+        assert submitted(emulator) == [["revised words", "new"]]
+        assert sorted(found(build(changed, tmp_path))) == ["d0", "d1", "d2", "d5"]
+
+    def test_a_failed_run_loses_nothing(
+        self, build: Any, emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        build(documents(3), tmp_path)
+        revised = [*documents(2), Document(text="revised words", id_="d2")]
+        emulator.faults.add(Fault.error(429, 3036, "used up", route="submit"))
+        with pytest.raises(QuotaExhaustedError):
+            build(revised, tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(SimpleDocumentStore, "persist", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                build(revised, tmp_path)
+        index = build(revised, tmp_path)
+        assert found(index)[0] == "d2"
+        assert sorted(found(index)) == ["d0", "d1", "d2"]
+        assert submitted(emulator)[1:] == [["revised words"]] * 2  # the first of them was rejected
+
+
+def interrupt(*args: Any, **options: Any) -> None:
+    raise KeyboardInterrupt

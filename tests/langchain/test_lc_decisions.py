@@ -102,6 +102,40 @@ def test_images_go_beside_the_state(model: Make, emulator: Emulator, call: Any) 
     assert body["state"]["note"] == [{"role": "user", "content": ["[image 3]"]}]
 
 
+def test_audio_and_video_go_beside_the_state_of_clef_omni(model: Make, emulator: Emulator, call: Any) -> None:
+    state = [
+        {"type": "audio", "base64": "UklGRg==", "mime_type": "audio/wav"},
+        {"type": "video", "url": "data:video/mp4;base64,AAAA"},
+        HumanMessage([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}, IMAGE]),
+        {"type": "media", "data": b"\xff\xfb", "mime_type": "audio/mpeg"},
+    ]
+    assert ask(call, model(model="@cf/cloudflare/clef-omni"), state, urgent=URGENT).nouls
+    body = emulator.log.last.json
+    audio = ["data:audio/wav;base64,UklGRg==", "data:audio/mpeg;base64,AAAA", "data:audio/mpeg;base64,//s="]
+    assert (body["audio"], body["videos"], body["images"]) == (audio, ["data:video/mp4;base64,AAAA"], [PNG])
+    shown = [{"role": "user", "content": ["[audio 2]", "[image 1]"]}]
+    assert body["state"] == ["[audio 1]", "[video 1]", shown, "[audio 3]"]
+
+
+CLIP = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ([CLIP] * 5, "5 audio, of which Clef models take 4"),
+        ([{**CLIP, "base64": "A" * (12 << 20)}], "one may have 8 MiB"),
+        ([{"type": "video", "url": "https://example.org/a.mp4"}], "a link or has no media type"),
+        ([{"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}], "'file'"),
+    ],
+    ids=["too many", "too large", "a link", "a document"],
+)
+def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, emulator: Emulator, call: Any) -> None:
+    with pytest.raises(ours.BadRequestError, match=says):
+        ask(call, model(model="@cf/cloudflare/clef-omni"), state, urgent=URGENT)
+    assert emulator.log.entries == []
+
+
 @pytest.mark.parametrize(
     ("state", "questions", "says"),
     [

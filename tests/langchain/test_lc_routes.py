@@ -331,7 +331,7 @@ def test_images_over_responses(call: Any) -> None:
     recorder = Recorder(output=[{"type": "message", "content": [{"type": "output_text", "text": "A cat."}]}])
     image = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
     messages = [HumanMessage([{"type": "text", "text": "What is this?"}, image])]
-    one = ChatWorkersAI(model=GPT_OSS, api="responses", **recorder.settings())
+    one = ChatWorkersAI(model="openai/gpt-9", api="responses", **recorder.settings())
     assert call(one, "invoke", messages).text == "A cat."
     assert recorder.body["input"][0]["content"] == [
         {"type": "input_text", "text": "What is this?"},

@@ -20,7 +20,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import SimpleVectorStore
-from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIEmbedding
+from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIBatchEmbedding, WorkersAIEmbedding
 from tests.llama_index.conftest import ACCOUNT, TOKEN, wired
 from tests.llama_index.standard import CountingLimiter
 
@@ -28,6 +28,7 @@ from workers_ai.errors import (
     APIResponseValidationError,
     AuthenticationError,
     BadRequestError,
+    CapacityError,
     ConfigurationError,
     ContextWindowExceededError,
     InternalServerError,
@@ -175,7 +176,8 @@ class TestBounds:
         assert len(call(model, BATCH, texts(20))) == 20
         assert emulator.log.peak_concurrency == bound
 
-    def test_the_bound_holds_for_calls_side_by_side(self) -> None:
+    def test_the_bound_holds_for_calls_side_by_side(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()  # waits take real time
         emulator = Emulator(clock=Clock("real"), latency_s=0.02)
         model = embedding_of(emulator, embed_batch_size=1, max_concurrency=3)
 
@@ -423,6 +425,49 @@ class TestConstruction:
         assert limiter.acquired == 3
 
 
+class TestOpenAIRoute:
+    @pytest.mark.parametrize("method", ["get_query_embedding", "get_text_embedding", BATCH])
+    def test_dimensions_reach_the_wire(self, embedding: Make, emulator: Emulator, call: Caller, method: str) -> None:
+        model = embedding(model="openai/text-embedding-3-small", dimensions=256)
+        emulator.faults.add(Fault.reply({"object": "list", "data": [{"index": 0, "embedding": [0.5] * 256}]}))
+        found = call(model, method, ["hi"] if method == BATCH else "hi")
+        assert found in ([0.5] * 256, [[0.5] * 256])
+        sent = emulator.log.last
+        assert (sent.path.endswith("/ai/v1/embeddings"), sent.json["dimensions"]) == (True, 256)
+
+    def test_vectors_of_other_dimensions_are_apart_in_a_cache(self, embedding: Make) -> None:
+        model = embedding(model="openai/text-embedding-3-small", dimensions=256)
+        other = embedding(model="openai/text-embedding-3-small")
+        assert model._begin(["hi"], "query").key("hi") != other._begin(["hi"], "query").key("hi")
+        assert model.to_dict() != other.to_dict()
+
+    @pytest.mark.parametrize(
+        "options", [{"pooling": "cls"}, {"queue": "always"}, {"api": "run", "dimensions": 5}, {"api": "chat"}]
+    )
+    def test_options_of_the_other_route_are_named(self, embedding: Make, options: Any) -> None:
+        with pytest.raises(ConfigurationError, match="api"):
+            embedding(**{"api": "embeddings", **options})
+
+    def test_a_ledger_has_no_such_route(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="a ledger has no api='embeddings'"):
+            WorkersAIBatchEmbedding(ledger=tmp_path, queue="never", api="embeddings", account_id="a", api_token="t")
+
+
+class TestPerCall:
+    def test_settings_of_a_call_and_of_a_pipeline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        settings = {"extra_headers": {"x-trace": "t-1"}, "timeout": (5, 60), "gateway": "g"}
+        call(embedding(), BATCH, ["a"], **settings, other_step="ignored")
+        call(IngestionPipeline(transformations=[embedding()]), "run", nodes=[TextNode(text="b")], **settings)
+        for entry in emulator.log.entries:
+            assert (entry.headers["x-trace"], entry.headers["cf-aig-gateway-id"]) == ("t-1", "g")
+
+    def test_reject_if_busy(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+        emulator.faults.add(Fault.busy())
+        with pytest.raises(CapacityError):
+            call(embedding(), BATCH, ["a"], reject_if_busy=True)
+        assert emulator.log.requests == 1
+
+
 class TestLimiterAndCache:
     def test_the_limiter_is_asked_once_for_each_request(
         self, embedding: Make, emulator: Emulator, call: Caller
@@ -457,6 +502,18 @@ class TestLimiterAndCache:
                 assert call(embedding(**given, embeddings_cache=cache), method, "hi") == fresh
                 assert call(embedding(**given, embeddings_cache=cache), method, "hi") == fresh
         assert len(cache.get_all(collection="embeddings")) == 8
+
+    def test_a_lone_surrogate_is_embedded_as_without_a_cache(
+        self, embedding: Make, emulator: Emulator, call: Caller, tmp_path: Path
+    ) -> None:
+        broken = ["a \ud83d b", "c"]
+        plain = call(embedding(), BATCH, broken)
+        cached = embedding(embeddings_cache=SimpleKVStore())
+        ledger = WorkersAIBatchEmbedding(**wired(emulator), ledger=tmp_path / "ledger", queue="never")
+        for model in (cached, cached, ledger):
+            assert call(model, BATCH, broken) == [pytest.approx(vector, rel=1e-6, abs=1e-7) for vector in plain]
+            assert call(model, "get_query_embedding", broken[0])
+        assert emulator.log.entries[0].json["text"] == ["a \ufffd b", "c"]
 
     def test_a_rerun_after_a_failure_sends_what_is_missing(
         self, embedding: Make, emulator: Emulator, call: Caller

@@ -11,6 +11,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.rate_limiter import TokenBucketRateLimiter
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIRetryPolicy
 from tests.llama_index.conftest import wired
 from tests.llama_index.standard import CountingLimiter
@@ -21,6 +22,7 @@ from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.llama_index.conftest import Caller, Script
 
@@ -157,6 +159,22 @@ class TestWaits:
             (2, e.InternalServerError),
         ]
         assert [event.wait_s <= bound for event, bound in zip(told, (0.5, 1.0), strict=True)] == [True, True]
+
+    @pytest.mark.parametrize("kind", ["chat", "stream_chat", "embedding", "ledger"])
+    def test_every_wait_is_told_behind_a_rate_limiter_and_in_a_ledger(
+        self, llm: Make, embedding: Make, failing: Any, call: Caller, emulator: Emulator, tmp_path: Path, kind: str
+    ) -> None:
+        told: list[Any] = []
+        settings: dict[str, Any] = {"on_retry": told.append, "rate_limiter": CountingLimiter()}
+        failing("failure", times=2)
+        if kind in ("chat", "stream_chat"):
+            call(llm(**settings), kind, USER)
+        elif kind == "embedding":
+            call(embedding(**settings), "get_text_embedding", "a")
+        else:
+            model = WorkersAIBatchEmbedding(**wired(emulator), ledger=tmp_path / "ledger", queue="never", **settings)
+            call(model, "get_text_embedding", "a")
+        assert [event.attempt for event in told] == [1, 2]
 
 
 class TestStreams:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from workers_ai.wire.types import ChatDelta, ChatReply, ToolCall, Usage
 
-__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result"]
+__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_output"]
 
 PROVIDER: Final = "workers-ai"
 """``model_provider`` of every message and ``ls_provider`` of every trace; tools around LangChain compare the two."""
@@ -210,6 +210,24 @@ def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
     tokens = (usage.input_tokens, usage.output_tokens, usage.cached_tokens or 0)
     cost = lookup(model).cost_usd(*tokens)
     return lookup(served).cost_usd(*tokens) if cost is None and served else cost
+
+
+def with_output(result: ChatResult) -> ChatResult:
+    """Return the result with ``llm_output``, which LangChain leaves out of a streamed answer; a cached one has none."""
+    message = result.generations[0].message if result.generations else None
+    if result.llm_output is not None or not isinstance(message, AIMessage):
+        return result
+    usage: Mapping[str, Any] = message.usage_metadata or {}
+    if "total_cost" in usage:  # LangChain's mark of an answer out of its cache
+        return result
+    output: dict[str, Any] = {"model_name": message.response_metadata.get("model_name")}
+    if usage:
+        output["token_usage"] = {
+            "prompt_tokens": usage["input_tokens"],
+            "completion_tokens": usage["output_tokens"],
+            "total_tokens": usage["total_tokens"],
+        }
+    return result.model_copy(update={"llm_output": output})
 
 
 def add_outputs(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

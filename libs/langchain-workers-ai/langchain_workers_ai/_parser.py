@@ -12,6 +12,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
+from workers_ai.wire.conformity import conform
 from workers_ai.wire.jsontext import parse_answer, parse_growing, parse_json
 from workers_ai.wire.reply import shortened
 from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
@@ -72,8 +73,8 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             ) from exc
 
     def _value(self, message: BaseMessage) -> tuple[str, Any]:
-        """The answer as text, and as a value."""
-        text = message.text
+        """The answer as text, and as a value. Some models answer in their reasoning, with an empty text beside it."""
+        text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
             return text, _strict_json(text)
         calls = message.tool_calls if isinstance(message, AIMessage) else []
@@ -106,12 +107,13 @@ class AnswerParser(BaseTransformOutputParser[Any]):
 
     def _checked(self, value: Any, shown: str) -> Any:
         schema = self.answer_schema
-        if isinstance(value, dict):
-            if missing := [name for name in schema.get("required") or () if name not in value]:
-                raise _misfit(f"the answer lacks {', '.join(missing)}", shown)
-        elif value is None or schema.get("type") == "object" or "properties" in schema:
+        is_object = schema.get("type") == "object" or "properties" in schema
+        if value is None or (is_object and not isinstance(value, dict)):
             raise _misfit(f"the answer is a JSON {type(value).__name__}, not an object", shown)
-        return value
+        try:
+            return conform(value, schema)
+        except ValueError as exc:
+            raise _misfit(str(exc), shown) from exc
 
     def _growing(self, message: BaseMessage) -> Any:
         """What of a dict has arrived; None for nothing yet."""
@@ -204,6 +206,11 @@ def _sum(pieces: list[BaseMessage]) -> BaseMessage:
     """Return the message of these pieces; the last one if they are whole messages."""
     chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
     return chunks[0] + chunks[1:] if len(chunks) == len(pieces) > 1 else pieces[-1]
+
+
+def _reasoning(message: BaseMessage) -> str:
+    blocks = message.content_blocks
+    return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
 def _strict_json(text: str) -> Any:

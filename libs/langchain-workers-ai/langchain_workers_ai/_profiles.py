@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
 
-__all__ = ["profile_of"]
+__all__ = ["ResolvedProfile", "profile_of"]
+
+
+class ResolvedProfile(dict[str, Any]):
+    """A profile out of the catalogue, which follows the model: it is resolved again where the model has changed."""
 
 
 def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
@@ -41,4 +45,5 @@ def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
         "reasoning_effort_default": card.default_reasoning_effort,
         "status": "deprecated" if card.retired_on else None,
     }
-    return cast("ModelProfile", {key: value for key, value in facts.items() if value is not None})
+    known = ResolvedProfile({key: value for key, value in facts.items() if value is not None})
+    return cast("ModelProfile", known)

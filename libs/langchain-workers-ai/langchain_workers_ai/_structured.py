@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_workers_ai._calls import Method, Schema
     from langchain_workers_ai.chat_models import ChatWorkersAI
 
-__all__ = ["structured"]
+__all__ = ["response_format_of", "structured"]
 
 _METHODS = ("function_calling", "json_schema", "json_mode")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -86,13 +86,28 @@ def _keywords(target: Target, method: Method, strict: bool | None) -> dict[str, 
         return {"response_format": {"type": "json_object"}}
     stated = {} if strict is None else {"strict": strict}
     if method == "json_schema":
-        named = {"name": target.name, "schema": target.schema, **stated}
-        return {"response_format": {"type": "json_schema", "json_schema": named}}
+        return {"response_format": _named_format(target, stated)}
     parameters = {key: value for key, value in target.schema.items() if key not in ("title", "description")}
     function = {"name": target.name, "parameters": parameters, **stated}
     if description := target.schema.get("description"):
         function["description"] = description
     return {"tools": [{"type": "function", "function": function}], "tool_choice": target.name}
+
+
+def _named_format(target: Target, stated: dict[str, Any]) -> dict[str, Any]:
+    named = {"name": target.name, "schema": target.schema, **stated}
+    if description := target.schema.get("description"):
+        named["description"] = description
+    return {"type": "json_schema", "json_schema": named}
+
+
+def response_format_of(given: Any) -> dict[str, Any]:
+    """Return ``response_format`` as the wire has it: a dict as it is, a class as its schema.
+
+    Raises:
+        ConfigurationError: The class cannot become a schema.
+    """
+    return given if isinstance(given, dict) else _named_format(target_of(given), {})
 
 
 def target_of(schema: Schema) -> Target:

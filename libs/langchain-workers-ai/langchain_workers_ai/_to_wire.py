@@ -30,7 +30,7 @@ _WORDS: Final = (
 )  # fmt: skip
 """Where the words of a thought stand, whichever provider wrote it."""
 _TEXTS: Final = frozenset({"text", "text-plain", "output_text", "input_text"})
-_IMAGES: Final = frozenset({"image", "image_url", "input_image"})
+_IMAGES: Final = frozenset({"image", "image_url", "input_image", "image_generation_call"})
 _ANSWER: Final = _TEXTS | _IMAGES
 """Blocks that are an assistant's answer. Others, such as traces of a provider's own tools, are left out."""
 _CALLS: Final = {
@@ -44,7 +44,20 @@ _CALLS: Final = {
 """Blocks that are calls, and where their id and their arguments stand."""
 _MEDIA: Final = _IMAGES | {"input_audio", "audio", "video", "file", "media", "document", "inlineData", "inline_data"}
 _CARRIERS: Final = frozenset(
-    {"base64", "data", "url", "source", "image_url", "input_audio", "file", "file_id", "file_uri", "bytes"}
+    {
+        "base64",
+        "data",
+        "url",
+        "source",
+        "image_url",
+        "input_audio",
+        "file",
+        "file_id",
+        "file_uri",
+        "bytes",
+        "image",
+        "result",
+    }
 )
 """What a block of such a type has its content in; without any, it is data that merely looks like a block."""
 
@@ -166,7 +179,8 @@ def _answer_and_thoughts(blocks: Iterable[Any], provider: Any) -> tuple[Any, str
     """Content to send back, and the reasoning that stood among it."""
     answer: list[Any] = []
     thoughts: list[str] = []
-    for given in blocks:
+    for block in blocks:
+        given = block["value"] if _kind(block) == "non_standard" and "value" in block else block
         known = isinstance(given, str) or _kind(given) in _ANSWER | _THOUGHTS
         for block in [given] if known else _translated(given, provider):
             kind = "text" if isinstance(block, str) else _kind(block)
@@ -174,7 +188,7 @@ def _answer_and_thoughts(blocks: Iterable[Any], provider: Any) -> tuple[Any, str
                 thoughts.append(_words(block))
             elif kind == "refusal":
                 answer.append({"type": "text", "text": str(block.get("refusal") or "")})
-            elif kind in _ANSWER or (kind in _MEDIA and _is_image(block)):
+            elif kind in _ANSWER or kind in _MEDIA:
                 answer.append(to_part(block))
     return answer or "", "".join(thoughts)
 
@@ -321,7 +335,7 @@ def _carried(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     kind = body.get("mime_type") or body.get("mimeType") or body.get("media_type")
     if kind is None and isinstance(body.get("format"), str):
         kind = f"image/{body['format']}"
-    data = next((body[key] for key in ("base64", "data", "bytes", "image") if _is_data(body.get(key))), None)
+    data = next((body[key] for key in ("base64", "data", "bytes", "image", "result") if _is_data(body.get(key))), None)
     return data, kind, body.get("url")
 
 

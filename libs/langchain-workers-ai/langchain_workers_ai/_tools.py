@@ -33,7 +33,7 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
     bound: dict[str, Any] = {}
     if converted:
         bound["tools"] = converted
-    if tool_choice is not None:
+    if tool_choice is not None and tool_choice is not False:
         _check_choice(tool_choice, [tool["function"]["name"] for tool in converted])
         bound["tool_choice"] = tool_choice
     return bound
@@ -42,7 +42,7 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
 def _converted(tool: Any, strict: bool | None) -> dict[str, Any]:
     try:
         converted: dict[str, Any] = without_words_of_python(convert_to_openai_tool(tool, strict=strict))
-    except ValueError as exc:
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:  # whatever LangChain trips over
         raise ConfigurationError(f"a {type(tool).__name__} cannot become a tool: {exc}") from exc
     schema = getattr(tool, "tool_call_schema", tool)
     if is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):

@@ -6,26 +6,36 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._calls import Method, Schema, Tool, check_keywords, stop_of
+from langchain_workers_ai._answers import finished, piece_translator
+from langchain_workers_ai._calls import (
+    Method,
+    Schema,
+    Tool,
+    constructor_keywords,
+    extra_body,
+    masked_keywords,
+    read_keywords,
+    stop_of,
+    thread_id,
+    traced_keywords,
+)
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result
-from langchain_workers_ai._profiles import profile_of
+from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_output
+from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import BatchWorker, GatewayOptions, check_model
 from workers_ai.fields import ChatFields
-from workers_ai.gateway import require_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -35,8 +45,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LangSmithParams, ModelProfile
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-
-    from workers_ai.wire.types import ChatDelta
 
 __all__ = ["ChatWorkersAI"]
 
@@ -63,6 +71,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         **Connection.keyword_aliases,
         "model_name": "model",
         "stop_sequences": "stop",
+        "max_completion_tokens": "max_tokens",
+        "extra_body": "model_kwargs",
+        "extra_headers": "default_headers",
     }
     process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter", "callbacks", "cache"}
 
@@ -73,18 +84,29 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """More fields of the request body, sent as they are."""
     stream_usage: bool = True
     """Whether a streamed answer reports its usage."""
-    streaming: bool = False
-    """Whether ``invoke`` streams inside; callbacks then see tokens as they come."""
+    streaming: bool | None = None
+    """Whether ``invoke`` streams inside; callbacks then see tokens as they come. None streams where a callback asks for
+    it, False never."""
 
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
         return check_model(model)
 
+    @field_validator("response_format", mode="before")
+    @classmethod
+    def _read_response_format(cls, given: Any) -> Any:
+        return given if given is None else _form(given)
+
     @model_validator(mode="after")
     def _set_workers_ai_version(self) -> Self:
         self._add_version("langchain-workers-ai", __version__)
         return self
+
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Arguments under their field names; those of the OpenAI SDK are translated, or ignored with a warning."""
+        return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
 
     # --- one call ---
 
@@ -92,26 +114,25 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         self, messages: Sequence[BaseMessage], stop: list[str] | None, given: dict[str, Any], run_manager: Any
     ) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
         """Arguments for the core client: model, messages, options."""
-        check_keywords(type(self).__name__, given)
         options = self._set_params()
-        options.update(given)
+        options.update(read_keywords(type(self).__name__, given))
         options.pop("stream", None)
-        model = check_model(options.pop("model", None) or options.pop("model_name", None) or self.model)
-        if (ends := stop_of(stop, options.pop("stop_sequences", None))) is not None:
+        model = check_model(options.pop("model", None) or self.model)
+        if (ends := stop_of(stop, options.get("stop"))) is not None:
             options["stop"] = ends
         options["api"] = options.get("api") or self.api
-        more = options.pop("model_kwargs", None) or {}
-        require_kind("model_kwargs", more, dict, "a dict of fields of the body")
-        options["extra_body"] = {**self.model_kwargs, **more}
+        options["extra_body"] = extra_body(
+            self.model_kwargs, options.pop("model_kwargs", None), options.get("extra_body")
+        )
         tools = options.get("tools")
         if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
             options["tools"] = _bound(tools).get("tools")
-        if options.pop("reject_if_busy", None):
-            options["on_busy"] = "raise"
+        if (response_format := options.get("response_format")) is not None:
+            options["response_format"] = _form(response_format)
         if not options.pop("stream_usage", self.stream_usage):
-            options["stream_options"] = {"include_usage": False}
+            options.setdefault("stream_options", {"include_usage": False})
         if options.get("session_id") is None and self.session_id is None:
-            options["session_id"] = _thread_id(run_manager)
+            options["session_id"] = thread_id(run_manager)
         return model, to_wire(messages), options
 
     def _generate(
@@ -123,7 +144,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return to_result(self.client.chat(model, wire, **options), model)
+            return finished(to_result(self.client.chat(model, wire, **options), model), kwargs)
 
     async def _agenerate(
         self,
@@ -134,7 +155,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return to_result(await self.async_client.chat(model, wire, **options), model)
+            return finished(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
 
     def _stream(
         self,
@@ -145,7 +166,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = self._chunk_of(model, options)
+            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
             with closing(self.client.stream_chat(model, wire, **options)) as deltas:
                 for delta in deltas:
                     yield chunk_of(delta)
@@ -159,19 +180,24 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = self._chunk_of(model, options)
+            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
                     yield chunk_of(delta)
 
-    def _chunk_of(self, model: str, options: Mapping[str, Any]) -> Callable[[ChatDelta], ChatGenerationChunk]:
-        """Return the function that translates the pieces of one streamed answer."""
-        first_call = AFTER_BLOCKS if self.output_version == "v1" else 0
-        tools = bool(options.get("tools") or options["extra_body"].get("tools"))
-        return partial(to_chunk, model=model, first_call=first_call, tools=tools)
+    def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return with_output(super()._generate_with_cache(*args, **kwargs))
+
+    async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return with_output(await super()._agenerate_with_cache(*args, **kwargs))
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
+
+    def bind(self, **kwargs: Any) -> Any:
+        """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
+        with framework_errors:
+            return super().bind(**masked_keywords(kwargs))
 
     # --- tools and structured output: LangChain's fallbacks resolve these annotations when they run ---
 
@@ -262,7 +288,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return params
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        return {**self.asdict(), "stop": stop_of(stop, self.stop), **kwargs}
+        return {**self.asdict(), "stop": stop_of(stop, self.stop), **traced_keywords(kwargs)}
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        return super()._get_llm_string(stop=stop, **traced_keywords(kwargs))
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
@@ -311,26 +340,28 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Estimate the tokens of a conversation, tools included, offline."""
-        return count_tokens_approximately(messages, tools=list(tools) if tools else None)
+        with framework_errors:
+            return count_tokens_approximately(messages, tools=_bound(tools)["tools"] if tools else None)
 
     # --- copies and changes ---
 
     def __setattr__(self, name: str, value: Any) -> None:
-        before = vars(self).get("model")
         super().__setattr__(name, value)
-        self._forget(before)
+        self._forget()
+        if name in ("model", "api") and isinstance(self.profile, ResolvedProfile):
+            vars(self)["profile"] = self._resolve_model_profile()
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
         """Copy, as pydantic does; profile and cache key follow a changed model."""
         copied: Self = super().model_copy(update=update, deep=deep)
-        copied._forget(self.model if "profile" not in (update or {}) else None)
+        copied._forget()
+        if "profile" not in (update or {}) and isinstance(copied.profile, ResolvedProfile):
+            vars(copied)["profile"] = copied._resolve_model_profile()
         return copied
 
-    def _forget(self, model_before: str | None) -> None:
-        """Drop what was derived from settings: LangChain's cached dump (part of the cache key), and the profile."""
+    def _forget(self) -> None:
+        """Drop LangChain's cached dump, which is part of the cache key."""
         vars(self).pop("_serialized", None)
-        if model_before not in (None, self.model) and self.profile == profile_of(model_before, self.api):
-            vars(self)["profile"] = self._resolve_model_profile()
 
 
 def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None = None) -> dict[str, Any]:
@@ -339,10 +370,7 @@ def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None =
     return bound_tools(tools, tool_choice, strict)
 
 
-def _thread_id(run_manager: Any) -> str | None:
-    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
-    config = var_child_runnable_config.get()
-    found = ((config or {}).get("configurable") or {}).get("thread_id")
-    if found is None and run_manager is not None:
-        found = (run_manager.metadata or {}).get("thread_id")
-    return None if found is None else str(found)
+def _form(given: Any) -> dict[str, Any]:
+    from langchain_workers_ai._structured import response_format_of
+
+    return given if isinstance(given, dict) else response_format_of(given)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,6 +19,7 @@ from workers_ai.config import check_model
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.flow import adrive, drive
 from workers_ai.wire.chat import run_request
+from workers_ai.wire.images import image_data_url
 from workers_ai.wire.reply import shortened, unwrap
 
 try:
@@ -36,7 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkersAIDecisions"]
 
-_MAX_IMAGES: Final = 4
+_FIELDS: Final = {
+    "image": ("images", 4, 1 << 62, 1 << 62),
+    "audio": ("audio", 4, 8 << 20, 32 << 20),
+    "video": ("videos", 2, 16 << 20, 16 << 20),
+}
+"""Media by kind: the field of the body, how many it holds, and bytes of one and of all. The bytes of images are not
+documented. Source: https://developers.cloudflare.com/workers-ai/models/clef-omni/."""
+_AUDIO_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_LINK: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _ANSWERED: Final = ("noul", "choice", "score")
 
 
@@ -49,7 +60,8 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         decisions.invoke({"state": "Checkout is down!", "questions": {"urgent": Noul(instructions="Is this urgent?")}})
 
     The state goes out as JSON: messages as ``{"role", "content"}``. Images anywhere in it are sent beside it, at most
-    four, and leave ``"[image 1]"`` in their place. Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` is refused.
+    four, and leave ``"[image 1]"`` in their place. ``clef-omni`` takes four audio clips (8 MiB and 300 s each) and two
+    videos (16 MiB together, 60 s each), too. Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` is refused.
     Source: https://developers.cloudflare.com/workers-ai/models/clef/.
 
     Raises:
@@ -115,41 +127,100 @@ def decision_request(
             kind = type(question).__name__
             raise BadRequestError(f"question {name!r} is a {kind}: Clef answers Noul, Choice and Score", model=model)
         asked[name] = question.model_dump(mode="json", exclude_none=question.type == "noul")
-    images: list[str] = []
-    body: dict[str, Any] = {"model": model.rpartition("/")[2], "state": _plain(state, images, model)}
-    body["questions"] = _plain(asked, images, model)
-    if len(images) > _MAX_IMAGES:
-        raise BadRequestError(f"{len(images)} images, of which Clef models take {_MAX_IMAGES}", model=model)
-    if images:
-        body["images"] = images
+    media = _Media(model)
+    body: dict[str, Any] = {"model": model.rpartition("/")[2], "state": media.plain(state)}
+    body["questions"] = media.plain(asked)
+    body |= media.fields()
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
     return run_request(model, body, task="chat")
 
 
-def _plain(value: Any, images: list[str], model: str) -> Any:
-    """Plain JSON of a state: messages as role and content, media blocks taken out into ``images``."""
-    if isinstance(value, BaseMessage):
-        return [_plain(message, images, model) for message in to_wire([value])]
-    if isinstance(value, Mapping):
-        kind = value.get("type")
-        if kind in ("image", "image_url"):
-            return _embedded(value, images, model)
-        if kind in ("audio", "video", "file"):
-            raise BadRequestError(f"a block of type {kind!r} in the state: Clef takes text and images", model=model)
-        return {str(key): _plain(item, images, model) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, images, model) for item in value]
-    return value
+class _Media:
+    """Takes images, audio and video out of a state, and leaves names such as ``"[image 1]"`` in their places."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._found: dict[str, list[str]] = {kind: [] for kind in _FIELDS}
+
+    def plain(self, value: Any) -> Any:
+        """Return the plain JSON of a state: messages as role and content, media by their names.
+
+        Raises:
+            BadRequestError: A block is of a kind that the model does not take.
+        """
+        if isinstance(value, BaseMessage):
+            return [self.plain(message) for message in to_wire([value])]
+        if isinstance(value, Mapping):
+            if kind := _kind_of_media(value):
+                return self._named(kind, value)
+            return {str(key): self.plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.plain(item) for item in value]
+        return value
+
+    def _named(self, kind: str, block: Mapping[str, Any]) -> str:
+        if kind not in _FIELDS or (kind != "image" and not self._model.endswith("/clef-omni")):
+            raise self._refusal(
+                f"a block of type {kind!r} in the state: Clef takes text and images, clef-omni audio and video, too"
+            )
+        url = _data_url(kind, block)
+        if url is None:
+            raise self._refusal(
+                f"content of type {kind!r} in the state is a link or has no media type: pass its bytes as base64 or a "
+                "data: URL"
+            )
+        found = self._found[kind]
+        found.append(url)
+        return f"[{kind} {len(found)}]"
+
+    def fields(self) -> dict[str, list[str]]:
+        """Return the fields of the body that hold the media.
+
+        Raises:
+            BadRequestError: They are more or larger than the model takes.
+        """
+        for kind, (field, most, size, together) in _FIELDS.items():
+            found = self._found[kind]
+            sizes = [(len(url) - url.index(",") - 1) * 3 // 4 for url in found]
+            if len(found) > most:
+                raise self._refusal(f"{len(found)} {field}, of which Clef models take {most}")
+            if max(sizes, default=0) > size or sum(sizes) > together:
+                raise self._refusal(f"{field} too large: one may have {size >> 20} MiB, all {together >> 20} MiB")
+        return {_FIELDS[kind][0]: found for kind, found in self._found.items() if found}
+
+    def _refusal(self, message: str) -> BadRequestError:
+        return BadRequestError(message, model=self._model)
 
 
-def _embedded(block: Mapping[str, Any], images: list[str], model: str) -> str:
-    image = to_part(block).get("image_url")
-    url = image.get("url", "") if isinstance(image, dict) else str(image or "")
-    if not url.lower().startswith("data:"):
-        raise BadRequestError("an image in the state is a link: pass its bytes as base64 or a data: URL", model=model)
-    images.append(url)
-    return f"[image {len(images)}]"
+def _kind_of_media(block: Mapping[str, Any]) -> str | None:
+    """Return "image", "audio", "video" or another type of file; None for what is plain data."""
+    kind = block.get("type")
+    if kind in ("image_url", "input_image"):
+        return "image"
+    if kind == "input_audio":
+        return "audio"
+    if kind in ("file", "media"):
+        media_type = str(block.get("mime_type") or "").partition("/")[0].lower()
+        return media_type if media_type in _FIELDS else "file"
+    return kind if kind in _FIELDS else None
+
+
+def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
+    """Return the content of a block as a data: URL; None where it is a link, or not marked as what it is."""
+    if kind == "image":
+        part = to_part(block)
+        image = part.get("image_url") if isinstance(part, Mapping) else None
+        return image_data_url(str((image.get("url") if isinstance(image, dict) else image) or ""))
+    given = block.get("input_audio") if block.get("type") == "input_audio" else block
+    body: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    data = body.get("base64") or body.get("data") or body.get("url") or ""
+    if isinstance(data, bytes):
+        data = (data if data.isascii() else base64.b64encode(data)).decode()
+    media_type = body.get("mime_type") or _AUDIO_FORMATS.get(str(body.get("format")))
+    if data and not _LINK.match(data) and media_type:
+        data = f"data:{media_type};base64,{data}"
+    return data if data.lower().startswith(f"data:{kind}/") else None
 
 
 def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -> ClassifierResponse:

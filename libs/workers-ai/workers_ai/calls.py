@@ -498,8 +498,17 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
             raise _refused_text(index, why, model)
-        checked.append(text or " ")
+        checked.append(_without_lone_surrogates(text) or " ")
     return checked
+
+
+def _without_lone_surrogates(text: str) -> str:
+    """Return the text as a request carries it: UTF-8 has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = mended(text)
+    return text
 
 
 def _refused_text(index: int, why: str, model: str) -> BadRequestError:

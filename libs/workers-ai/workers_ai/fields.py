@@ -82,6 +82,8 @@ class ConnectionFields(BaseModel):
     """Where extra body fields go, for the error about an unknown keyword."""
     keyword_aliases: ClassVar[dict[str, str]] = {"api_key": "api_token", "request_timeout": "timeout"}
     """Other names of fields."""
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset()
+    """Keywords that a dump holds besides the fields."""
     process_local: ClassVar[frozenset[str]] = frozenset(_HANDLES)
     """Fields that a pickle leaves out and copies share: what they hold belongs to this process."""
     knobs: ClassVar[frozenset[str]] = frozenset(_SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
@@ -184,9 +186,11 @@ class ConnectionFields(BaseModel):
         named: dict[str, Any] = {}
         for name, value in data.items():
             field = cls.keyword_aliases.get(name, name)
+            if name in cls.ignored_keywords:
+                continue
             if field not in known:
                 raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
-            if field in named:
+            if field in named and named[field] != value:
                 raise ConfigurationError(f"{cls.__name__} was given {field} twice, once as {name}")
             named[field] = value
         return named
@@ -295,8 +299,8 @@ class ChatFields(ConnectionFields):
     """Whether one answer may hold several calls; some models refuse the parameter."""
     response_format: dict[str, Any] | None = None
     """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
-    reasoning_effort: str | None = None
-    """How much a reasoning model thinks; values differ by model. None given explicitly is sent as null: not at all."""
+    reasoning_effort: str | None = ""
+    """How much a reasoning model thinks; values differ by model. None is sent as null: not at all. "" is not sent."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Switches of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None = None
@@ -307,11 +311,13 @@ class ChatFields(ConnectionFields):
     """JSON schema for models that take it by this name; ``run`` only."""
 
     def _set_params(self) -> dict[str, Any]:
-        """The parameters that were set. None means something only for ``reasoning_effort``, given explicitly."""
+        """Return the parameters that were set. Copies by plain fields, as LangChain makes them, set no more."""
         values = vars(self)
         params = {name: value for name in _CHAT_FIELDS if (value := values[name]) is not None}
-        if "reasoning_effort" in self.model_fields_set:
-            params["reasoning_effort"] = self.reasoning_effort
+        if (effort := values["reasoning_effort"]) is None:
+            params["reasoning_effort"] = None
+        elif not effort:
+            del params["reasoning_effort"]
         return params
 
 

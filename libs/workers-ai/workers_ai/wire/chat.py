@@ -12,7 +12,13 @@ from workers_ai.wire.messages import known_call_ids, prepare_messages
 from workers_ai.wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
 from workers_ai.wire.quirks import choose_form
 from workers_ai.wire.responses import responses_body
-from workers_ai.wire.schema import prepare_response_format, prepare_tool_choice, prepare_tools, schema_of
+from workers_ai.wire.schema import (
+    bare_schema,
+    inline_refs,
+    prepare_response_format,
+    prepare_tool_choice,
+    prepare_tools,
+)
 from workers_ai.wire.types import JSON, Api, ReplyContext, Request
 
 if TYPE_CHECKING:
@@ -62,7 +68,11 @@ def plan_chat(
         BadRequestError: A message cannot be sent.
         ConfigurationError: A parameter does not exist on the chosen route, or is of another type.
     """
-    given = {k: v for k, v in params.items() if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE)}
+    given = {
+        k: v
+        for k, v in params.items()
+        if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE) and v != ""
+    }
     card = lookup(model)
     require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
     api = api or _default_api(given, card)
@@ -161,7 +171,7 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
     if response_format := given.get("response_format"):
         if api == "run" and _guides_by_schema(response_format, card):
             del given["response_format"]
-            given["guided_json"] = schema_of(response_format)[0]
+            given["guided_json"] = inline_refs(bare_schema(response_format))
         else:
             given["response_format"] = prepare_response_format(response_format, api)
     return forced

@@ -133,7 +133,7 @@ def is_cache_mark(part: Any) -> bool:
     """Return whether a content block only marks the end of a cached prefix, as Bedrock's and Anthropic's do."""
     if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
         return False
-    return part.get("type") in _CACHE_MARKS or bool(_CACHE_MARKS & part.keys())
+    return bool(_CACHE_MARKS & {str(part.get("type")), *part})
 
 
 def _part(part: Any, index: int, card: ModelCard) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def plain_json(value: Any) -> str:
             return _plain(value, "utf8")
         return _plain(value, "base64")
     except (ValueError, RecursionError) as exc:
-        raise BadRequestError(f"a value in the messages cannot be written as JSON: {exc}") from None
+        raise BadRequestError(f"a value cannot be written as JSON: {exc}") from None
 
 
 def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from workers_ai.wire.schema import schema_of
+from workers_ai.wire.schema import description_of, schema_of
 from workers_ai.wire.types import JSON
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
         return dict(response_format)
     schema, name, strict = schema_of(response_format)
     out: dict[str, JSON] = {"type": "json_schema", "name": name or "response", "schema": schema}
+    if description := description_of(response_format):
+        out["description"] = description
     if strict is not None:
         out["strict"] = strict
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -10,13 +11,22 @@ from urllib.parse import unquote
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require, require_kind
+from workers_ai.wire.messages import plain_json
 from workers_ai.wire.quirks import COMPLETE_TOOLS
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["inline_refs", "prepare_response_format", "prepare_tool_choice", "prepare_tools", "schema_of"]
+__all__ = [
+    "bare_schema",
+    "description_of",
+    "inline_refs",
+    "prepare_response_format",
+    "prepare_tool_choice",
+    "prepare_tools",
+    "schema_of",
+]
 
 _FORM: Final = "the form of a tool is {'type': 'function', 'function': {'name': ...}}"
 _MOST_REFS: Final = 1_000
@@ -80,8 +90,34 @@ def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], 
     if not isinstance(given, dict):
         raise ConfigurationError("response_format of type json_schema has no schema: put it under json_schema")
     if isinstance(given.get("schema"), dict) and not ("type" in given or "properties" in given):
-        return given["schema"], given.get("name"), given.get("strict")
-    return given, None, None
+        return _plain(given["schema"]), given.get("name"), given.get("strict")
+    return _plain(given), None, None
+
+
+def description_of(response_format: Mapping[str, JSON]) -> str | None:
+    """Return the description beside the schema of a named ``response_format``; None where there is none."""
+    given = response_format.get("json_schema")
+    found = given.get("description") if isinstance(given, dict) and "schema" in given else None
+    return found if isinstance(found, str) and found else None
+
+
+def bare_schema(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the schema for a route without names: name and description stand in it as title and description."""
+    schema, name, _ = schema_of(response_format)
+    stated = {"title": name, "description": description_of(response_format)}
+    return {**{key: value for key, value in stated.items() if value}, **schema}
+
+
+def _plain(schema: dict[str, JSON]) -> dict[str, JSON]:
+    """Return the schema as JSON data: its defaults and examples may be dates, sets or NaN."""
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError):
+        plain: dict[str, JSON] = json.loads(plain_json(schema))
+        return plain
+    except RecursionError:
+        raise ConfigurationError("a JSON schema is nested too deep") from None
+    return schema
 
 
 def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> dict[str, JSON]:
@@ -96,8 +132,10 @@ def prepare_response_format(response_format: Mapping[str, JSON], api: Api) -> di
     schema, name, strict = schema_of(response_format)
     schema = inline_refs(schema)
     if api == "run":
-        return {"type": "json_schema", "json_schema": schema}
+        return {"type": "json_schema", "json_schema": inline_refs(bare_schema(response_format))}
     named: dict[str, JSON] = {"name": name or schema.get("title") or "response", "schema": schema}
+    if description := description_of(response_format):
+        named["description"] = description
     if strict is not None:
         named["strict"] = strict
     return {"type": "json_schema", "json_schema": named}
@@ -127,7 +165,7 @@ def _tool(tool: Mapping[str, Any], *, complete: bool) -> dict[str, Any]:
     if parameters is not None:
         fits = isinstance(parameters.get("properties", {}), dict)
         require(fits, f"the parameters of tool {name!r} have properties that are no object; {{}} stands for none")
-        out["parameters"] = inline_refs(parameters)
+        out["parameters"] = inline_refs(_plain(parameters))
     elif complete:
         out["parameters"] = {}
     if complete:
@@ -163,11 +201,12 @@ def prepare_tool_choice(choice: Any, tools: Sequence[Mapping[str, Any]]) -> tupl
             return _named(next(iter(schemas))), schemas
         return "required", schemas
     if isinstance(choice, dict):
-        function = choice.get("function")
+        function = choice.get("function") or choice.get("tool")
         name = function.get("name") if isinstance(function, dict) else choice.get("name")
         if isinstance(name, str):
             return _chosen(name, schemas)
-        return prepare_tool_choice(choice.get("type"), tools)
+        kind = choice.get("type") or next((kind for kind in ("any", "auto", "none") if kind in choice), choice)
+        return prepare_tool_choice(kind if isinstance(kind, str) else [choice], tools)
     if isinstance(choice, str) and choice not in ("auto", "none"):
         return _chosen(choice, schemas)
     if choice and not isinstance(choice, str):

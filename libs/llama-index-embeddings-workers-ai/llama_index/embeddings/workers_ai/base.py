@@ -19,6 +19,7 @@ from workers_ai.config import MAX_CONCURRENCY
 from workers_ai.errors import WorkersAIError
 from workers_ai.fanout import Paced, agather, gather
 from workers_ai.fields import EmbeddingFields
+from workers_ai.per_call import PER_CALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +64,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
     process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
     knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",
@@ -84,11 +86,8 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return {"embed_batch_size": size, **data, **dict.fromkeys(_CONCURRENCY, limit)}
 
     @model_validator(mode="after")
-    def _check_queue(self) -> Self:
-        if self.queue != "never":
-            from workers_ai.batch import require_queue
-
-            require_queue(self.model_name)
+    def _check_options(self) -> Self:
+        self._check_shape(self.model_name)
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -112,7 +111,9 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     # The engine: sync and async differ in their I/O alone.
 
     def _begin(self, texts: Sequence[str], kind: _Kind) -> Texts:
-        options = (self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize)
+        options = [self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize]
+        if self.dimensions is not None:  # keys of other vectors stay as they are
+            options.append(self.dimensions)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
     def _shape(self, kind: _Kind) -> dict[str, Any]:
@@ -127,10 +128,14 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
             "truncate_inputs": self.truncate_inputs,
             "query_instruction": self.query_instruction,
             "normalize": self.normalize,
+            "api": self.api,
+            "dimensions": self.dimensions,
         }
 
-    def _flows(self, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]) -> list[Flow[None]]:
-        flows = self._connection().embeddings(self.model_name, sent, **self._shape(kind))
+    def _flows(
+        self, service: Service, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
+    ) -> list[Flow[None]]:
+        flows = service.embeddings(self.model_name, sent, **self._shape(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
@@ -146,14 +151,21 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     def _sender(self) -> Any:
         return self._connection().transport
 
-    def _embed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
+    def _service_of_call(self, settings: dict[str, Any]) -> Service:
+        """Return the service of one call. Keywords for other steps of a pipeline are ignored."""
+        return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})[0]
+
+    def _embed(
+        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
+    ) -> list[Embedding]:
+        service = self._service_of_call(settings)
         texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.recall(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(texts, kind, show_progress=show_progress) as flows:
+                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
                     gather(flows, self._sender(), self._connection().concurrency)
             finally:
                 if cache is not None:
@@ -161,14 +173,17 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
                         cache.put(texts.key(text), texts.entry(text), collection=_COLLECTION)
             return finish(texts.vectors())
 
-    async def _aembed(self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False) -> list[Embedding]:
+    async def _aembed(
+        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
+    ) -> list[Embedding]:
+        service = self._service_of_call(settings)
         texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.recall(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(texts, kind, show_progress=show_progress) as flows:
+                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
                     await agather(flows, self._sender(), self._connection().concurrency)
             finally:
                 if cache is not None:
@@ -177,12 +192,14 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
             return finish(texts.vectors())
 
     @contextmanager
-    def _sending(self, texts: Texts, kind: _Kind, *, show_progress: bool) -> Iterator[list[Flow[None]]]:
+    def _sending(
+        self, service: Service, texts: Texts, kind: _Kind, *, show_progress: bool
+    ) -> Iterator[list[Flow[None]]]:
         """Flows that embed what is missing; an error out of them names a place in the caller's list."""
         sent = texts.missing
         try:
             with _progress(len(sent), shown=show_progress) as tick:
-                yield self._flows(texts, sent, kind, tick)
+                yield self._flows(service, texts, sent, kind, tick)
         except WorkersAIError as exc:
             texts.blame(exc, sent)
             raise
@@ -229,19 +246,24 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return (await self._aembed([text], "document"))[0]
 
     def get_text_embedding_batch(self, texts: list[str], show_progress: bool = False, **kwargs: Any) -> list[Embedding]:
-        """Vectors of documents, in their order.
+        """Return the vectors of documents, in their order.
+
+        Args:
+            texts: Any number of strings.
+            show_progress: Show a progress bar.
+            **kwargs: Settings of this call, as ``extra_headers``, ``timeout``, ``gateway``; others are ignored.
 
         Raises:
             BadRequestError: A text is empty or no string; its index is named, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        return self._embed(texts, "document", show_progress=show_progress)
+        return self._embed(texts, "document", show_progress=show_progress, **kwargs)
 
     async def aget_text_embedding_batch(
         self, texts: list[str], show_progress: bool = False, **kwargs: Any
     ) -> list[Embedding]:
         """See :meth:`get_text_embedding_batch`."""
-        return await self._aembed(texts, "document", show_progress=show_progress)
+        return await self._aembed(texts, "document", show_progress=show_progress, **kwargs)
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
         """Give each node that has none its vector."""

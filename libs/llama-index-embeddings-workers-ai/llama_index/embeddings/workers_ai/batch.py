@@ -66,6 +66,8 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     def _check_mode(self) -> Self:
         if self.queue == "overflow":
             raise ConfigurationError("queue='overflow' has no meaning here: choose 'always' or 'never'")
+        if self.api == "embeddings" or self.dimensions is not None:
+            raise ConfigurationError("a ledger has no api='embeddings' and no dimensions: leave both unset")
         return self
 
     @classmethod
@@ -73,9 +75,9 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         """Name of the class in dumps and events."""
         return "WorkersAIBatchEmbedding"
 
-    def _service(self) -> Service:
-        """The connection, behind the rate limiter."""
-        return self._connection().through(self._sender())
+    def _service(self, settings: dict[str, Any]) -> Service:
+        """Return the connection of one call, behind the rate limiter."""
+        return self._service_of_call(settings).through(self._sender())
 
     def _options(self, *, show_progress: bool) -> dict[str, Any]:
         """Arguments of the core's ingestion."""
@@ -93,31 +95,31 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         }
 
     def _embed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
+        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
         if kind == "query":
-            return super()._embed(given, kind, show_progress=show_progress)
+            return super()._embed(given, kind, show_progress=show_progress, **settings)
         from workers_ai.client import Client
         from workers_ai.ingest import ingest
 
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = ingest(texts, client=Client(service=self._service()), **options)
+            report = ingest(texts, client=Client(service=self._service(settings)), **options)
             return finish(_vectors(report))
 
     async def _aembed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False
+        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
         if kind == "query":
-            return await super()._aembed(given, kind, show_progress=show_progress)
+            return await super()._aembed(given, kind, show_progress=show_progress, **settings)
         from workers_ai.client import AsyncClient
         from workers_ai.ingest import aingest
 
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = await aingest(texts, client=AsyncClient(service=self._service()), **options)
+            report = await aingest(texts, client=AsyncClient(service=self._service(settings)), **options)
             return finish(_vectors(report))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
 
 from llama_index.core.instrumentation.events.llm import (
     LLMStructuredPredictEndEvent,
     LLMStructuredPredictStartEvent,
 )
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.output_parsers import PydanticOutputParser
 from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.program.utils import FlexibleModel, create_flexible_model
 from llama_index.core.prompts import PromptTemplate
@@ -21,7 +23,7 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.wire.jsontext import parse_answer
+from workers_ai.wire.jsontext import parse_answer, parse_growing
 from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
@@ -29,28 +31,34 @@ if TYPE_CHECKING:
 
     from workers_ai.wire.types import JSON
 
-__all__ = ["StructuredPrediction", "StructuredReader", "schema_format"]
+__all__ = ["Mode", "StructuredPrediction", "StructuredReader", "schema_format"]
 
 dispatcher = get_dispatcher(__name__)
 
 _DECIDED_HERE: Final = frozenset({"tool_required", "tool_choice", "allow_parallel_tool_calls"})
+_EMPTY: Final = frozenset({"", "{}", "null"})
+
+
+Mode: TypeAlias = Literal["tool", "schema", "text"]
+"""How an object is requested: by a forced tool, by the schema of the answer, or by instructions in the prompt."""
 
 
 def schema_format(output_cls: type[BaseModel]) -> dict[str, JSON]:
-    """The ``response_format`` that asks for the object as the text of the answer."""
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": output_cls.__name__, "schema": output_cls.model_json_schema()},
-    }
+    """Return the ``response_format`` that requests the object as the text of the answer."""
+    schema = output_cls.model_json_schema()
+    named: dict[str, JSON] = {"name": output_cls.__name__, "schema": schema}
+    if description := schema.get("description"):
+        named["description"] = description
+    return {"type": "json_schema", "json_schema": named}
 
 
 class StructuredReader(Generic[Model]):
-    """Reads objects of one class out of responses.
+    """Reads objects of one class from responses.
 
     Args:
         output_cls: The class.
-        model: The model that was asked, for errors.
-        from_text: Whether the object is the text of the answer, not the arguments of a call.
+        model: The requested model, for errors.
+        from_text: Whether the object is requested as the text of the answer, not as the arguments of a call.
     """
 
     def __init__(self, output_cls: type[Model], model: str, *, from_text: bool) -> None:
@@ -60,46 +68,51 @@ class StructuredReader(Generic[Model]):
         self._flexible: type[FlexibleModel] | None = None
 
     def read(self, response: ChatResponse) -> Model | FlexibleModel | None:
-        """The object so far; None before it begins. The object of a whole response is complete.
+        """Return the object so far; None before it begins. The object of a whole response is complete.
 
         Raises:
-            APIResponseValidationError: The response is whole, and there is no such object in it.
+            APIResponseValidationError: The response is whole and holds no such object.
         """
         if is_whole(response):
             return self.whole(response)
-        value = partial_object(self._json(response) or "")
-        return self._partial(value) if value else None
+        arguments = self._arguments(response)
+        value = parse_growing(response.message.content or "") if arguments is None else partial_object(arguments)
+        return self._partial(value) if value and isinstance(value, dict) else None
 
     async def aread(self, responses: ChatResponseAsyncGen) -> AsyncGenerator[Model | FlexibleModel, None]:
-        """What :meth:`read` finds in each response."""
+        """Yield what :meth:`read` finds in each response."""
         async for response in responses:
             if (found := self.read(response)) is not None:
                 yield found
 
     def whole(self, response: ChatResponse) -> Model:
-        """The object of a whole response.
+        """Return the object of a whole response. A forced call may have come as text.
 
         Raises:
-            APIResponseValidationError: There is none, or it does not fit the class.
+            APIResponseValidationError: There is no object, or it does not fit the class.
         """
         if refusal := response.message.additional_kwargs.get("refusal"):
             raise self._misfit(response, refusal, "the model refused")
-        text = self._json(response)
-        if text is None:
-            raise self._misfit(response, response.message.content or "", "plain text in place of a call")
+        arguments = self._arguments(response)
+        text = (response.message.content or "") if arguments is None else arguments
+        if arguments is None and not self._from_text:
+            raise self._misfit(response, text, "plain text in place of a call")
         try:
             found = json.dumps(parse_answer(text), ensure_ascii=False)
         except ValueError as exc:
             raise self._misfit(response, text, f"invalid JSON: {exc}") from exc
+        if found in _EMPTY and _ended_early(response):
+            raise self._misfit(response, text, "the answer ended before its first field")
         try:
             return self._output_cls.model_validate_json(found)
         except ValidationError as exc:
             what = "; ".join(f"{'.'.join(map(str, found['loc'])) or 'text'}: {found['msg']}" for found in exc.errors())
             raise self._misfit(response, text, what) from exc
 
-    def _json(self, response: ChatResponse) -> str | None:
+    def _arguments(self, response: ChatResponse) -> str | None:
+        """Return the arguments of the call that holds the object; None where the text does."""
         if self._from_text:
-            return response.message.content
+            return None
         if calls := response.message.additional_kwargs.get("tool_calls"):
             arguments: str = calls[0]["function"]["arguments"]
             return arguments
@@ -120,7 +133,7 @@ class StructuredReader(Generic[Model]):
 
     def _misfit(self, response: ChatResponse, text: str, what: str) -> APIResponseValidationError:
         shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
-        cut = response.additional_kwargs["finish_reason"] == "length" or breaks_off(text)
+        cut = response.additional_kwargs.get("finish_reason") == "length" or breaks_off(text)
         return APIResponseValidationError(
             f"the reply holds no {self._output_cls.__name__}: {what}"
             + (" (it was cut off: raise max_tokens)" if cut else "")
@@ -138,8 +151,8 @@ class StructuredPrediction(FunctionCallingLLM):
     """
 
     @abstractmethod
-    def _structured_mode(self) -> Literal["tool", "schema"] | None:
-        """How an object is asked for: by a forced tool, or by the schema of the answer."""
+    def _structured_mode(self) -> Mode | None:
+        """Return how an object is requested; None leaves it to LlamaIndex."""
 
     def _structured_call(
         self,
@@ -155,8 +168,13 @@ class StructuredPrediction(FunctionCallingLLM):
         if mode is None:
             return None
         kwargs = {name: value for name, value in (llm_kwargs or {}).items() if name not in _DECIDED_HERE}
+        if mode == "text":
+            prompt = copy(prompt)
+            prompt.output_parser = PydanticOutputParser(output_cls=output_cls)
         messages = self._extend_messages(prompt.format_messages(llm=self, **prompt_args))
-        reader = StructuredReader(output_cls, self.metadata.model_name, from_text=mode == "schema")
+        reader = StructuredReader(output_cls, self.metadata.model_name, from_text=mode != "tool")
+        if mode == "text":
+            return reader, {"messages": messages, **kwargs}
         if mode == "schema":
             return reader, {"messages": messages, "response_format": schema_format(output_cls), **kwargs}
         tool = get_function_tool(output_cls)
@@ -233,6 +251,10 @@ class StructuredPrediction(FunctionCallingLLM):
             return await super()._structured_astream_call(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
         reader, arguments = call
         return reader.aread(await self.astream_chat(**arguments))
+
+
+def _ended_early(response: ChatResponse) -> bool:
+    return response.additional_kwargs.get("finish_reason") in ("length", "content_filter", "error")
 
 
 def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, Any]) -> None:

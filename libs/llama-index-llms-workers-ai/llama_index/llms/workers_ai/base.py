@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -28,7 +29,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
 from llama_index.llms.workers_ai._pacing import paced
-from llama_index.llms.workers_ai._structured import StructuredPrediction
+from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
 from pydantic import Field
 
@@ -36,6 +37,7 @@ from workers_ai.catalogue import lookup
 from workers_ai.config import unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.fields import ChatFields
+from workers_ai.per_call import PER_CALL
 from workers_ai.wire.chat import CHAT_PARAMS
 
 if TYPE_CHECKING:
@@ -55,7 +57,16 @@ DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 DEFAULT_CONTEXT_WINDOW: Final = 8_192
 """Tokens assumed for a model that the catalogue does not know: what every current chat model has at least."""
 
-_PER_CALL: Final = CHAT_PARAMS | {"api", "model", "on_busy", "session_id", "additional_kwargs", "tool_names"}
+_PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
+    PydanticProgramMode.FUNCTION: "tool",
+    PydanticProgramMode.LLM: "text",
+}
+_PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
+_IGNORED: Final = frozenset({
+    "allow_parallel_tool_calls", "cache_control", "formatted", "metadata", "n", "prompt_cache_key",
+    "safety_identifier", "service_tier", "store", "stream", "tool_required", "user", "verbose",
+})  # fmt: skip
+"""Keywords of LlamaIndex's components and of other providers without a meaning here."""
 
 
 class WorkersAI(ChatFields, StructuredPrediction):
@@ -74,7 +85,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
         **ChatFields.keyword_aliases,
         "model_name": "model",
         "stop_sequences": "stop",
+        "max_completion_tokens": "max_tokens",
     }
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
     process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL
@@ -113,13 +126,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
             return self.is_function_calling_model
         return lookup(self.model).tools is not False
 
-    def _structured_mode(self) -> Literal["tool", "schema"] | None:
+    def _structured_mode(self) -> Mode | None:
         mode = self.pydantic_program_mode
-        if mode == PydanticProgramMode.DEFAULT and self._uses_json_schema():
-            return "schema"
-        if mode == PydanticProgramMode.FUNCTION or (mode == PydanticProgramMode.DEFAULT and self._calls_tools()):
-            return "tool"
-        return None
+        if mode == PydanticProgramMode.DEFAULT:
+            if self._uses_json_schema():
+                return "schema"
+            return "tool" if self._calls_tools() else "text"
+        return _PROGRAM_MODES.get(mode)
 
     def _uses_json_schema(self) -> bool:
         if self.should_use_structured_outputs is not None:
@@ -134,15 +147,43 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
         """Model, options of the core's chat call, and tool names to map back, of one call."""
-        given = {self.keyword_aliases.get(name, name): value for name, value in kwargs.items()}
-        if unknown := given.keys() - _PER_CALL:
-            raise unknown_keyword(type(self).__name__, min(unknown), _PER_CALL, "additional_kwargs")
+        given = self._named(kwargs)
         options = self._set_params() | {"api": self.api}
         model = given.pop("model", None) or self.model
         names = given.pop("tool_names", None) or {}
-        options["extra_body"] = {**self.additional_kwargs, **(given.pop("additional_kwargs", None) or {})}
+        extra = [self.additional_kwargs, given.pop("additional_kwargs", None), given.pop("extra_body", None)]
+        options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
         return model, options, names
+
+    def _named(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keywords of one call under their own names.
+
+        Raises:
+            ConfigurationError: A keyword is unknown, or given twice.
+        """
+        given: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            own = self.keyword_aliases.get(name, name)
+            if name in _IGNORED:
+                self._ignore(name, value)
+            elif own not in _PER_CALL:
+                raise unknown_keyword(type(self).__name__, name, _PER_CALL, "additional_kwargs")
+            elif given.get(own) is not None and value is not None:
+                raise ConfigurationError(f"a call was given {own} twice, once as {name}")
+            elif own not in given or value is not None:
+                given[own] = value
+        return given
+
+    def _ignore(self, name: str, value: Any) -> None:
+        if name == "n" and value not in (None, 1):
+            raise ConfigurationError(f"n={value!r}: a call has one answer; call once for each")
+        if name not in ("n", "formatted") and value is not None:
+            warnings.warn(
+                f"{type(self).__name__} ignores {name}=, which has no meaning here; fields of the body go in "
+                "additional_kwargs",
+                stacklevel=2,
+            )
 
     def _sync(self) -> Client:
         """The client of one call."""
@@ -257,23 +298,23 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """Let the model choose a tool, and call it.
 
         Raises:
-            ConfigurationError: The model calls no tools.
+            ConfigurationError: The model calls no tools, and ``react_chat_formatter`` or ``output_parser`` is missing.
             ValueError: It called none, and ``error_on_no_tool_call`` is set.
         """
-        self._require_tools()
+        self._require_tools(kwargs)
         return super().predict_and_call(tools, *args, **kwargs)
 
     async def apredict_and_call(self, tools: Sequence[BaseTool], *args: Any, **kwargs: Any) -> AgentChatResponse:
         """See :meth:`predict_and_call`."""
-        self._require_tools()
+        self._require_tools(kwargs)
         return await super().apredict_and_call(tools, *args, **kwargs)
 
-    def _require_tools(self) -> None:
-        # LlamaIndex's own way for models without tools fails: it makes a ReActAgent without its formatter.
-        if not self._calls_tools():
+    def _require_tools(self, given: Mapping[str, Any]) -> None:
+        # Without tools LlamaIndex runs a ReActAgent, which fails unless it is given a formatter and a parser.
+        if not self._calls_tools() and not {"react_chat_formatter", "output_parser"} <= given.keys():
             raise ConfigurationError(
-                f"{self.model} calls no tools: choose a model that does, run a ReActAgent over it, "
-                "or set is_function_calling_model=True if you know better"
+                f"{self.model} calls no tools: choose a model that does, pass react_chat_formatter=ReActChatFormatter()"
+                " and output_parser=ReActOutputParser(), or set is_function_calling_model=True if you know better"
             )
 
     def _validate_chat_with_tools_response(
