@@ -453,6 +453,15 @@ class TestOpenAIRoute:
             WorkersAIBatchEmbedding(ledger=tmp_path, queue="never", api="embeddings", account_id="a", api_token="t")
 
 
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+@pytest.mark.parametrize("options", [{}, {"num_workers": 3, "pooling": "cls"}])
+def test_dumps_make_equal_models(embedding: Make, options: Any) -> None:
+    model = embedding(**options)
+    for twin in (WorkersAIEmbedding(**model.model_dump()), WorkersAIEmbedding.model_validate(model.model_dump())):
+        assert twin.to_dict() == model.to_dict()
+        assert (twin.num_workers, twin.embed_batch_size) == (model.num_workers, model.embed_batch_size)
+
+
 class TestPerCall:
     def test_settings_of_a_call_and_of_a_pipeline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         settings = {"extra_headers": {"x-trace": "t-1"}, "timeout": (5, 60), "gateway": "g"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -501,6 +502,40 @@ class TestState:
         assert (twin.model, twin.temperature, twin.account_id) == (KIMI, 0.2, ACCOUNT)
         assert twin.api_token.get_secret_value() == "another-token"
         assert WorkersAI.from_json(model.to_json(), api_token="given").temperature == 0.2
+
+    @pytest.mark.parametrize("given", [{}, {"reasoning_effort": None}, {"temperature": 0.5, "stop": ["x"]}])
+    @pytest.mark.parametrize(
+        "copied",
+        [
+            lambda model, handles: WorkersAI(**model.model_dump(), **handles),
+            lambda model, handles: WorkersAI.model_validate({**model.model_dump(), **handles}),
+            lambda model, handles: WorkersAI(**{**model.dict(), **handles}),
+            lambda model, handles: WorkersAI(**{name: vars(model)[name] for name in WorkersAI.model_fields}),
+            lambda model, handles: WorkersAI.from_dict(model.to_dict(), api_token=TOKEN, **handles),
+            lambda model, handles: WorkersAI.from_json(model.to_json(), api_token=TOKEN, **handles),
+            lambda model, handles: model.model_copy(),
+            lambda model, handles: model.model_copy(deep=True),
+            lambda model, handles: copy.copy(model),
+            lambda model, handles: copy.deepcopy(model),
+            lambda model, handles: pickle.loads(pickle.dumps(model)),
+        ],
+    )
+    def test_copies_send_what_was_set_and_no_more(
+        self, llm: Make, emulator: Emulator, given: dict[str, Any], copied: Callable[..., WorkersAI]
+    ) -> None:
+        model = llm(**given)
+        handles = {"http_client": model.http_client}
+        twin = copied(model, handles)
+        twin.http_client = model.http_client
+        twin.chat(USER)
+        assert sent(emulator) == {"model": model.model, "messages": [{"role": "user", "content": "Hello"}], **given}
+
+    def test_metadata_follows_a_changed_model(self, llm: Make) -> None:
+        model = llm()
+        twin = model.model_copy(update={"model": "@cf/meta/llama-3.2-1b-instruct"})
+        model.model = "@cf/openai/gpt-oss-120b"
+        assert (model.metadata.context_window, model.metadata.is_function_calling_model) == (128_000, True)
+        assert (twin.metadata.model_name, twin.metadata.is_function_calling_model) == (twin.model, False)
 
     def test_missing_token_is_found_when_the_object_is_made(self) -> None:
         with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):

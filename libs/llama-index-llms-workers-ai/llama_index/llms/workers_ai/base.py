@@ -142,8 +142,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return not by_tool and bool(card.json_schema or card.guided_json)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """What makes an equal model with :meth:`from_dict`, without secrets and without how requests are sent."""
-        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+        """Return what makes an equal model with :meth:`from_dict`, without secrets and how requests are sent."""
+        dumped: dict[str, Any] = super().to_dict(
+            **{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs}
+        )
+        if self.reasoning_effort is None:  # it is sent as null
+            dumped["reasoning_effort"] = None
+        return dumped
 
     def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
         """Model, options of the core's chat call, and tool names to map back, of one call."""
