@@ -32,6 +32,7 @@ from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.suggestions import hint_for
+from workers_ai.wire.jsontext import mended
 from workers_ai.wire.quirks import repair_request
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
