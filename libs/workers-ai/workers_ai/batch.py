@@ -17,6 +17,7 @@ from workers_ai.catalogue import lookup
 from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.errors import (
     APIConnectionError,
+    APIResponseValidationError,
     APIStatusError,
     BadRequestError,
     BatchTimeoutError,
@@ -162,7 +163,11 @@ class BatchFlows:
             else:
                 watch.failed(exc)
             return None
-        status = self._read(reply, job)
+        try:
+            status = self._read(reply, job)
+        except APIResponseValidationError as exc:
+            watch.failed(exc)
+            return None
         watch.answered()
         return status if status.state == "done" else None
 
@@ -174,7 +179,7 @@ class BatchFlows:
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
-        watch = Watch(job, self.pace)
+        watch = Watch(job, self.pace, self.calls.clock)
         while True:
             status = yield from self.ask(watch)
             if status is not None:
