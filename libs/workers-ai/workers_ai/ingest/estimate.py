@@ -113,9 +113,10 @@ def estimate(
 ) -> Estimate:
     """What :func:`ingest` would send, cost and take; reads the source, and sends nothing.
 
-    Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is taken to last five minutes, the time
-    within which most are done (https://developers.cloudflare.com/workers-ai/features/batch-api/); direct requests go
-    at the account's documented limit per minute.
+    Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is taken
+    to last five minutes, the time within which most are done
+    (https://developers.cloudflare.com/workers-ai/features/batch-api/); direct requests go at the
+    account's documented limit per minute.
 
     Args:
         source: Documents as (id, text). Their distinct hashes are kept in memory: 100 MB for a million.
