@@ -434,14 +434,16 @@ class TestWaiting:
         assert sum(clock.waits) > 4 * 3600
 
     @pytest.mark.parametrize("status", [400, 404, 410])
-    def test_an_id_the_queue_does_not_know(self, status: int, queue: Callable[..., Queue]) -> None:
+    def test_an_id_the_queue_does_not_know(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+        """For a minute, since a queue may know an id a little later."""
         stub = Stub(accepted("gone"), refusal(status, 3043))
 
         with pytest.raises(BatchError, match="the queue does not know gone") as raised:
             queue(stub)("run", BGE, TWO)
 
         assert raised.value.request_ids == ("gone",)
-        assert stub.polls == ["gone"] * 3
+        assert 3 < len(stub.polls) < 10
+        assert 60 <= sum(clock.waits) < 90
 
     def test_a_poll_of_an_unknown_id(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
         with pytest.raises(BatchError, match="does not know no-such-id") as raised:
@@ -457,7 +459,7 @@ class TestWaiting:
         with pytest.raises(BatchError, match="failed to give the result of") as raised:
             queue(emulator.transport())("run", BGE, TWO)
         assert raised.value.request_ids
-        assert emulator.log.routes["poll"] == 9  # one that found it running, eight failures
+        assert emulator.log.routes["poll"] < 45
 
     @pytest.mark.parametrize(
         "trouble",
@@ -474,12 +476,12 @@ class TestWaiting:
         assert queue(stub)("run", BGE, TWO[:1])[0].success
         assert len(stub.submissions) == 1
 
-    def test_trouble_without_end_is_an_error_with_the_id(self, queue: Callable[..., Queue]) -> None:
+    def test_trouble_without_end_is_an_error_with_the_id(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         stub = Stub(accepted("r-9"), httpx.ReadTimeout("slow"))
         with pytest.raises(APIConnectionError) as raised:
             queue(stub)("run", BGE, TWO)
         assert raised.value.request_ids == ("r-9",)
-        assert len(stub.polls) == 8
+        assert 900 <= sum(clock.waits) < 1000
 
     def test_the_queues_own_delay_is_kept(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         stub = Stub(accepted(), refusal(429, None, {"retry-after": "7"}), finished({}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.metadata
 import importlib.util
 import io
@@ -20,7 +21,7 @@ from typer.testing import CliRunner, Result
 from workers_ai import __version__
 from workers_ai.cli import app, main
 from workers_ai.cli import ingestion as ingestion_module
-from workers_ai.ingest import Ledger
+from workers_ai.ingest import Fingerprint, Ledger
 from workers_ai.ingest.records import text_hash
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
@@ -228,7 +229,7 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
         (ingest("--model", "no model"), "model 'no model' is malformed"),
         (ingest("--model", "@cf/qwen/qwen3-embedding-0.6b"), "has no asynchronous queue"),
         (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
-        (ingest("--account-id", "../../x"), "account_id is malformed"),
+        (ingest("--account-id", "../../x"), "--account-id is malformed"),
         (["jobs", "none"], "there is no ledger at none"),
         (["jobs", "docs.jsonl"], "docs.jsonl exists and is no ledger"),
     ],
@@ -250,7 +251,7 @@ def test_an_error_is_one_line_and_status_1(
         (["docs.jsonl", "soft.jsonl"], "soft.jsonl would be overwritten"),
         (["docs.jsonl", "v.parquet", "--ledger", "docs.jsonl"], "docs.jsonl would be overwritten"),
         (["docs.jsonl", "v.parquet", "--ledger", "notes/../v.parquet"], "v.parquet would be overwritten"),
-        (["docs.jsonl", "v.parquet", "--ledger", "v.parquet.part"], "v.parquet.part would be overwritten"),
+        (["docs.jsonl", "v.parquet", "--quarantine", "docs.jsonl"], "docs.jsonl would be overwritten"),
         (["docs.jsonl", "v-wal", "--ledger", "v"], "v-wal would be overwritten"),
         (["notes", "notes/a.txt"], "notes/a.txt would be overwritten"),
         (["notes", "v.parquet", "--ledger", "notes/a.txt"], "notes/a.txt would be overwritten"),
@@ -404,3 +405,64 @@ def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
     assert len({doc.id for doc in stage.corpus}) == 50
     assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)
     assert (stage.settings, stage.make_busy) == ({}, None)
+
+
+def test_columns_chunks_and_duplicates_are_chosen_and_reported(workers_ai: Any, tmp_path: Path) -> None:
+    rows = [{"key": n // 2, "body": "One sentence. " * (50 if n == 3 else 1), "text": "no"} for n in range(4)]
+    with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as file:
+        file.write("\n".join(map(json.dumps, rows)))
+    options = ["--id-column", "key", "--text-column", "body", "--model", MODEL]
+    assert "2 ids belong to several" in workers_ai("ingest", "rows.jsonl.gz", "v.parquet", *options, "--dry-run").output
+    result = workers_ai("ingest", "rows.jsonl.gz", "v.parquet", *options, "--chunk-size", "100")
+    assert "duplicate 1 ids belong to several documents: 0" in result.output
+    assert pq.read_table("v.parquet")["id"].to_pylist() == ["0", "0", "1", *(f"1#{n}" for n in range(8))]
+
+
+def test_a_report_as_json(workers_ai: Any, docs: Path) -> None:
+    planned = json.loads(
+        workers_ai("ingest", "docs.jsonl", "v.parquet", "--model", MODEL, "--json", "--dry-run").output
+    )
+    report = json.loads(workers_ai("ingest", "docs.jsonl", "v.parquet", "--model", MODEL, "--json").output)
+    assert (planned["documents"], report["embedded"], report["reused"], report["written"]) == (250, 248, 2, 250)
+    assert report["failures"] == []
+
+
+def test_bad_rows_are_all_named_or_skipped(workers_ai: Any, tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": 2}\n[1]\n{"id": 3, "text": "b"}\n{"id": 4,\n')
+    command = ["ingest", "d.jsonl", "v.parquet", "--model", MODEL]
+    error = only_line(workers_ai(*command, status=1))
+    assert error.startswith("3 rows cannot be read: d.jsonl, line 2: 'text' is missing")
+    assert "line 3" in error
+    assert "line 5" in error
+    workers_ai(*command, "--quarantine", "bad.jsonl")
+    assert pq.read_table("v.parquet")["id"].to_pylist() == ["1", "3"]
+    bad = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in bad] == [{"id": 2}, "[1]", '{"id": 4,']
+
+
+def test_a_column_that_is_there_twice_is_named(workers_ai: Any, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("id,text,text\n1,a,b\n")
+    assert "the column 'text' is there more than once" in only_line(
+        workers_ai("ingest", "d.csv", "v.parquet", "--model", MODEL, status=1)
+    )
+
+
+def test_documents_come_from_stdin(workers_ai: Any) -> None:
+    arguments = ["ingest", "-", "v.parquet", "--model", MODEL]
+    result = CliRunner().invoke(app, arguments, input='{"id": "a", "text": "one"}\n{"id": "b", "text": "two"}\n')
+    assert result.exit_code == 0, result.output
+    assert pq.read_table("v.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+def test_a_submission_that_never_ends_is_forgotten(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    with Ledger("l", Fingerprint(MODEL)) as ledger:
+        run = ledger.begin_run()
+        ledger.feed(run, [("a", "text 1")], part=100, max_bytes=1000)
+        claim = ledger.claim(run, texts=9, part=100, max_bytes=1000, max_tokens=None)
+        assert claim is not None
+        ledger.accepted(run, claim.job, "stuck")
+        ledger.end_run(run, finished=False)
+    assert "no submission 'other' in flight" in only_line(workers_ai("jobs", "l", "--forget", "other", status=1))
+    assert "forgot stuck" in workers_ai("jobs", "l", "--forget", "stuck").output
+    workers_ai("ingest", "docs.jsonl", "v.parquet", "--model", MODEL, "--ledger", "l")
+    assert emulator.log.times_embedded("text 1") == 1

@@ -45,9 +45,39 @@ def test_a_text_that_fails_alone(code: int | None, tries: int, again: bool) -> N
 
 def test_texts_that_are_lost_keep_the_size_of_their_requests() -> None:
     assert LOST_TRIES == 3
-    verdict = judge_lost(failure(None), {1: (100, 0), 2: (5, 1), 3: (100, 2)})
+    lost = failure(None)
+    lost.status_code = 404
+    verdict = judge_lost(lost, {1: (100, 0), 2: (5, 1), 3: (100, 2)})
     assert verdict.again == [Retry(100, 1, 1), Retry(5, 2, 2)]
     assert verdict.failures == [(3, None, "no")]
+
+
+def test_texts_of_a_submission_that_fails_as_a_whole_go_in_smaller_submissions() -> None:
+    tries, group = dict.fromkeys(range(300), (100, 0)), range(300)
+    parts = []
+    while True:
+        verdict = judge_lost(failure(None), {n: tries[n] for n in group})
+        if verdict.failures:
+            break
+        tries = {retry.text_id: (retry.part, retry.tries) for retry in verdict.again}
+        parts.append(tries[0][0])
+        group = range(min(len(group), -tries[0][0])) if tries[0][0] < 0 else group
+    assert (parts, verdict.failures) == ([100, -100, -50, -25, -13, -7, -4, -2, -1], [(0, None, "no")])
+
+
+@pytest.mark.parametrize("code", [3040, 3043, 3050, 3021, 3008])
+def test_what_passes_by_itself_is_not_halved(code: int) -> None:
+    verdict = judge([([1, 2], failure(code))], {1: (100, 0), 2: (100, 0)})
+    assert (verdict.again, verdict.failures) == ([Retry(100, 1, 1), Retry(100, 1, 2)], [])
+    assert verdict.waits is not None
+    verdict = judge([([1, 2], failure(code))], {1: (100, STRIKES), 2: (100, STRIKES)})
+    assert [retry.part for retry in verdict.again] == [1, 1], "a text that fails like this every time is found"
+
+
+@pytest.mark.parametrize("error", [failure(3036), failure(4006), BatchItemError("daily free allocation used", index=0)])
+def test_a_used_up_quota_says_nothing_of_the_texts(error: BatchItemError) -> None:
+    verdict = judge([([1, 2], error)], {1: (100, 0), 2: (100, 0)})
+    assert (verdict.again, verdict.stops) == ([Retry(100, 0, 1), Retry(100, 0, 2)], error)
 
 
 def test_failures_in_a_row_wait_longer_and_longer_and_end_the_run() -> None:
@@ -98,9 +128,26 @@ def test_refusals_of_everything_are_not_the_fault_of_the_texts() -> None:
         health.refused(error)
     with pytest.raises(BadRequestError):
         health.refused(error)
-    health.well()
+    other = Health()
+    other.well()
     for _ in range(10 * REFUSALS):
-        health.refused(error)
+        other.refused(error)
+
+
+def test_failed_requests_end_a_run_in_which_nothing_succeeds() -> None:
+    full, single = (failure(5004), True), (failure(5004), False)
+    health = Health()
+    health.blame([single] * 60)
+    health.blame([full] * 4)
+    with pytest.raises(BatchItemError):
+        health.blame([full])
+    other = Health()
+    other.blame([full] * REFUSALS)
+    with pytest.raises(BatchItemError):
+        other.blame([full])
+    fine = Health()
+    fine.well()
+    fine.blame([full, single] * 1000)
 
 
 def test_submissions_are_asked_for_when_they_are_due() -> None:

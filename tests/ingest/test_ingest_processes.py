@@ -82,6 +82,21 @@ def ingesting(docs: Path, url: str, *more: str) -> list[str]:
     return [*COMMAND, "ingest", str(docs), str(output), "--model", MODEL, "--base-url", url, *more]
 
 
+def test_two_processes_with_one_command_both_write_a_whole_file(
+    emulator: Emulator, docs: Path, environment: dict[str, str]
+) -> None:
+    with emulator.serve() as url:
+        both = [
+            subprocess.Popen(ingesting(docs, url), env=environment, stderr=subprocess.PIPE, text=True, stdout=-3)
+            for _ in range(2)
+        ]
+        ends = [(process.communicate(timeout=60)[1], process.returncode) for process in both]
+    assert ends == [("", 0), ("", 0)]
+    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 3000
+    assert emulator.log.texts_repeated == 0
+    assert list(docs.parent.glob("*.part")) == []
+
+
 def test_ctrl_c_leaves_a_ledger_that_goes_on(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
     emulator.queue.settings.progress = "never"
     with emulator.serve() as url:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import threading
 import uuid
 import warnings
@@ -747,3 +750,103 @@ def test_httpx_clients_of_the_user_stay_open(emulator: Emulator, ingestor: Any, 
 
     clients: list[httpx.Client | httpx.AsyncClient] = [settings["http_client"], settings["http_async_client"]]
     assert [client.is_closed for client in clients] == [False, False]
+
+
+# Nothing is lost in a store
+
+
+class Rejecting(InMemoryVectorStore):
+    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records what it is told."""
+
+    def __init__(self, embedding: Any) -> None:
+        super().__init__(embedding)
+        self.calls: list[tuple[str, int]] = []
+        self.down = False
+        self.end: int | None = None
+
+    def _count(self, name: str, count: int) -> None:
+        if len(self.calls) == self.end:
+            raise InterruptedError
+        self.calls.append((name, count))
+
+    def add_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
+        self._count("add", len(documents))
+        if self.down or any(key in self.store for key in ids or ()):
+            raise ValueError("Tried to add ids that already exist")
+        return super().add_documents(documents, ids, **kwargs)
+
+    async def aadd_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
+        return self.add_documents(documents, ids, **kwargs)
+
+    def delete(self, ids: Any = None, **kwargs: Any) -> None:
+        self._count("delete", len(ids))
+        super().delete(ids, **kwargs)
+
+    async def adelete(self, ids: Any = None, **kwargs: Any) -> None:
+        self.delete(ids, **kwargs)
+
+
+def test_an_upsert_deletes_only_after_it_has_added(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
+) -> None:
+    store = Rejecting(embeddings)
+    call(ingestor(store), "ingest", corpus(5))
+    call(ingestor(store), "ingest", corpus(5))
+    assert store.calls == [("add", 5)], "unchanged documents are left alone"
+
+    documents = corpus(6)
+    documents[2].page_content = "changed"
+    before = dict(store.store)
+    store.down = True
+    with pytest.raises(ValueError, match="already exist"):
+        call(ingestor(store), "ingest", documents)
+    assert store.store == before
+
+    store.down, store.calls = False, []
+    call(ingestor(store), "ingest", documents)
+    assert store.calls == [("add", 1), ("add", 1), ("delete", 1), ("add", 1), ("delete", 1)]
+    assert {key: entry["text"] for key, entry in store.store.items()} == {d.id: d.page_content for d in documents}
+
+    for end in range(4):  # interrupted after each of these steps, and repeated
+        documents[3].page_content = f"changed again {end}"
+        store.calls, store.end = [], end
+        with pytest.raises(InterruptedError):
+            call(ingestor(store), "ingest", documents)
+        assert documents[3].id in store.store or any("again" in entry["text"] for entry in store.store.values())
+        store.end = None
+        call(ingestor(store), "ingest", documents)
+        assert {key: entry["text"] for key, entry in store.store.items()} == {d.id: d.page_content for d in documents}
+    assert sent_directly(emulator) == []
+
+
+def test_ids_of_documents_do_not_depend_on_the_process() -> None:
+    script = """
+from langchain_core.documents import Document
+from langchain_workers_ai._documents import document_key
+class Thing:
+    def __init__(self): self.tags = {"x", "y", "z"}
+circle = {"tags": {"a", "b", "c"}, 1: frozenset("pqr"), "thing": Thing()}
+circle["self"] = circle
+for metadata in ({"tags": {"a", "b", "c"}}, {"deep": [{"s": {("u", 1), ("v", 2)}}], "t": Thing()}, circle):
+    print(document_key(Document("text", metadata=metadata)))
+"""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1
+    assert len(set(told.pop().split())) == 3
+
+
+def test_the_constructor_sends_nothing(ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator) -> None:
+    """Not even to another provider, which would be paid."""
+
+    class Paid(DeterministicFakeEmbedding):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            raise AssertionError("a paid call")
+
+    with pytest.raises(ConfigurationError, match="embeds with its own Paid"):
+        ingestor(InMemoryVectorStore(Paid(size=DIMENSIONS)))
+    assert emulator.log.requests == 0

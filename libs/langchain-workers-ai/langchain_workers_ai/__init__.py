@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from langchain_workers_ai.ingest import IndexReport, WorkersAIBatchIngestor
     from langchain_workers_ai.rerank import WorkersAIRerank
     from workers_ai.config import GatewayOptions
+    from workers_ai.ingest import LedgerError
 
 __all__ = [
     "APIConnectionError",
@@ -59,6 +60,7 @@ __all__ = [
     "GatewayOptions",
     "IndexReport",
     "InternalServerError",
+    "LedgerError",
     "ModelRetiredError",
     "NotFoundError",
     "PaidPlanRequiredError",
@@ -85,6 +87,7 @@ _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
     "GatewayOptions": "workers_ai.config",
     "IndexReport": "langchain_workers_ai.ingest",
+    "LedgerError": "workers_ai.ingest",
     "WorkersAIBatchIngestor": "langchain_workers_ai.ingest",
     "WorkersAIDecisions": "langchain_workers_ai.decisions",
     "WorkersAIEmbeddings": "langchain_workers_ai.embeddings",

@@ -28,12 +28,42 @@ Source: TypeAlias = "Iterable[Document] | AsyncIterable[Document] | BaseLoader"
 
 
 def document_key(document: Document) -> str:
-    """The id of a document that has none: a UUID, which every store takes, made of its text and metadata."""
+    """Return the id of a document that has none: a UUID made of its text and metadata, the same in every process."""
     try:
-        whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=str)
+        whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=_plain)
     except (TypeError, ValueError):  # keys of several types have no order, and a circle has no end
-        whole = repr((document.page_content, sorted(document.metadata.items(), key=repr)))
+        whole = json.dumps([document.page_content, _ordered(document.metadata, ())], default=_plain)
     return str(uuid.UUID(bytes=hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()[:16], version=5))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has. Neither the hash seed nor an address has any influence."""
+    if isinstance(value, (set, frozenset)):
+        return sorted((_ordered(item, ()) for item in value), key=_json)
+    text = str(value)
+    if f"{id(value):x}" not in text.lower():
+        return text
+    kind = type(value)
+    return [f"{kind.__module__}.{kind.__qualname__}", _ordered(getattr(value, "__dict__", {}), (id(value),))]
+
+
+def _ordered(value: Any, above: tuple[int, ...]) -> Any:
+    """Return a value with dicts as sorted pairs, and a mark in the place of a container that contains itself."""
+    if id(value) in above:
+        return f"circle {len(above) - above.index(id(value))}"
+    inside = (*above, id(value))
+    if isinstance(value, dict):
+        pairs = ([_ordered(key, inside), _ordered(item, inside)] for key, item in value.items())
+        return sorted(pairs, key=_json)
+    if isinstance(value, (list, tuple)):
+        return [_ordered(item, inside) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_ordered(item, inside) for item in value), key=_json)
+    return value if value is None or isinstance(value, (str, int, float)) else _plain(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=_plain)
 
 
 class _Noted(VectorStore):

@@ -8,10 +8,11 @@ ingestor's ledger, and embeds only what is not there. A vector depends on nothin
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from types import CellType, ModuleType
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from workers_ai.calls import check_texts
 from workers_ai.errors import WorkersAIError
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-    from langchain_core.embeddings import Embeddings
+__all__ = ["Kind", "Texts", "find_within", "handing_over"]
 
-__all__ = ["Kind", "Texts", "handing_over", "reaches"]
+T = TypeVar("T")
+
+_LOOKED_AT: Final = 2000
+"""Objects that are looked through at most."""
 
 
 class Kind(NamedTuple):
@@ -62,32 +66,42 @@ def handing_over(kind: Kind, ledger: Ledger) -> Iterator[None]:
             _open.remove(entry)
 
 
-class _AskedError(Exception):
-    """The question has arrived."""
+def find_within(root: object, kind: type[T]) -> Iterator[T]:
+    """Yield the objects of a class that an object holds, however it wraps them; nothing is called.
+
+    Attributes, items of containers, arguments of partials, and variables of closures are looked through.
+    """
+    seen: dict[int, object] = {}
+    waiting = [root]
+    while waiting and len(seen) < _LOOKED_AT:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, (str, bytes, int, float, type, ModuleType)):
+            continue
+        seen[id(value)] = value
+        if isinstance(value, kind):
+            yield value
+        else:
+            waiting += _parts(value)
 
 
-class _Probe:
-    """A ledger that is asked for one text alone; being asked ends the question, so that nothing keeps the answer."""
+def _parts(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    parts = [cell.cell_contents for cell in getattr(value, "__closure__", None) or () if _is_set(cell)]
+    parts += [getattr(value, name, None) for name in ("__self__", "__func__", "__pydantic_private__")]
+    parts += [getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) or ()]
+    return parts + list(getattr(value, "__dict__", {}).values())
 
-    def __init__(self) -> None:
-        self.text = f"probe {uuid.uuid4()}"
 
-    def find(self, texts: Iterable[str]) -> Sequence[array[float] | None]:
-        asked = list(texts)
-        if self.text in asked:
-            raise _AskedError
-        return [None] * len(asked)
-
-
-def reaches(embeddings: Embeddings, kind: Kind) -> bool:
-    """Whether an object of any class, such as a cache, has documents embedded by one of ours of this kind."""
-    probe = _Probe()
+def _is_set(cell: CellType) -> bool:
     try:
-        with handing_over(kind, probe):
-            embeddings.embed_documents([probe.text])
-    except _AskedError:
-        return True
-    return False
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 class Texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._handover import handing_over, reaches
+from langchain_workers_ai._handover import find_within, handing_over
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.batch import require_queue
@@ -26,7 +27,6 @@ from workers_ai.ingest.records import text_hash
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from typing import Unpack
 
     from langchain_core.documents import Document
@@ -85,9 +85,10 @@ class WorkersAIBatchIngestor:
     call goes on where it was. Any store will do that embeds with ``embeddings``, or with another object of the same
     model and options, or with a wrapper of one, such as a cache.
 
-    Without a record manager, a document replaces the one in the store with its id; one that has no id gets one made of
-    its text and metadata. With a record manager it is indexed as by LangChain's ``index``: what the record manager
-    knows is neither embedded nor written again, and ``cleanup`` deletes what is outdated.
+    Without a record manager, a document replaces the one in the store with its id, unless text and metadata are the
+    same; one that has no id gets one made of its text and metadata, the same in every process. With a record manager
+    it is indexed as by LangChain's ``index``: what the record manager knows is neither embedded nor written again, and
+    ``cleanup`` deletes what is outdated.
 
     Args:
         embeddings: The embedding model; its settings are those of the requests.
@@ -98,7 +99,7 @@ class WorkersAIBatchIngestor:
         batch_size: Documents given to the store at a time.
         texts_per_job: Texts of one submission; None for 1,000.
         deadline_s: Seconds the embedding may take; None for no bound.
-        limit_cost_usd: Stop before more than this is spent, by list price; None for no limit.
+        limit_cost_usd: USD by list price that one call may spend; None for no limit.
         raise_on_failure: Raise when a document could not be embedded, before anything is written to the store.
         progress: Show a tqdm bar.
 
@@ -129,13 +130,23 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError("an ingestor has no api='embeddings' and no dimensions: leave both unset")
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
-            theirs, kind = self.vector_store.embeddings, self.embeddings._kind
-            if isinstance(theirs, WorkersAIEmbeddings) and theirs._kind != kind:
-                other = f"{theirs.model}, and the ingestor with {kind.model}, or with other options"
-                raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
-            if theirs is not None and not isinstance(theirs, WorkersAIEmbeddings) and not reaches(theirs, kind):
-                other = f"its own {type(theirs).__name__}, and the ingestor with {kind.model}"
-                raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
+            self._check_store()
+
+    def _check_store(self) -> None:
+        """Check that the store embeds with our model, as far as can be told without a request.
+
+        Raises:
+            ConfigurationError: It embeds with another model, or with other options.
+        """
+        theirs, kind = self.vector_store.embeddings, self.embeddings._kind
+        kinds = [found._kind for found in find_within(theirs, WorkersAIEmbeddings)]
+        if theirs is None or kind in kinds:
+            return
+        if kinds:
+            other = f"{kinds[0].model}, and the ingestor with {kind.model}, or with other options"
+        else:
+            other = f"its own {type(theirs).__name__}, and the ingestor with {kind.model}"
+        raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
         """Embed documents, and put them into the store.
@@ -255,42 +266,81 @@ class WorkersAIBatchIngestor:
         return document.page_content or (" " if self.embeddings.empty_text == "space" else "")
 
     def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
-        """Write documents so that each replaces the one with its id, also in a store that refuses an id it has."""
+        """Write documents so that each replaces the one with its id. Unchanged ones are left alone."""
+        keywords = options.get("upsert_kwargs") or {}
         for batch in batched(documents, self.batch_size):
             by_id = {document.id or document_key(document): document for document in batch}
-            there = yield "get_by_ids", (list(by_id),), {}
-            if ids := [document.id for document in there or () if document.id in by_id]:
-                yield "delete", (ids,), {}
-            yield "add_documents", (list(by_id.values()),), {"ids": list(by_id), **(options.get("upsert_kwargs") or {})}
+            found = yield "get_by_ids", ([*by_id, *map(_meanwhile, by_id)],), {}
+            there = {document.id: document for document in found or () if document.id}
+            yield from _replace(by_id, there, keywords)
+
+
+def _meanwhile(key: str) -> str:
+    """Return the id under which the new version of a document stands while it replaces the old one."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"workers-ai {key}"))
+
+
+def _same(document: Document, stored: Document | None) -> bool:
+    return stored is not None and (stored.page_content, stored.metadata) == (document.page_content, document.metadata)
+
+
+def _replace(documents: dict[str, Document], there: dict[str, Document], keywords: dict[str, Any]) -> _Calls:
+    """Write documents, given what the store has under their ids.
+
+    Some stores reject an id that they have, and one of them, FAISS, has changed by then. So new versions are first
+    written under other ids: nothing is deleted before its successor is there, and an interrupted call can be repeated.
+    """
+    changed = {key: document for key, document in documents.items() if not _same(document, there.get(key))}
+    new = {key: document for key, document in changed.items() if key not in there}
+    replaced = {key: document for key, document in changed.items() if key in there}
+    if new:
+        yield _add(new, keywords)
+    temporary = {_meanwhile(key): document for key, document in replaced.items()}
+    if stale := [key for key, document in temporary.items() if key in there and not _same(document, there[key])]:
+        yield "delete", (stale,), {}
+    if added := {key: document for key, document in temporary.items() if not _same(document, there.get(key))}:
+        yield _add(added, keywords)
+    if replaced:
+        yield "delete", (list(replaced),), {}
+        yield _add(replaced, keywords)
+    if left := [key for key in map(_meanwhile, documents) if key in temporary or key in there]:
+        yield "delete", (left,), {}
+
+
+def _add(documents: dict[str, Document], keywords: dict[str, Any]) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    named = [document.model_copy(update={"id": key}) for key, document in documents.items()]
+    return "add_documents", (named,), {"ids": list(documents), **keywords}
 
 
 _Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, None]
-"""Calls of a store's methods, by name; each is sent the result. A look-up that fails gives None."""
+"""Calls of a store's methods, by name; each is sent the result. A look-up that fails counts as None: many stores
+cannot look up ids, and a store that is away fails at writing, too."""
 
 
 def _drive(calls: _Calls, store: VectorStore) -> None:
-    reply: Any = None
     with contextlib.suppress(StopIteration):
+        step = next(calls)
         while True:
-            name, args, kwargs = calls.send(reply)
-            with _optional(name):
-                reply = None
+            name, args, kwargs = step
+            try:
                 reply = getattr(store, name)(*args, **kwargs)
+            except Exception as exc:  # noqa: BLE001 - the flow decides
+                step = calls.send(None) if name == "get_by_ids" else calls.throw(exc)
+            else:
+                step = calls.send(reply)
 
 
 async def _adrive(calls: _Calls, store: VectorStore) -> None:
-    reply: Any = None
     with contextlib.suppress(StopIteration):
+        step = next(calls)
         while True:
-            name, args, kwargs = calls.send(reply)
-            with _optional(name):
-                reply = None
+            name, args, kwargs = step
+            try:
                 reply = await getattr(store, f"a{name}")(*args, **kwargs)
-
-
-def _optional(name: str) -> AbstractContextManager[None]:
-    """Many stores cannot look up ids, and some fail over what they find; a store that is away fails at writing, too."""
-    return contextlib.suppress(Exception) if name == "get_by_ids" else contextlib.nullcontext()
+            except Exception as exc:  # noqa: BLE001 - the flow decides
+                step = calls.send(None) if name == "get_by_ids" else calls.throw(exc)
+            else:
+                step = calls.send(reply)
 
 
 def _from_thread(

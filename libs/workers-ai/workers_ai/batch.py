@@ -17,6 +17,7 @@ from workers_ai.catalogue import lookup
 from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.errors import (
     APIConnectionError,
+    APIResponseValidationError,
     APIStatusError,
     BadRequestError,
     BatchTimeoutError,
@@ -27,8 +28,8 @@ from workers_ai.errors import (
 )
 from workers_ai.flow import Sleep, adrive, drive
 from workers_ai.gateway import require
-from workers_ai.refusals import says_unknown_job, scrub_error
-from workers_ai.watch import UNKNOWN, Pace, Watch, naming
+from workers_ai.refusals import scrub_error
+from workers_ai.watch import Pace, Watch, is_unknown, naming
 from workers_ai.wire.batch import (
     BatchItem,
     BatchJob,
@@ -135,7 +136,7 @@ class BatchFlows:
         try:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
         except APIStatusError as exc:
-            if exc.status_code in UNKNOWN or says_unknown_job(exc.code, exc.message):
+            if is_unknown(exc):
                 raise Watch(job, self.pace).lost(exc) from exc
             raise
         return self._read(reply, job)
@@ -162,7 +163,11 @@ class BatchFlows:
             else:
                 watch.failed(exc)
             return None
-        status = self._read(reply, job)
+        try:
+            status = self._read(reply, job)
+        except APIResponseValidationError as exc:
+            watch.failed(exc)
+            return None
         watch.answered()
         return status if status.state == "done" else None
 
@@ -174,7 +179,7 @@ class BatchFlows:
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
-        watch = Watch(job, self.pace)
+        watch = Watch(job, self.pace, self.calls.clock)
         while True:
             status = yield from self.ask(watch)
             if status is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from workers_ai.flow import AsyncSender, Do, Flow, Sender, Sleep, Step, adrive, drive
 
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["Paced", "agather", "gather"]
 
 T = TypeVar("T")
+
+
+class Over(Protocol):
+    """Set when all flows have ended, or one has failed."""
+
+    def set(self) -> None:
+        """End the wait."""
+        ...
+
+    def wait(self) -> object:
+        """Wait for :meth:`set`."""
+        ...
 
 
 _GLANCE_S = 0.25
@@ -51,15 +63,21 @@ def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
         flow.close()
 
 
-def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int) -> list[T]:
+def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, over: Over | None = None) -> list[T]:
     """Run all flows, at most ``limit`` at a time; results in the order of the flows.
+
+    Args:
+        flows: The flows.
+        sender: Sends their requests.
+        limit: Maximum flows at a time.
+        over: The event on which the calling thread waits; one of its own may do work for the flows meanwhile.
 
     Raises:
         Exception: What the first failing flow raised. Flows that wait or have not begun send nothing more.
     """
     if len(flows) <= 1 or limit == 1:
         return [drive(flow, sender) for flow in flows]
-    lock, stop, over = Lock(), Event(), Event()
+    lock, stop, over = Lock(), Event(), over or Event()
     waiting = iter(enumerate(flows))
     results: dict[int, T] = {}
     errors: list[BaseException] = []

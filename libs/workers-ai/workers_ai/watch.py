@@ -5,26 +5,40 @@ Rules without I/O.
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import APIConnectionError, BatchError, RateLimitError, WorkersAIError
+from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
 from workers_ai.refusals import says_unknown_job
 from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from workers_ai.wire.batch import BatchJob
 
-__all__ = ["UNKNOWN", "Pace", "Watch", "naming"]
+__all__ = ["EXECUTION", "UNKNOWN_S", "Pace", "Watch", "is_unknown", "naming"]
 
 UNKNOWN: Final = (400, 404, 410)
 """HTTP statuses of a question about an id that the queue does not know."""
 
-_UNKNOWN_LIMIT: Final = 3
-_FAILURE_LIMIT: Final = 8
+UNKNOWN_S: Final = 60.0
+"""Seconds for which the queue must say that it does not know an id until the job counts as lost."""
+
+FAILED_S: Final = 900.0
+"""Seconds for which polls may fail in a row. The job is not lost then: it can be collected later."""
+
+EXECUTION: Final = (1000, 5001)
+"""Codes of a failed execution. Retryable by their class, yet also seen for single inputs."""
+
+_UNKNOWN_PACE_S: Final = 20.0
+
+
+def is_unknown(error: WorkersAIError) -> bool:
+    """Return whether an error says that the queue does not know a request id."""
+    return error.status_code in UNKNOWN or says_unknown_job(error.code, error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,55 +55,72 @@ class Pace:
 
 
 class Watch:
-    """One job while it is waited for: how often it was asked, and what its failed polls mean.
+    """One job while it is waited for: how often it was polled, and what its failed polls mean.
 
-    A poll may fail for reasons that have nothing to do with the job; those are waited out. An id that the queue says
-    it does not know, three times in a row, is lost; a queue that fails eight times in a row has failed.
+    A poll may fail for reasons that have nothing to do with the job; those are waited out. An id that the queue has
+    not known for a minute is lost. A queue that has failed for a quarter of an hour ends the wait, not the job.
+
+    Args:
+        job: The job.
+        pace: How often it is polled.
+        clock: Returns seconds that never go back.
+        unknown_s: Seconds to go on polling after the queue said that it does not know the id (5504).
     """
 
-    def __init__(self, job: BatchJob, pace: Pace) -> None:
+    def __init__(
+        self, job: BatchJob, pace: Pace, clock: Callable[[], float] = time.monotonic, *, unknown_s: float = 0.0
+    ) -> None:
         self.job = job
+        self._unknown_s = unknown_s
         self.polls = 0
+        self.error: WorkersAIError | None = None
+        self.failures = 0
         self._pace = pace
-        self._failures = 0
+        self._clock = clock
+        self._failing_since: float | None = None
+        self._unknown_since: float | None = None
         self._hold_s: float | None = None
 
     def answered(self) -> None:
-        """The queue has answered a poll."""
+        """Record that the queue has answered a poll."""
         self.polls += 1
-        self._failures = 0
-        self._hold_s = None
+        self.failures = 0
+        self.error = self._hold_s = self._failing_since = self._unknown_since = None
 
     def failed(self, error: WorkersAIError) -> None:
-        """A poll has failed.
+        """Record that a poll has failed.
 
         Raises:
-            WorkersAIError: It will not get better: the id is lost, the account is refused, or the limit is reached.
+            BatchError: The id is lost.
+            WorkersAIError: The account is rejected, or the queue has failed for too long.
         """
         self.polls += 1
-        self._hold_s = None
+        self.error, self._hold_s = error, None
         if isinstance(error, RateLimitError) and error.is_retryable:
             hold = error.retry_after if error.retry_after is not None else MINUTE_S if error.code == 3021 else None
             self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
             return
-        if says_unknown_job(error.code, error.message):
-            raise self.lost(error) from error
-        self._failures += 1
-        unknown = error.status_code in UNKNOWN
-        if not unknown:
-            self._hold_s = min(0.25 * 2.0**self._failures, self._pace.longest_s)
-        if not unknown and not error.is_retryable:
-            raise error
-        if self._failures < (_UNKNOWN_LIMIT if unknown else _FAILURE_LIMIT):
+        now = self._clock()
+        self.failures += 1
+        if is_unknown(error):
+            self._failing_since = None
+            since = self._unknown_since = now if self._unknown_since is None else self._unknown_since
+            self._hold_s = min(2.0**self.failures, _UNKNOWN_PACE_S)
+            is_explicit = says_unknown_job(error.code, error.message)
+            if now - since >= (self._unknown_s if is_explicit else UNKNOWN_S):
+                raise self.lost(error) from error
             return
-        if isinstance(error, APIConnectionError):
+        since = self._failing_since = now if self._failing_since is None else self._failing_since
+        self._hold_s = min(0.25 * 2.0 ** min(self.failures, 60), self._pace.longest_s)
+        unreadable = isinstance(error, APIResponseValidationError)
+        if not (unreadable or error.is_retryable):
             raise error
-        raise self.lost(error) from error
+        if now - since >= FAILED_S:
+            raise (self.lost(error) if error.code in EXECUTION else error) from error.__cause__
 
     def lost(self, error: WorkersAIError) -> BatchError:
-        """Return the error that ends the wait: the queue will not return a result."""
-        unknown = error.status_code in UNKNOWN or says_unknown_job(error.code, error.message)
-        what = "does not know" if unknown else "failed to give the result of"
+        """Return the error of a job without a result: the queue does not know the id, or its execution failed."""
+        what = "does not know" if is_unknown(error) else "failed to give the result of"
         lost = BatchError(
             f"the queue {what} {self.job.request_id}: {error.message}",
             model=self.job.model,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -38,7 +41,11 @@ app = typer.Typer(
 
 
 _Input = Annotated[
-    Path, typer.Argument(metavar="INPUT", help="JSONL, CSV or Parquet with id and text, or a folder of texts.")
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="JSONL or CSV (also .gz) or Parquet with id and text, a folder of texts, or - for JSONL on stdin.",
+    ),
 ]
 _Output = Annotated[
     Path, typer.Argument(metavar="OUTPUT", help="Parquet file to make: id, text_hash, vector, metadata.")
@@ -57,7 +64,8 @@ _Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a ledger that must exist, with its own model and options.")
 ]
 _LimitCost = Annotated[
-    float | None, typer.Option(metavar="USD", min=0, help="Stop before more is spent, by list price.")
+    float | None,
+    typer.Option(metavar="USD", min=0, help="Stop before this run spends more, by list price.", show_default=False),
 ]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")]
 _Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="For the bge models.", show_default=False)]
@@ -68,6 +76,26 @@ _Truncate = Annotated[
 _Normalize = Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")]
 _Empty = Annotated[
     Literal["raise", "space"], typer.Option("--empty-text", help="Report an empty text as failed, or embed a space.")
+]
+_IdColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the ids.")]
+_TextColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the texts.")]
+_ChunkSize = Annotated[
+    int | None,
+    typer.Option(
+        metavar="CHARS", min=1, help="Cut longer texts into chunks of at most so many characters.", show_default=False
+    ),
+]
+_Quarantine = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Skip rows that cannot be read; write them here.", show_default=False),
+]
+_TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take runs of other hosts on this ledger for dead at once.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+_Forget = Annotated[
+    str | None,
+    typer.Option(metavar="REQUEST_ID", help="Forget this submission: its texts are sent again.", show_default=False),
 ]
 _AccountId = Annotated[str | None, typer.Option(help="Account, in place of the environment's.", show_default=False)]
 _BaseUrl = Annotated[
@@ -116,6 +144,12 @@ def ingest(
     truncate: _Truncate = None,
     normalize: _Normalize = False,
     empty_text: _Empty = "raise",
+    id_column: _IdColumn = "id",
+    text_column: _TextColumn = "text",
+    chunk_size: _ChunkSize = None,
+    quarantine: _Quarantine = None,
+    take_over: _TakeOver = False,
+    as_json: _Json = False,
     account_id: _AccountId = None,
     base_url: _BaseUrl = None,
     gateway: _Gateway = None,
@@ -131,7 +165,8 @@ def ingest(
         raise typer.BadParameter(
             "options that shape vectors come from the ledger, or with --model", param_hint="--resume"
         )
-    with _one_line_errors():
+    with _one_line_errors(), _file_of(source) as file:
+        from workers_ai.cli.documents import Columns
         from workers_ai.cli.ingestion import Ingestion
         from workers_ai.ingest import Fingerprint
 
@@ -145,7 +180,7 @@ def ingest(
             "max_concurrency": max_concurrency,
         }
         ingestion = Ingestion(
-            source=source,
+            source=file,
             output=output,
             ledger=ledger or Path(f"{output}.ledger"),
             shape=shape,
@@ -153,22 +188,27 @@ def ingest(
             mode=mode,
             limit_cost_usd=limit_cost,
             empty_text=empty_text,
+            columns=Columns(id_column, text_column, chunk_size),
+            quarantine=quarantine,
+            take_over=take_over,
+            as_json=as_json,
             settings={name: value for name, value in given.items() if value is not None},
         )
         if dry_run:
-            typer.echo(ingestion.estimate())
+            found = ingestion.estimate()
+            typer.echo(json.dumps(found.to_dict()) if as_json else found)
             return
         status = ingestion.run()
     raise typer.Exit(status)
 
 
 @app.command()
-def jobs(ledger: _LedgerPath) -> None:
-    """List the submissions of a ledger that are in flight."""
+def jobs(ledger: _LedgerPath, forget: _Forget = None) -> None:
+    """List the submissions of a ledger that are in flight, or forget one that never ends."""
     with _one_line_errors():
-        from workers_ai.cli.jobs import told
+        from workers_ai.cli import jobs as commands
 
-        typer.echo(told(ledger))
+        typer.echo(commands.told(ledger) if forget is None else commands.forget(ledger, forget))
 
 
 @app.command(epilog=_ENVIRONMENT)
@@ -208,6 +248,36 @@ def demo(live: _Live = False) -> None:
 
 
 @contextmanager
+def _file_of(source: Path) -> Iterator[Path]:
+    """Yield the input as a file that can be read several times; ``-`` is copied from stdin."""
+    if str(source) != "-":
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.jsonl"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
+_OPTIONS: Final = (
+    (r"queue='never' or mode='direct'", "--mode direct"),
+    (r"\blimit_cost_usd\b", "--limit-cost"),
+    (r"\btruncate_inputs\b", "--truncate"),
+    (r"\b(account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=", r"--\1 "),
+    (r"\baccount_id\b", "--account-id"),
+)
+"""Names of Python arguments in messages, and what the command calls them."""
+
+
+def _as_command(text: str) -> str:
+    """Return a message with the names of options in the place of those of arguments."""
+    for name, option in _OPTIONS:
+        text = re.sub(name, option, text)
+    return re.sub(r"--[a-z_]+", lambda found: found[0].replace("_", "-"), text)
+
+
+@contextmanager
 def _one_line_errors() -> Iterator[None]:
     """End in one line on stderr and an exit status, in place of a traceback."""
     try:
@@ -217,7 +287,7 @@ def _one_line_errors() -> Iterator[None]:
     except (WorkersAIError, OSError) as exc:
         left = len(getattr(exc, "request_ids", ()))
         hint = f"; still with the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
-        _end(" ".join(str(exc).split()) + hint, ERROR)
+        _end(_as_command(" ".join(str(exc).split())) + hint, ERROR)
 
 
 def _end(text: str, status: int) -> None:

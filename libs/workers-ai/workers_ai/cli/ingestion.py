@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from workers_ai.cli.documents import TEXT_SUFFIXES, InputError, read_documents
+from workers_ai.cli.documents import TEXT_SUFFIXES, Columns, InputError, read_documents
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
-from workers_ai.ingest.parquet import arrow, part_of, write_parquet
+from workers_ai.ingest.parquet import arrow, write_parquet
+from workers_ai.ingest.report import LineBar
 from workers_ai.ingest.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from workers_ai.cli.documents import Document
     from workers_ai.ingest import Row
 
 __all__ = ["Ingestion"]
 
 SOME_FAILED: Final = 3
+_BAD_SHOWN: Final = 5
 
 
 @dataclass
@@ -37,6 +42,10 @@ class Ingestion:
         mode: ``"queue"`` or ``"direct"``.
         limit_cost_usd: USD it may cost, or None.
         empty_text: What becomes of an empty text.
+        columns: Columns of the input, and how long a document may be.
+        quarantine: JSONL file for rows that cannot be read; None to stop at them.
+        take_over: Take runs of other hosts for dead at once.
+        as_json: Print the report as JSON.
         settings: Connection settings.
     """
 
@@ -48,6 +57,10 @@ class Ingestion:
     mode: Literal["queue", "direct"] = "queue"
     limit_cost_usd: float | None = None
     empty_text: Literal["raise", "space"] = "raise"
+    columns: Columns = field(default_factory=Columns)
+    quarantine: Path | None = None
+    take_over: bool = False
+    as_json: bool = False
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> Estimate:
@@ -57,12 +70,13 @@ class Ingestion:
             ConfigurationError: The input cannot be read, or the ledger is that of another model.
         """
         self._check_places()
+        self._check_rows()
         return estimate(
             self._pairs(), ledger=self.ledger, mode=self.mode, empty_text=self.empty_text, **self._options()
         )
 
     def run(self) -> int:
-        """Embed, write, and tell; gives the exit status.
+        """Embed, write, and report; return the exit status.
 
         The whole input is read once before anything is sent, so that a bad row costs nothing.
 
@@ -73,15 +87,60 @@ class Ingestion:
         arrow()
         self._check_places()
         options = self._options()
-        total = sum(1 for _ in read_documents(self.source))
+        total = self._check_rows()
+        terminal = sys.stderr.isatty()
         report = ingest(
             self._pairs(), ledger=self.ledger, mode=self.mode, limit_cost_usd=self.limit_cost_usd,
-            empty_text=self.empty_text, progress=sys.stderr.isatty(), total=total, **options, **self.settings,
+            empty_text=self.empty_text, progress=True if terminal else LineBar(total, last=False), total=total,
+            take_over=self.take_over, **options, **self.settings,
         )  # fmt: skip
         count = write_parquet(self._rows(report), self.output)
-        typer.echo(report.summary(failures=len(report.failures)))
-        typer.echo(f"  written   {count:,} rows to {self.output}")
+        if self.as_json:
+            facts = {**report.to_dict(), "written": count, "output": str(self.output)}
+            typer.echo(json.dumps(facts, ensure_ascii=False, default=str))
+        else:
+            typer.echo(report.summary(failures=len(report.failures)))
+            typer.echo(f"  written   {count:,} rows to {self.output}")
+            self._tell_duplicates(report)
         return SOME_FAILED if report.failed else 0
+
+    def _tell_duplicates(self, report: IngestReport) -> None:
+        if report.duplicate_ids:
+            with Ledger(self.ledger) as ledger:
+                _, ids = ledger.duplicate_ids(report.run, 3)
+            shown = ", ".join(map(repr, ids)) + (" ..." if report.duplicate_ids > len(ids) else "")
+            typer.echo(f"  duplicate {report.duplicate_ids:,} ids belong to several documents: {shown}")
+
+    def _check_rows(self) -> int:
+        """Read the whole input; return the number of documents. Rows that cannot be read go to the quarantine.
+
+        Raises:
+            InputError: There are such rows, and no quarantine; names the first ones.
+        """
+        bad: list[str] = []
+        count = 0
+
+        def note(error: InputError, raw: Any) -> None:
+            bad.append(error.message if len(bad) < _BAD_SHOWN else "")
+            if file is not None:
+                file.write(json.dumps({"error": error.message, "row": raw}, default=str) + "\n")
+
+        with self.quarantine.open("w", encoding="utf-8") if self.quarantine else nullcontext() as file:
+            for _ in read_documents(self.source, self.columns, note):
+                count += 1
+        if not bad:
+            if self.quarantine is not None:
+                self.quarantine.unlink()
+        elif self.quarantine is not None:
+            typer.echo(f"workers-ai: {len(bad):,} rows cannot be read: see {self.quarantine}", err=True)
+        elif len(bad) == 1:
+            raise InputError(bad[0])
+        else:
+            more = f"; and {len(bad) - _BAD_SHOWN:,} more" if len(bad) > _BAD_SHOWN else ""
+            raise InputError(
+                f"{len(bad):,} rows cannot be read: {'; '.join(filter(None, bad))}{more} (--quarantine FILE skips them)"
+            )
+        return count
 
     def _check_places(self) -> None:
         """Refuse an output that cannot be made, and one that would take the place of the input or the ledger."""
@@ -92,7 +151,8 @@ class Ingestion:
                 raise InputError(f"the {what} {path} is a folder: name a file in it")
         whole = self.source.resolve() if self.source.is_dir() else None
         taken = {_place(self.source)}
-        for path in (self.output, part_of(self.output), self.ledger, *files_beside(self.ledger)):
+        more = () if self.quarantine is None else (self.quarantine,)
+        for path in (self.output, self.ledger, *files_beside(self.ledger), *more):
             is_document = whole in path.resolve().parents and path.suffix.lower() in TEXT_SUFFIXES
             if is_document or _place(path) in taken:
                 raise InputError(
@@ -110,12 +170,16 @@ class Ingestion:
         assert shape is not None
         return asdict(shape)
 
+    def _read(self) -> Iterator[Document]:
+        skip = None if self.quarantine is None else lambda error, raw: None
+        return read_documents(self.source, self.columns, skip)
+
     def _pairs(self) -> Iterator[tuple[str | int, str]]:
-        return ((document.id, document.text) for document in read_documents(self.source))
+        return ((document.id, document.text) for document in self._read())
 
     def _rows(self, report: IngestReport) -> Iterator[tuple[Row, str | None]]:
         """Rows of the report, each with the metadata of its document, which is read anew in the same order."""
-        documents = read_documents(self.source)
+        documents = self._read()
         for row in report.rows():
             document = next(documents, None)
             if document is None or document.id != row.id:

@@ -9,7 +9,7 @@ from workers_ai.ingest import Ledger
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["told"]
+__all__ = ["forget", "told"]
 
 
 def told(path: Path) -> str:
@@ -34,6 +34,18 @@ def told(path: Path) -> str:
         for job in jobs
     ]
     return "\n".join(lines)
+
+
+def forget(path: Path, request_id: str) -> str:
+    """Forget a submission, so that the next run sends its texts again; return what was done.
+
+    Raises:
+        ConfigurationError: There is no ledger, or no such submission in flight.
+        LedgerError: It cannot be read.
+    """
+    with Ledger(path) as ledger:
+        count = ledger.forget(request_id)
+    return f"{path}: forgot {request_id}; the next run sends its {count:,} texts again, and pays for them again"
 
 
 def _age(seconds: float) -> str:

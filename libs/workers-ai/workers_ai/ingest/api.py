@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any, Literal
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient, Client
 from workers_ai.config import reject_settings
-from workers_ai.errors import BadRequestError, BatchItemError, ConfigurationError, WorkersAIError
+from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
 from workers_ai.gateway import require_int
 from workers_ai.ingest.engine import QUEUE_WORKERS, Engine, Mode
 from workers_ai.ingest.ledger import Ledger
 from workers_ai.ingest.ledger_file import LEASE_S
 from workers_ai.ingest.records import Fingerprint, Limits, check_manner
-from workers_ai.ingest.report import Bar, IngestReport, NoBar, Tally, TqdmBar
+from workers_ai.ingest.report import Bar, IngestReport, NoBar, Tally, progress_bar
 from workers_ai.ingest.schema import LedgerError
+from workers_ai.ingest.source import AsyncDocuments, SyncDocuments
 from workers_ai.queued import TEXTS_PER_JOB
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
 
+    from workers_ai.ingest.source import Documents
     from workers_ai.service import Service
 
 __all__ = ["aingest", "ingest"]
@@ -57,8 +59,9 @@ class _Options:
     deadline_s: float | None = None
     limit_cost_usd: float | None = None
     raise_on_failure: bool = False
-    progress: bool = True
+    progress: bool | Bar = True
     total: int | None = None
+    take_over: bool = False
 
     def __post_init__(self) -> None:
         _ = self.fingerprint, self.limits  # they check themselves
@@ -76,11 +79,11 @@ class _Options:
         texts = TEXTS_PER_JOB if self.texts_per_job is None else self.texts_per_job
         return Limits(texts, deadline_s=self.deadline_s, cost_usd=self.limit_cost_usd)
 
-    def bar(self, source: Iterable[Any]) -> Bar:
-        if not self.progress:
-            return NoBar()
+    def bar(self, source: object) -> Bar:
+        if not isinstance(self.progress, bool):
+            return self.progress
         total = len(source) if self.total is None and isinstance(source, Sized) else self.total
-        return TqdmBar(total)
+        return progress_bar(total) if self.progress else NoBar()
 
 
 @dataclass
@@ -96,14 +99,9 @@ class _Ingestion:
     ended: Event = field(default_factory=Event)
 
     @classmethod
-    def begin(cls, source: Iterable[tuple[Any, str]], options: _Options, service: Service) -> _Ingestion:
+    def begin(cls, source: object, documents: Documents, options: _Options, service: Service) -> _Ingestion:
         began = time.monotonic()
-        try:
-            documents = iter(source)
-        except TypeError:
-            message = f"the source must be an iterable of pairs of id and text, not {source!r:.200}"
-            raise BadRequestError(message) from None
-        ledger = Ledger(options.ledger, options.fingerprint)
+        ledger = Ledger(options.ledger, options.fingerprint, take_over=options.take_over)
         try:
             run = ledger.begin_run()
         except BaseException:
@@ -136,7 +134,13 @@ class _Ingestion:
         engine, tally = self.engine, self.engine.tally
         failed, failures = engine.ledger.failures(engine.run, _FAILURES_LISTED)
         tally.failed, tally.reused = failed, tally.documents - tally.embedded - failed
+        tally.waits_for = None
         engine.bar.show(tally)
+        if engine.stopped is None and (lost := engine.ledger.unfinished(engine.run)):
+            raise LedgerError(
+                f"{lost:,} documents have no vector in the ledger {engine.ledger.path}, as another process has dropped "
+                "their texts: run the same ingestion again; what it has embedded is kept"
+            )
         self.finished = engine.stopped is None
         self.report = IngestReport(
             model=tally.model,
@@ -151,6 +155,8 @@ class _Ingestion:
             seconds=time.monotonic() - self.began,
             ledger=engine.ledger.path,
             run=engine.run,
+            truncated=tally.truncated,
+            duplicate_ids=engine.ledger.duplicate_ids(engine.run, 0)[0],
         )
 
     def end(self) -> None:
@@ -195,7 +201,7 @@ class _Ingestion:
 
 
 def ingest(
-    source: Iterable[tuple[Any, str]],
+    source: Iterable[Any],
     *,
     ledger: str | os.PathLike[str],
     model: str,
@@ -210,8 +216,9 @@ def ingest(
     deadline_s: float | None = None,
     limit_cost_usd: float | None = None,
     raise_on_failure: bool = False,
-    progress: bool = True,
+    progress: bool | Bar = True,
     total: int | None = None,
+    take_over: bool = False,
     **settings: Any,
 ) -> IngestReport:
     """Embed a corpus of any size, in bounded memory, so that nothing is paid for twice.
@@ -227,7 +234,8 @@ def ingest(
     are sent one after the other (or, with ``mode="direct"``, the requests that were in flight).
 
     Args:
-        source: Documents as (id, text); read once, as the work goes on. Ids are strings or integers.
+        source: Documents as (id, text), or as mappings with ``id`` and ``text``; read once, as the work goes on, on the
+            calling thread. Ids are strings or integers.
         ledger: Path of the ledger; made where it is missing.
         model: Model id.
         client: A client to use; else one is made from ``settings``. Its ``max_concurrency`` (8) bounds the direct
@@ -240,10 +248,13 @@ def ingest(
         empty_text: ``"space"`` embeds one space in place of an empty text, which otherwise is reported as failed.
         texts_per_job: Texts of one submission; 1,000 by default.
         deadline_s: Seconds the run may take; None for no bound.
-        limit_cost_usd: Stop before more than this is spent, by list price.
+        limit_cost_usd: USD by list price that this run may spend; the next run has the same limit anew. None for no
+            limit.
         raise_on_failure: Raise when a document failed, in place of reporting it.
-        progress: Show a tqdm bar.
+        progress: Show a tqdm bar; without a terminal, a line on stderr every half minute.
         total: Number of documents, for the bar, where ``source`` has no length.
+        take_over: Take runs of other hosts for dead at once. Otherwise a run whose process cannot be looked up keeps
+            its claims until it was silent for a lease (15 minutes at most); the bar says how long that takes.
         **settings: Connection settings, as for :class:`~workers_ai.Client`.
 
     Returns:
@@ -251,7 +262,7 @@ def ingest(
 
     Raises:
         ConfigurationError: A setting does not fit, the model has no queue, or the ledger is that of another model.
-        BadRequestError: A document is no pair of id and text; what came before it is not lost.
+        BadRequestError: A document is neither a pair of id and text nor a mapping with both.
         LedgerError: The ledger cannot be used: damaged, or its disk is full.
         BatchTimeoutError: ``deadline_s`` has passed.
         BatchItemError: A document failed, with ``raise_on_failure``.
@@ -260,17 +271,18 @@ def ingest(
     """
     options = _Options(
         ledger, model, mode, pooling, instruction, truncate_inputs, normalize, empty_text, texts_per_job, deadline_s,
-        limit_cost_usd, raise_on_failure, progress, total,
+        limit_cost_usd, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
     own = client is None
     if client is not None:
         reject_settings("ingest", settings)
     client = client or Client(**settings)
     try:
-        ingestion = _Ingestion.begin(source, options, client.service)
+        documents = SyncDocuments(source)
+        ingestion = _Ingestion.begin(source, documents, options, client.service)
         try:
             with ingestion.judging_end():
-                gather(*_workers(ingestion, client.service))
+                gather(*_workers(ingestion, client.service), documents)
                 ingestion.complete()
         finally:
             ingestion.end()
@@ -281,7 +293,7 @@ def ingest(
 
 
 async def aingest(
-    source: Iterable[tuple[Any, str]],
+    source: Iterable[Any] | AsyncIterable[Any],
     *,
     ledger: str | os.PathLike[str],
     model: str,
@@ -296,16 +308,20 @@ async def aingest(
     deadline_s: float | None = None,
     limit_cost_usd: float | None = None,
     raise_on_failure: bool = False,
-    progress: bool = True,
+    progress: bool | Bar = True,
     total: int | None = None,
+    take_over: bool = False,
     **settings: Any,
 ) -> IngestReport:
-    """:func:`ingest` without blocking the event loop; the ledger is kept, and ``source`` read, in threads."""
+    """:func:`ingest` without blocking the event loop; asynchronous iterables are accepted, too.
+
+    The ledger is kept, and an iterable that is not asynchronous read, in threads.
+    """
     import anyio
 
     options = _Options(
         ledger, model, mode, pooling, instruction, truncate_inputs, normalize, empty_text, texts_per_job, deadline_s,
-        limit_cost_usd, raise_on_failure, progress, total,
+        limit_cost_usd, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
     own = client is None
     if client is not None:
@@ -313,10 +329,11 @@ async def aingest(
     client = client or AsyncClient(**settings)
     in_thread = anyio.to_thread.run_sync
     try:
-        ingestion = await in_thread(_Ingestion.begin, source, options, client.service)
+        documents = AsyncDocuments(source)
+        ingestion = await in_thread(_Ingestion.begin, source, documents, options, client.service)
         try:
             with ingestion.judging_end():
-                await agather(*_workers(ingestion, client.service))
+                await _serving(documents, agather(*_workers(ingestion, client.service)))
                 await in_thread(ingestion.complete)
         finally:
             with anyio.CancelScope(shield=True):
@@ -326,6 +343,24 @@ async def aingest(
         if own:
             with anyio.CancelScope(shield=True):
                 await client.aclose()
+
+
+async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
+    """Await the workers, while this task reads the documents they ask for; raise what they raise."""
+    import anyio
+
+    error: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(documents.serve)
+        try:
+            await work
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as exc:  # noqa: BLE001 - raised below, without the group around it
+            error = exc
+        tasks.cancel_scope.cancel()
+    if error is not None:
+        raise error
 
 
 def _workers(ingestion: _Ingestion, service: Service) -> tuple[list[Any], Any, int]:

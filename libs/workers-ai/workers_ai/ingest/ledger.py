@@ -11,8 +11,10 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from workers_ai.errors import APIResponseValidationError
-from workers_ai.ingest.ledger_file import LedgerFile, own_runs
+from workers_ai.errors import APIResponseValidationError, ConfigurationError
+from workers_ai.ingest.ledger_file import LedgerFile
+from workers_ai.ingest.liveness import process_start
+from workers_ai.ingest.packing import Packer
 from workers_ai.ingest.records import Claim, Fed, estimated_tokens, text_hash, unsendable
 from workers_ai.ingest.schema import LedgerError
 from workers_ai.wire.batch import json_bytes
@@ -27,7 +29,6 @@ __all__ = ["Ledger"]
 
 _KEPT_RUNS: Final = 3
 _KEPT_S: Final = 3600.0
-_FRAME_BYTES: Final = 64
 
 
 class Ledger(LedgerFile):
@@ -39,13 +40,13 @@ class Ledger(LedgerFile):
         """Begin to work; gives the run's number. Forgets what runs that died had not yet claimed."""
         with self._change() as db:
             cursor = db.execute(
-                "INSERT INTO runs (host, pid, lease_until) VALUES (?, ?, ?)",
-                (platform.node(), os.getpid(), self._clock() + self._lease_s),
+                "INSERT INTO runs (host, pid, started, lease_until) VALUES (?, ?, ?, ?)",
+                (platform.node(), os.getpid(), process_start(os.getpid()), self._clock() + self._lease_s),
             )
             run = int(cursor.lastrowid or 0)
-            own_runs.add((str(self.path.resolve()), run))
+            self._observer.beat(run)
             alive = self._alive(db)
-            if alive == {run}:
+            if alive == {run}:  # never while another one may still need them
                 db.execute("DELETE FROM work WHERE job IS NULL")
             self._forget(db, alive)
         return run
@@ -68,7 +69,7 @@ class Ledger(LedgerFile):
         Raises:
             LedgerError: It was silent for longer than its lease, so that the ledger has forgotten its documents.
         """
-        own_runs.discard((str(self.path.resolve()), run))  # first: even where the disk is full, others may go on
+        self._observer.ended(run)  # first: even where the disk is full, others may go on
         with self._change() as db:
             for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
                 self._release(db, job)
@@ -83,12 +84,15 @@ class Ledger(LedgerFile):
 
     def renew(self, run: int) -> None:
         """Keep the run's claims for another lease."""
+        self._observer.beat(run)
         with self._change() as db:
             db.execute("UPDATE runs SET lease_until = ? WHERE id = ?", (self._clock() + self._lease_s, run))
 
     # Documents in
 
-    def feed(self, run: int, documents: Sequence[tuple[Any, str]], *, part: int, max_bytes: int) -> Fed:
+    def feed(
+        self, run: int, documents: Sequence[tuple[Any, str]], *, part: int, max_bytes: int, window: int | None = None
+    ) -> Fed:
         """Take documents of a run; texts that are new, or have failed in an earlier run, become work.
 
         Args:
@@ -96,6 +100,7 @@ class Ledger(LedgerFile):
             documents: Ids and texts.
             part: Texts of one request at most.
             max_bytes: Largest text that can be sent.
+            window: Tokens that the model reads of one text, or None.
         """
         hashes = [text_hash(text) for _, text in documents]
         with self._change() as db:
@@ -111,8 +116,10 @@ class Ledger(LedgerFile):
             )
             known = self._known(db, run, [text_id for text_id in texts if text_id <= last])
             new = {text_id: text for text_id, text in texts.items() if text_id not in known.all}
-            failed = known.failed | self._insert_work(db, run, new, part, max_bytes)
-        return Fed((new.keys() | known.open) - failed, known.held, sum(text_id in failed for text_id in ids))
+            failed = known.failed | self._insert_work(db, run, new, part, max_bytes, window)
+        truncated = sum(estimated_tokens(json_bytes(text)) > window for _, text in documents) if window else 0
+        failing = sum(text_id in failed for text_id in ids)
+        return Fed((new.keys() | known.open) - failed, known.held, failing, truncated)
 
     def _known(self, db: Connection, run: int, ids: Iterable[int]) -> _Known:
         wanted = json.dumps(list(ids))
@@ -125,7 +132,9 @@ class Ledger(LedgerFile):
         failed = {row[0] for row in db.execute(f"SELECT id FROM failures WHERE id {inside}", (wanted,))}
         return _Known(held, in_work, failed)
 
-    def _insert_work(self, db: Connection, run: int, texts: dict[int, str], part: int, max_bytes: int) -> set[int]:
+    def _insert_work(
+        self, db: Connection, run: int, texts: dict[int, str], part: int, max_bytes: int, window: int | None
+    ) -> set[int]:
         """Make work of texts; gives the ids of those that cannot be sent."""
         rows: list[tuple[Any, ...]] = []
         refused: list[tuple[int, int | None, str]] = []
@@ -134,7 +143,7 @@ class Ledger(LedgerFile):
             if why := unsendable(text, size, max_bytes):
                 refused.append((text_id, None, why))
             else:
-                rows.append((text_id, text, size, estimated_tokens(size), part))
+                rows.append((text_id, text, size, estimated_tokens(size, window), part))
         db.executemany("INSERT INTO work (id, text, bytes, tokens, part) VALUES (?, ?, ?, ?, ?)", rows)
         _insert_failures(db, run, refused)
         return {row[0] for row in refused}
@@ -152,31 +161,43 @@ class Ledger(LedgerFile):
     # Claims
 
     def claim(
-        self, run: int, *, texts: int, part: int, max_bytes: int, max_tokens: int | None, requests: int | None = None
+        self,
+        run: int,
+        *,
+        texts: int,
+        part: int,
+        max_bytes: int,
+        max_tokens: int | None,
+        requests: int | None = None,
+        probe: bool = False,
     ) -> Claim | None:
         """Take up to ``texts`` waiting texts as one submission; None where nothing waits.
 
-        Texts that are to go in smaller requests, since one of them has failed, go first, one request at a time.
+        Texts that go in smaller requests, since one of them has failed, go first, packed like all others. Those whose
+        whole submission was rejected go one request at a time.
 
         Args:
             run: The run.
-            texts: Texts at most.
-            part: Texts of one request at most.
-            max_bytes: Bytes of the submission at most.
-            max_tokens: Estimated tokens of one request at most, where the model has such a bound.
-            requests: Requests of the submission at most, or None.
+            texts: Maximum texts.
+            part: Maximum texts of one request.
+            max_bytes: Maximum bytes of the submission.
+            max_tokens: Maximum estimated tokens of one request, if the model has such a bound.
+            requests: Maximum requests of the submission, or None.
+            probe: Take one request of failed texts alone, since everything has failed so far.
         """
         with self._change() as db:
             smallest = db.execute("SELECT MIN(part) FROM work WHERE job IS NULL").fetchone()[0]
             if smallest is None:
                 return None
-            if smallest < part:
-                texts, requests = smallest, 1
+            which = "part > 0"
+            if smallest < 0 or (probe and smallest < part):
+                which, texts, requests = f"part = {int(smallest)}", abs(smallest), 1
             rows = db.execute(
-                "SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL AND part = ? ORDER BY id LIMIT ?",
-                (smallest, texts),
+                f"SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL AND {which} "
+                "ORDER BY part, id LIMIT ?",
+                (texts,),
             ).fetchall()
-            claim = _grouped(rows, max_bytes, max_tokens, requests)
+            claim = _grouped(rows, Packer(texts, max_bytes, max_tokens, requests))
             cursor = db.execute(
                 "INSERT INTO jobs (run, groups, since) VALUES (?, ?, ?)", (run, json.dumps(claim.groups), self._clock())
             )
@@ -185,13 +206,25 @@ class Ledger(LedgerFile):
             db.execute("UPDATE work SET job = ? WHERE id IN (SELECT value FROM json_each(?))", (claim.job, taken))
         return claim
 
-    def accepted(self, run: int, job: int, request_id: str) -> None:
-        """The queue has taken the submission. On disk, and not just in the system's cache, when this returns."""
+    def accepted(self, run: int, job: int, request_id: str) -> bool:
+        """Record that the queue has accepted a submission. It is on disk when this returns.
+
+        Returns:
+            False if the queue has given this request id before. Which submission its result belongs to cannot be told,
+            so all submissions with it are dropped, and their texts wait again.
+        """
         with self._reading() as db:
             db.execute("PRAGMA synchronous = FULL")
         try:
             with self._change() as db:
-                db.execute("UPDATE jobs SET request_id = ? WHERE id = ? AND run = ?", (request_id, job, run))
+                if db.execute("INSERT OR IGNORE INTO request_ids (id) VALUES (?)", (request_id,)).rowcount:
+                    db.execute("UPDATE jobs SET request_id = ? WHERE id = ? AND run = ?", (request_id, job, run))
+                    return True
+                db.execute("UPDATE request_ids SET reused = 1 WHERE id = ?", (request_id,))
+                earlier = db.execute("SELECT id FROM jobs WHERE request_id = ?", (request_id,)).fetchall()
+                for (dropped,) in [*earlier, (job,)]:
+                    self._release(db, dropped)
+                return False
         finally:
             with self._reading() as db:
                 db.execute("PRAGMA synchronous = NORMAL")
@@ -204,6 +237,7 @@ class Ledger(LedgerFile):
         failures: Sequence[tuple[int, int | None, str]] = (),
         *,
         run: int,
+        request_id: str | None = None,
     ) -> None:
         """Record what became of a job, and forget the job.
 
@@ -213,14 +247,19 @@ class Ledger(LedgerFile):
             again: Texts to try again.
             failures: Texts that have failed for good: text id, code, message.
             run: The run that has the job.
+            request_id: The queue's id of the job. A result is dropped if the queue has reused the id.
 
         Raises:
             APIResponseValidationError: The vectors have another length than those of the ledger.
         """
         with self._change() as db:
+            if db.execute("SELECT 1 FROM request_ids WHERE id = ? AND reused", (request_id,)).fetchone():
+                return
             for length in {len(vector) // 4 for _, vector in vectors}:
                 self._check_length(db, length)
             db.executemany("INSERT OR REPLACE INTO vectors (id, vector) VALUES (?, ?)", vectors)
+            stored = json.dumps([text_id for text_id, _ in vectors])
+            db.execute("DELETE FROM failures WHERE id IN (SELECT value FROM json_each(?))", (stored,))
             if not db.execute("DELETE FROM jobs WHERE id = ? AND run = ?", (job, run)).rowcount:
                 return  # another run has taken it over, and records the rest
             db.executemany("UPDATE work SET job = NULL, part = ?, tries = ? WHERE id = ?", again)
@@ -255,18 +294,48 @@ class Ledger(LedgerFile):
     def adopt(self, run: int) -> Claim | None:
         """Take over one accepted job of a run that has ended; its unsent ones go back to the texts that wait."""
         with self._change() as db:
-            alive = json.dumps(list(self._alive(db)))
+            dead = [row.run for row in self._unfinished(db) if self._observer.dead_in(row) <= 0]
+            db.executemany("UPDATE runs SET lease_until = 0 WHERE id = ?", [(gone,) for gone in dead])
+            alive = json.dumps([run, *(row.run for row in self._unfinished(db))])
             orphans = "SELECT id FROM jobs WHERE run NOT IN (SELECT value FROM json_each(?)) AND request_id IS NULL"
             for (job,) in db.execute(orphans, (alive,)).fetchall():
                 self._release(db, job)
             row = db.execute(
-                "SELECT id, groups, request_id FROM jobs WHERE run NOT IN (SELECT value FROM json_each(?)) LIMIT 1",
+                "SELECT id, groups, request_id, since, (SELECT SUM(tokens) FROM work WHERE job = jobs.id) FROM jobs "
+                "WHERE run NOT IN (SELECT value FROM json_each(?)) LIMIT 1",
                 (alive,),
             ).fetchone()
             if row is None:
                 return None
             db.execute("UPDATE jobs SET run = ? WHERE id = ?", (run, row[0]))
-        return Claim(row[0], self._groups(row[1]), request_id=row[2])
+        age_s = self._clock() - row[3]
+        return Claim(row[0], self._groups(row[1]), tokens=row[4] or 0, request_id=row[2], age_s=age_s)
+
+    def holds(self, run: int, job: int) -> bool:
+        """Whether a job is still that of this run: it was neither forgotten nor taken over."""
+        with self._reading() as db:
+            return db.execute("SELECT 1 FROM jobs WHERE id = ? AND run = ?", (job, run)).fetchone() is not None
+
+    def give_up(self, run: int, job: int, message: str) -> int:
+        """Report the texts of a job as failed in this run, and keep the job for the next one; return their number."""
+        with self._change() as db:
+            ids = [text_id for (text_id,) in db.execute("SELECT id FROM work WHERE job = ?", (job,))]
+            _insert_failures(db, run, [(text_id, None, message) for text_id in ids])
+        return len(ids)
+
+    def forget(self, request_id: str) -> int:
+        """Forget a submission: its result is not collected, and its texts are sent again. Return their number.
+
+        Raises:
+            ConfigurationError: No submission in flight has this id.
+        """
+        with self._change() as db:
+            job = db.execute("SELECT id FROM jobs WHERE request_id = ?", (request_id,)).fetchone()
+            if job is None:
+                raise ConfigurationError(f"the ledger {self.path} has no submission {request_id!r:.200} in flight")
+            count = int(db.execute("SELECT COUNT(*) FROM work WHERE job = ?", job).fetchone()[0])
+            self._release(db, job[0])
+        return count
 
 
 class _Known(NamedTuple):
@@ -286,27 +355,17 @@ def _insert_failures(db: Connection, run: int, failures: Sequence[tuple[int, int
     db.executemany("INSERT OR REPLACE INTO failures (id, run, code, message) VALUES (?, ?, ?, ?)", rows)
 
 
-def _grouped(
-    rows: Sequence[tuple[int, str, int, int, int]], max_bytes: int, max_tokens: int | None, requests: int | None
-) -> Claim:
-    """Cut rows into requests: no more texts than any of them allows, and no more tokens than the model does."""
+def _grouped(rows: Sequence[tuple[int, str, int, int, int]], packer: Packer) -> Claim:
+    """Group rows (id, text, bytes, tokens, part) into the requests of one submission."""
     claim = Claim(0, [], [])
-    group: list[int] = []
-    texts: list[str] = []
-    total = room = used = 0
     for text_id, text, size, tokens, part in rows:
-        total += size + _FRAME_BYTES
-        if total > max_bytes and claim.groups:
+        where = packer.add(size, tokens, abs(part))
+        if where == "full":
             break
-        if not group or len(group) >= min(room, part) or (max_tokens and used + tokens > max_tokens):
-            if len(claim.groups) == requests:
-                break
-            group, texts = [], []
-            claim.groups.append(group)
-            claim.texts.append(texts)
-            room, used = part, 0
-        group.append(text_id)
-        texts.append(text)
-        room, used = min(room, part), used + tokens
+        if where == "new":
+            claim.groups.append([])
+            claim.texts.append([])
+        claim.groups[-1].append(text_id)
+        claim.texts[-1].append(text)
         claim.tokens += tokens
     return claim

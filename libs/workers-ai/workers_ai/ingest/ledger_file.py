@@ -3,50 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import threading
 import time
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.errors import ConfigurationError
+from workers_ai.ingest.liveness import Observer, RunRow
 from workers_ai.ingest.records import Failure, Fingerprint, InFlight, Row, text_hash
 from workers_ai.ingest.schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator
     from sqlite3 import Connection
     from typing import Self
 
-__all__ = ["LEASE_S", "LedgerFile", "own_runs"]
+__all__ = ["LEASE_S", "LedgerFile"]
 
 LEASE_S: Final = 900.0
 """Seconds a silent run keeps its claims: more than any request takes. One that died on this machine is noticed at once.
 """
 
 _CHUNK: Final = 1000
-
-own_runs: set[tuple[str, int]] = set()
-"""Runs of this process: a run with the same process number that is not among them belongs to one that is gone."""
-
-
-def _works(path: str, run: int, pid: int) -> bool:
-    """Whether the process of a run on this machine is alive; True where that cannot be told."""
-    if pid == os.getpid():
-        return (path, run) in own_runs
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 class LedgerFile:
@@ -56,7 +38,9 @@ class LedgerFile:
         path: The file; made where it is missing.
         fingerprint: What shapes the vectors; None to read a ledger as it is.
         lease_s: Seconds a silent run keeps its claims.
-        clock: Gives the time in seconds since the epoch.
+        clock: Returns the time in seconds since the epoch.
+        monotonic: Returns seconds that never go back; by default those of a ``clock`` that is given, too.
+        take_over: Take runs of other hosts for dead at once.
 
     Raises:
         ConfigurationError: The ledger was made with another fingerprint, or ``path`` is none.
@@ -70,6 +54,8 @@ class LedgerFile:
         *,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
+        take_over: bool = False,
     ) -> None:
         self.path = _checked_path(path)
         self._absolute = self.path.absolute()
@@ -78,6 +64,8 @@ class LedgerFile:
         self._lock = threading.RLock()
         if fingerprint is None and not self.path.exists():
             raise ConfigurationError(f"there is no ledger at {self.path}")
+        monotonic = monotonic or (time.monotonic if clock is time.time else clock)
+        self._observer = Observer(str(self.path.resolve()), lease_s, clock, monotonic, take_over=take_over)
         self._db: Connection = connect(self.path, make=fingerprint is not None)
         self._file = identity(self.path)
         try:
@@ -153,10 +141,25 @@ class LedgerFile:
         self.fingerprint = fingerprint
         return True
 
+    def _unfinished(self, db: Connection) -> list[RunRow]:
+        query = "SELECT id, host, pid, started, lease_until FROM runs WHERE finished IS NULL AND lease_until > 0"
+        return [RunRow(*row) for row in db.execute(query)]
+
     def _alive(self, db: Connection) -> set[int]:
-        path = str(self.path.resolve())
-        rows = db.execute("SELECT id, host, pid FROM runs WHERE finished IS NULL AND lease_until > ?", (self._clock(),))
-        return {run for run, host, pid in rows if host != platform.node() or _works(path, run, pid)}
+        return {row.run for row in self._unfinished(db) if self._observer.dead_in(row) > 0}
+
+    def silent_run(self) -> tuple[str, int, float] | None:
+        """Return host and process of the run that is taken over next if it stays silent, and in how many seconds.
+
+        None if no other run is at work. A run that is alive is never taken over, as its heartbeats begin the time anew.
+        """
+        with self._reading() as db:
+            others = [(self._observer.dead_in(row), row) for row in self._unfinished(db)]
+        others = [(seconds, row) for seconds, row in others if not self._observer.is_own(row)]
+        if not others:
+            return None
+        seconds, row = min(others)
+        return row.host, row.pid, max(0.0, seconds)
 
     def in_flight(self, run: int | None = None) -> list[InFlight]:
         """The submissions that were not collected yet: all of them, or those of one run."""
@@ -168,6 +171,23 @@ class LedgerFile:
             for owner, request_id, groups, since in rows
             if run in (None, owner)
         ]
+
+    def duplicate_ids(self, run: int, limit: int) -> tuple[int, list[Any]]:
+        """Return how many ids several documents of a run have, and the first ``limit`` of those ids."""
+        query = "FROM docs WHERE run = ? GROUP BY doc_id HAVING COUNT(*) > 1"
+        with self._reading() as db:
+            count = db.execute(f"SELECT COUNT(*) FROM (SELECT 1 {query})", (run,)).fetchone()[0]
+            rows = db.execute(f"SELECT doc_id {query} ORDER BY MIN(seq) LIMIT ?", (run, limit)) if count else ()
+            return count, [row[0] for row in rows]
+
+    def unfinished(self, run: int) -> int:
+        """Return how many documents of a run have neither a vector nor a failure."""
+        query = (
+            "SELECT COUNT(*) FROM docs WHERE run = ? AND NOT EXISTS (SELECT 1 FROM vectors WHERE id = text_id) "
+            "AND NOT EXISTS (SELECT 1 FROM failures WHERE id = text_id)"
+        )
+        with self._reading() as db:
+            return int(db.execute(query, (run,)).fetchone()[0])
 
     def _groups(self, text: str) -> list[list[int]]:
         """The text ids of each request of a job."""
@@ -186,6 +206,12 @@ class LedgerFile:
             return {
                 name: int(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]) for name, table in tables.items()
             }
+
+    def dimensions(self) -> int | None:
+        """Return the length of the ledger's vectors; None if it has none yet."""
+        with self._reading() as db, undamaged(self.path):
+            row = db.execute("SELECT value FROM meta WHERE key = 'dimensions'").fetchone()
+            return None if row is None else int(row[0])
 
     def last_run(self) -> int | None:
         """The last run that finished, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from workers_ai.ingest.records import Row
 
-__all__ = ["arrow", "part_of", "write_parquet"]
+__all__ = ["arrow", "write_parquet"]
 
 _ROWS_AT_ONCE: Final = 2000
 
@@ -22,7 +23,8 @@ _ROWS_AT_ONCE: Final = 2000
 def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLike[str]) -> int:
     """Write embedded documents, in bounded memory; gives their number.
 
-    The file appears whole or not at all. Documents without a vector are left out.
+    The file appears whole or not at all, also if several processes write it at once. Documents without a vector are
+    left out.
 
     Args:
         rows: Documents, such as those of :meth:`~workers_ai.ingest.IngestReport.rows`, each with its metadata as JSON
@@ -34,30 +36,28 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
         OSError: The file cannot be written.
     """
     path = Path(path)
-    part = part_of(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     count = 0
     try:
         # An open file, since pyarrow itself cannot spell every path.
-        with part.open("wb") as file, _writer(file) as write:
-            chunk: list[tuple[Row, str | None]] = []
-            for row, metadata in rows:
-                if row.vector is not None:
-                    chunk.append((row, metadata))
-                if len(chunk) == _ROWS_AT_ONCE:
-                    write(chunk)
-                    count += len(chunk)
-                    chunk = []
-            write(chunk)
-            count += len(chunk)
+        with part.open("xb") as file:
+            with _writer(file) as write:
+                chunk: list[tuple[Row, str | None]] = []
+                for row, metadata in rows:
+                    if row.vector is not None:
+                        chunk.append((row, metadata))
+                    if len(chunk) == _ROWS_AT_ONCE:
+                        write(chunk)
+                        count += len(chunk)
+                        chunk = []
+                write(chunk)
+                count += len(chunk)
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
     return count
-
-
-def part_of(path: Path) -> Path:
-    """Where the file stands until it is whole."""
-    return path.with_name(f"{path.name}.part")
 
 
 def arrow() -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -14,6 +15,7 @@ from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.gateway import require_int, require_one_of
 from workers_ai.queued import TEXTS_PER_JOB
 from workers_ai.wire.batch import MAX_SUBMISSION_BYTES
+from workers_ai.wire.jsontext import mended
 
 if TYPE_CHECKING:
     from array import array
@@ -33,7 +35,9 @@ __all__ = [
     "as_sent",
     "check_manner",
     "estimated_tokens",
+    "input_window",
     "text_hash",
+    "well_formed",
 ]
 
 JOBS_IN_FLIGHT: Final = 64
@@ -148,7 +152,8 @@ class Claim:
         groups: The text ids of each request.
         texts: The texts of each request; empty once they are not needed, or for a job taken over.
         tokens: Estimated tokens.
-        request_id: The queue's id of a job that was taken over, or None.
+        request_id: The queue's id once it is accepted, else None.
+        age_s: Seconds since a job that was taken over was claimed, by the clock.
     """
 
     job: int
@@ -156,6 +161,7 @@ class Claim:
     texts: list[list[str]] = field(default_factory=list)
     tokens: int = 0
     request_id: str | None = None
+    age_s: float = 0.0
 
     @property
     def size(self) -> int:
@@ -170,11 +176,13 @@ class Fed(NamedTuple):
         open: Ids of its texts that are still to be embedded.
         held: Ids of its texts that have a vector.
         failed: Its documents whose text has failed in this run.
+        truncated: Its documents whose text is probably longer than the model reads.
     """
 
     open: set[int]
     held: set[int]
     failed: int
+    truncated: int = 0
 
 
 def check_manner(model: str, mode: str, empty_text: str) -> None:
@@ -190,22 +198,32 @@ def check_manner(model: str, mode: str, empty_text: str) -> None:
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
-    """A document's text as it is embedded; "" where it is empty and may not be."""
+    """Return a document's text as it is embedded, as direct calls send it; "" if it is empty and must not be."""
     if not text and empty_text == "space":
         text = " "
-    return f"{instruction or ''}{text}" if text else text
+    return well_formed(f"{instruction or ''}{text}") if text else text
+
+
+def well_formed(text: str) -> str:
+    """Return the text with lone surrogates replaced, as a request carries it."""
+    return mended(text) if has_half_pair(text) else text  # type: ignore[no-any-return]
 
 
 def checked(document: Any) -> tuple[str | int, str]:
-    """A document as the ledger can keep it.
+    """Return a document as (id, text), as the ledger keeps it.
 
     Raises:
-        BadRequestError: It is no pair of an id (a string or an integer) and a text; says which one.
+        BadRequestError: It is neither a pair of an id (a string or an integer) and a text, nor a mapping with ``id``
+            and ``text``; says which document.
     """
-    try:
+    if isinstance(document, Mapping) and "id" in document and "text" in document:
+        doc_id, text = document["id"], document["text"]
+    elif isinstance(document, (tuple, list)) and len(document) == 2:
         doc_id, text = document
-    except (TypeError, ValueError):
-        raise BadRequestError(f"a document is a pair of id and text, not {document!r:.200}") from None
+    else:
+        raise BadRequestError(
+            f"a document is a pair of id and text, not {document!r:.200}; a mapping with 'id' and 'text' is one, too"
+        )
     if not isinstance(text, str):
         raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
     if isinstance(doc_id, str):
@@ -222,7 +240,7 @@ def unsendable(text: str, size: int, max_bytes: int) -> str | None:
         return "the text is empty"
     if size > max_bytes:
         return f"the text has {size:,} bytes; {max_bytes:,} can be sent"
-    return "the text holds half a surrogate pair, which is no character" if has_half_pair(text) else None
+    return None
 
 
 def has_half_pair(text: str) -> bool:
@@ -235,10 +253,20 @@ def has_half_pair(text: str) -> bool:
 
 
 def text_hash(text: str) -> bytes:
-    """The SHA-256 of a text, by which the ledger knows it."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    """Return the SHA-256 of a text as it is sent; it identifies the text in the ledger."""
+    try:
+        return hashlib.sha256(text.encode()).digest()
+    except UnicodeEncodeError:
+        return hashlib.sha256(well_formed(text).encode()).digest()
 
 
-def estimated_tokens(size: int) -> int:
-    """Tokens of a text of so many bytes, about: four bytes make one in English; none is shorter than one."""
-    return max(1, size // 4)
+def estimated_tokens(size: int, window: int | None = None) -> int:
+    """Estimate the tokens that are read of a text: a quarter of its bytes, 1 at least, ``window`` at most."""
+    tokens = max(1, size // 4)
+    return tokens if window is None else min(tokens, window)
+
+
+def input_window(model: str) -> int | None:
+    """Return the tokens that a model reads of one text; None if that is not known."""
+    card = lookup(model)
+    return card.max_input_tokens or card.context_window

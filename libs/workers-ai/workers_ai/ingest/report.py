@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+import sys
+import time
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from workers_ai.catalogue import USD_PER_NEURON, lookup
 from workers_ai.ingest.ledger_file import LedgerFile
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Bar", "IngestReport", "Tally"]
+__all__ = ["Bar", "IngestReport", "LineBar", "NoBar", "Tally", "progress_bar"]
+
+_TICK_S: Final = 1.0
+_LINE_S: Final = 30.0
 
 
 @dataclass
@@ -32,6 +37,9 @@ class Tally:
         retries: Submissions and requests that were tried again, whole or in part.
         tokens: Tokens of what was embedded: as the service counted them, else estimated.
         neurons: Neurons of the same, as the service counted them, else by list price; None where no price is known.
+        truncated: Documents whose text is probably longer than the model reads.
+        waits_for: Host and process of the silent run whose texts this one waits for, and the seconds until they are
+            taken over; None if it waits for no other run.
     """
 
     model: str
@@ -43,6 +51,8 @@ class Tally:
     retries: int = 0
     tokens: int = 0
     neurons: float | None = 0.0
+    truncated: int = 0
+    waits_for: tuple[str, int, float] | None = None
 
     @property
     def cost_usd(self) -> float | None:
@@ -70,17 +80,22 @@ class Bar(Protocol):
         """Show the present numbers."""
         ...
 
+    def tick(self, tally: Tally) -> None:
+        """Note that time passes: nothing has changed."""
+        ...
+
     def close(self) -> None:
         """Leave the last state on the screen."""
         ...
 
 
 class TqdmBar:
-    """A tqdm bar: documents, submissions in flight, retries, neurons and cost."""
+    """A tqdm bar: documents, submissions in flight, retries, neurons and cost. Its clock goes on while jobs wait."""
 
     def __init__(self, total: int | None) -> None:
         from tqdm.auto import tqdm
 
+        self._ticked = time.monotonic()
         self._bar: Any = tqdm(total=total, unit=" texts", desc="embedding", dynamic_ncols=True, mininterval=0.2)
 
     def show(self, tally: Tally) -> None:
@@ -88,9 +103,49 @@ class TqdmBar:
         self._bar.set_postfix_str(_postfix(tally), refresh=False)
         self._bar.update(tally.embedded + tally.reused + tally.failed - self._bar.n)
 
+    def tick(self, tally: Tally) -> None:
+        """Draw the bar anew, once a second."""
+        if time.monotonic() - self._ticked >= _TICK_S:
+            self._ticked = time.monotonic()
+            self._bar.refresh()
+
     def close(self) -> None:
         """Leave the bar as it is."""
         self._bar.close()
+
+
+class LineBar:
+    """Lines on stderr, for a log or a file, where a bar would leave thousands: one every half minute, one at the end.
+
+    Args:
+        total: Number of documents, or None.
+        last: Whether there is a line at the end of a run that was too short for any other.
+    """
+
+    def __init__(self, total: int | None, *, last: bool = True) -> None:
+        self._total = total
+        self._last = last
+        self._line = ""
+        self._shown = time.monotonic()
+
+    def show(self, tally: Tally) -> None:
+        """Write a line if the last one is old enough."""
+        done = tally.embedded + tally.reused + tally.failed
+        of = f"/{self._total:,} ({100 * done // max(1, self._total)}%)" if self._total is not None else ""
+        self._line = f"embedding: {done:,}{of} texts, {_postfix(tally)}"
+        if time.monotonic() - self._shown >= _LINE_S:
+            self._shown, self._last = time.monotonic(), True
+            sys.stderr.write(f"{self._line}\n")
+
+    def tick(self, tally: Tally) -> None:
+        """Write a line if the last one is old enough."""
+        if time.monotonic() - self._shown >= _LINE_S:
+            self.show(tally)
+
+    def close(self) -> None:
+        """Write the last line."""
+        if self._last and self._line:
+            sys.stderr.write(f"{self._line}\n")
 
 
 class NoBar:
@@ -99,14 +154,26 @@ class NoBar:
     def show(self, tally: Tally) -> None:
         """Nothing."""
 
+    def tick(self, tally: Tally) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
+
+
+def progress_bar(total: int | None) -> Bar:
+    """Return a bar for a terminal or a notebook, and lines for redirected output."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return TqdmBar(total) if is_terminal or "ipykernel" in sys.modules else LineBar(total)
 
 
 def _postfix(tally: Tally) -> str:
     parts = [f"jobs {tally.jobs}", f"retries {tally.retries}"]
     if tally.failed:
         parts.append(f"failed {tally.failed}")
+    if tally.waits_for is not None:
+        host, pid, seconds = tally.waits_for
+        parts.append(f"waiting for process {pid} on {host}, taken over in {seconds / 60:.0f} min if it stays silent")
     if tally.neurons is not None:
         parts += [f"neurons {tally.neurons:,.0f}", f"${tally.cost_usd:.4f}"]
     return ", ".join(parts)
@@ -130,6 +197,9 @@ class IngestReport:
         seconds: How long it took.
         ledger: The ledger's file.
         run: The run's number in it.
+        truncated: Documents whose text is probably longer than the model reads: what is beyond its window has no
+            influence on the vector. Estimated as a quarter of the bytes.
+        duplicate_ids: How many ids several documents have.
     """
 
     model: str
@@ -144,6 +214,13 @@ class IngestReport:
     seconds: float
     ledger: Path = field(repr=False)
     run: int = field(repr=False)
+    truncated: int = 0
+    duplicate_ids: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON can hold; failures as objects, the ledger as text."""
+        facts = {name.name: getattr(self, name.name) for name in fields(self)}
+        return {**facts, "failures": [failure._asdict() for failure in self.failures], "ledger": str(self.ledger)}
 
     def rows(self) -> Iterator[Row]:
         """Every document of this run in its order, failed ones with ``vector=None``; in bounded memory.
@@ -172,6 +249,8 @@ class IngestReport:
         ]
         if self.neurons is not None and self.cost_usd is not None:
             facts += [("neurons", f"{self.neurons:,.2f}"), ("cost", f"${self.cost_usd:.6f}")]
+        for name, count in (("truncated", self.truncated), ("duplicate ids", self.duplicate_ids)):
+            facts += [(name, f"{count:,}")] if count else []
         rate = f" ({self.embedded / self.seconds:,.0f} texts/s)" if self.embedded and self.seconds else ""
         return [*facts, ("seconds", f"{self.seconds:,.1f}{rate}")]
 

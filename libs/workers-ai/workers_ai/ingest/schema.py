@@ -36,13 +36,16 @@ CREATE TABLE IF NOT EXISTS jobs (
     since REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL, pid INTEGER NOT NULL, lease_until REAL NOT NULL,
-    finished REAL);
+    finished REAL, started TEXT);
+-- Every request id the queue has given. reused: given to two submissions, so that its result belongs to neither.
+CREATE TABLE IF NOT EXISTS request_ids (id TEXT PRIMARY KEY, reused INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 -- The documents of each run, in their order.
 CREATE TABLE IF NOT EXISTS docs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, doc_id, text_id INTEGER NOT NULL);
 """
 
-_NAMES: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES))
+_NAMES: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES)) - {"request_ids"}
+"""Tables that every ledger has; later ones are added when it is opened."""
 _DAMAGED: Final = "restore a copy, or choose another path to embed everything anew"
 _BUSY_S: Final = 120.0
 _CACHE_KIB: Final = 48 * 1024
@@ -108,8 +111,10 @@ def connect(path: Path, *, make: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            if not names:
+            if "request_ids" not in names:
                 connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+            if not any(row[1] == "started" for row in connection.execute("PRAGMA table_info(runs)")):
+                connection.execute("ALTER TABLE runs ADD COLUMN started TEXT")
         except BaseException:
             connection.close()
             raise

@@ -22,13 +22,13 @@ class Watched:
         due: When to ask for it next.
         claim: Its texts.
         watch: How often it was asked for, and with what luck.
-        since: When the wait began.
+        until: When the wait ends.
     """
 
     due: float
     claim: Claim = field(compare=False)
     watch: Watch = field(compare=False)
-    since: float = field(compare=False)
+    until: float = field(compare=False)
 
 
 class Watchlist:

@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from workers_ai.catalogue import lookup
-from workers_ai.errors import BadRequestError, BatchError, BatchItemError, RequestTooLargeError
+from workers_ai.errors import (
+    APIResponseValidationError,
+    BadRequestError,
+    BatchError,
+    BatchItemError,
+    RequestTooLargeError,
+)
 from workers_ai.refusals import read_refusal
 from workers_ai.wire.chat import plan_chat, run_request
 from workers_ai.wire.jsontext import whole_number
@@ -203,7 +209,8 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
         neurons: The reply's ``cf-ai-neurons`` header.
 
     Raises:
-        BatchError: The job has failed as a whole, or the reply is none.
+        BatchError: The job has failed as a whole.
+        APIResponseValidationError: The reply is neither a state nor a result.
     """
     result = unwrap(data)
     status = _finished(result, job.model, job.size, job.request_id, neurons)
@@ -213,11 +220,22 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
     word = _pending(result) if refusal is None else None
     if word is None:
         why = refusal.message if refusal else shortened(data, 300)
-        error = BatchError(f"the queue has no result for {job.request_id}: {why}", model=job.model,
-                           request_ids=[job.request_id])  # fmt: skip
+        if refusal is None and not _is_over(result):
+            raise APIResponseValidationError(
+                f"the reply to a poll of {job.request_id} is neither a state nor a result: {why}", model=job.model
+            )
+        error = BatchError(
+            f"the queue has no result for {job.request_id}: {why}", model=job.model, request_ids=[job.request_id]
+        )
         error.code = refusal.code if refusal else None
         raise error
     return BatchStatus(word)
+
+
+def _is_over(result: JSON) -> bool:
+    """Whether a reply names a state after which there is no result, unless it is beside it."""
+    word = result.get("status") if isinstance(result, dict) else None
+    return isinstance(word, str) and word.lower() in _OVER
 
 
 def _pending(result: JSON) -> Literal["queued", "running"] | None:

@@ -6,5 +6,13 @@ from llama_index.embeddings.workers_ai.batch import WorkersAIBatchEmbedding
 from llama_index.embeddings.workers_ai.docstore import docstore_rollback
 
 from workers_ai.config import GatewayOptions
+from workers_ai.ingest import LedgerError
 
-__all__ = ["GatewayOptions", "WorkersAIBatchEmbedding", "WorkersAIEmbedding", "__version__", "docstore_rollback"]
+__all__ = [
+    "GatewayOptions",
+    "LedgerError",
+    "WorkersAIBatchEmbedding",
+    "WorkersAIEmbedding",
+    "__version__",
+    "docstore_rollback",
+]
