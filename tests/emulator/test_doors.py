@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import trio
-from tests.emulator.conftest import BASE, BGE, GEMMA, LLAMA, events_of, user
+from tests.emulator.conftest import BASE, BGE, GEMMA, LLAMA, NATIVE, events_of, user
 
 from workers_ai_emulator import Clock, Emulator, Fault
 
@@ -131,7 +131,10 @@ async def test_asgi_lifespan_is_answered() -> None:
 def test_a_socket_gives_what_the_process_gives(served: tuple[Emulator, httpx.Client]) -> None:
     emulator, http = served
     with httpx.Client(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as inside:
-        for path, body in [(f"/ai/run/{BGE}", {"text": "a"}), (f"/ai/run/{LLAMA}", {**user("Hello"), "stream": False})]:
+        for path, body in [
+            (f"/ai/run/{BGE}", {"text": "a"}),
+            (f"/ai/run/{NATIVE}", {**user("Hello"), "stream": False}),
+        ]:
             assert inside.post(path, json=body).json() == http.post(path, json=body).json()
 
 

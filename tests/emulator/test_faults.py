@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from tests.emulator.conftest import BGE, GEMMA, LLAMA, events_of, user
+from tests.emulator.conftest import BGE, GEMMA, LLAMA, NATIVE, events_of, user
 from tests.emulator.test_chat import CLOCK_TOOL, GREETING
 
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -191,7 +191,8 @@ def stream_with(api: Api, shape: str, model: str, text: str, **body: Any) -> lis
     ],
 )
 def test_shapes_of_a_native_text(api: Api, shape: str, expected: dict[str, Any]) -> None:
-    result = whole_with(api, shape, LLAMA, "Hello")["result"]
+    result = whole_with(api, shape, NATIVE, "Hello")["result"]
+    assert result.pop("tool_calls") == []
 
     assert expected == {key: value for key, value in result.items() if key != "usage"}
     assert (shape != "no_usage") == ("usage" in result)
@@ -244,7 +245,7 @@ def test_shapes_of_ids_and_finish(api: Api) -> None:
 
 
 def test_shapes_of_the_envelope_and_of_reasoning(api: Api) -> None:
-    assert {"response", "usage"} == set(whole_with(api, "bare_result", LLAMA, "Hello"))
+    assert {"response", "tool_calls", "usage"} == set(whole_with(api, "bare_result", NATIVE, "Hello"))
     assert {"result", "success"} == set(whole_with(api, "no_messages", LLAMA, "Hello"))
     assert whole_with(api, "internal_model", GEMMA, "Hello")["result"]["model"] == "gemma-4-26b-a4b-it-external"
     renamed = whole_with(api, "reasoning", GEMMA, "Hello")["result"]["choices"][0]["message"]
@@ -338,7 +339,7 @@ def test_shapes_of_streamed_finish_usage_and_text(api: Api) -> None:
     assert reasons("early_finish").count("stop") > 1
     assert reasons("stop_with_calls", tools=[CLOCK_TOOL])[-1] == "stop"
     assert not any("usage" in event for event in stream_with(api, "no_usage", LLAMA, "Hello")[:-1])
-    nulls = stream_with(api, "null_pieces", LLAMA, "Hello")
+    nulls = stream_with(api, "null_pieces", NATIVE, "Hello")
     assert {"response": None, "p": ""} in nulls
     context = [{"role": "system", "content": "The year is 2026 now"}, {"role": "user", "content": "What year?"}]
     api.emulator.faults.add(Fault.named_shape("numeric", times=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import chat
-from workers_ai_emulator.endpoints.inference import find_model, priced, work
+from workers_ai_emulator.endpoints.inference import find_model, no_such_model, priced, work
 from workers_ai_emulator.shapes import responses
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.wire import ServiceError
@@ -25,7 +25,7 @@ def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     body = call.json_object()
     model = find_model(service, str(body.get("model")))
     if not model.responses and model.id.startswith("@"):
-        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+        raise no_such_model(model.id)
     return respond(service, call, model, body, meeting, compat=True)
 
 
@@ -49,7 +49,7 @@ def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatReques
     """
     if not isinstance(body.get("input"), str | list) or not body["input"]:
         raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
-    if body.get("stream") is True:
+    if body.get("stream") is True and service.settings.responses_stream == "reject":
         raise ServiceError(400, 5006, "Bad input: Error: streaming is not supported by the Responses API")
     try:
         chat_body = responses.chat_body(body)
