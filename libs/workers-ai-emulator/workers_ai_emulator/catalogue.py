@@ -94,6 +94,22 @@ class Model:
         return self.schema == "old" and not self.vision
 
 
+_AUTHORS = {"alibaba", "anthropic", "bytedance", "cerebras", "cohere", "deepseek", "dynamic", "google", "grok", "groq"}
+_AUTHORS |= {"google-ai-studio", "google-vertex-ai", "minimax", "mistral", "openai", "openrouter", "perplexity", "xai"}
+
+
+def is_third_party(name: str) -> bool:
+    """Whether a name is ``author/model`` of a third party, or a ``dynamic/…`` route."""
+    author, slash, model = name.partition("/")
+    return author in _AUTHORS and bool(slash and model)
+
+
+def is_chat(name: str) -> bool:
+    """Whether a model of this name answers chat requests; unknown names do."""
+    model = models().get(name)
+    return model is None or (model.task == "Text Generation" and model.family != "decision")
+
+
 @functools.cache
 def models() -> dict[str, Model]:
     """All models by id, in the order of the catalogue."""

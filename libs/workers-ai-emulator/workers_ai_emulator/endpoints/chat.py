@@ -12,7 +12,7 @@ from workers_ai_emulator.player.request import ChatRequest, read_chat
 from workers_ai_emulator.rules.chat_checks import check_chat
 from workers_ai_emulator.rules.words import count_tokens, neurons
 from workers_ai_emulator.shapes import hybrid, native, openai
-from workers_ai_emulator.shapes.answer import Answer, Choice, Usage
+from workers_ai_emulator.shapes.answer import Answer, Choice, ToolCall, Usage
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.shapes.pieces import Padding
 from workers_ai_emulator.shapes.stream_quirks import legacy_chunks
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
@@ -36,7 +37,7 @@ def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meetin
     request = read_checked(model, body, service, compat=compat)
 
     def reply() -> Reply:
-        answer = answer_of(service, call, model, request, body, compat=compat)
+        answer = answer_of(service, call, model, request, body, compat=compat, scripted=meeting.scripted)
         shape: Any
         if compat:
             shape = openai.whole(answer, model, compat=True)
@@ -63,14 +64,23 @@ def read_checked(model: Model, body: Json, service: Service, *, compat: bool) ->
 
 
 def answer_of(
-    service: Service, call: Call, model: Model, request: ChatRequest, body: Json, *, compat: bool = False
+    service: Service,
+    call: Call,
+    model: Model,
+    request: ChatRequest,
+    body: Json,
+    *,
+    compat: bool = False,
+    scripted: Fault | None = None,
 ) -> Answer:
-    """Play a request, or have the upstream answer its body, and count what it costs."""
+    """Play a request, or have the script or the upstream answer it, and count what it costs."""
 
     def new_id(name: str, number: int) -> str:
         return call_id(service, model, name, number)
 
-    if service.upstream is not None:
+    if scripted is not None:
+        choices = [_scripted(scripted, request, new_id)]
+    elif service.upstream is not None:
         choices = openai.choices_of(service.upstream.chat(model.id, body), request.wants_json)
     else:
         choices = _played(service, model, request, new_id)
@@ -83,6 +93,15 @@ def answer_of(
     own_id = f"id-{int(now * 1000)}" if compat else f"chatcmpl-{call.request_id}"
     served = None if compat else (model.served_as_json if request.schema is not None else model.served_as)
     return Answer(own_id, int(now), served or model.id, choices, usage, request.logprobs)
+
+
+def _scripted(fault: Fault, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
+    calls = [ToolCall(new_id(name, index), name, arguments) for index, (name, arguments) in enumerate(fault.calls)]
+    choice = Choice(fault.text, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
+    if request.wants_json and not calls:
+        choice.parsed = native.parsed(fault.text)
+        choice.is_json = choice.parsed is not fault.text
+    return choice
 
 
 def _played(service: Service, model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> list[Choice]:

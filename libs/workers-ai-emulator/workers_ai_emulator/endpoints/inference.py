@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.catalogue import Model, models
+from workers_ai_emulator.catalogue import Model, is_third_party, models
 from workers_ai_emulator.wire import Json, Reply, ServiceError, dumps
 
 if TYPE_CHECKING:
@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call
-
-
-_AUTHORS = {"alibaba", "anthropic", "bytedance", "cerebras", "cohere", "deepseek", "dynamic", "google", "grok", "groq"}
-_AUTHORS |= {"google-ai-studio", "google-vertex-ai", "minimax", "mistral", "openai", "openrouter", "perplexity", "xai"}
 
 
 def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
@@ -32,7 +28,7 @@ def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
             without an agreement.
     """
     known = models()
-    if name.partition("/")[0] in _AUTHORS and name.count("/") > 0:
+    if is_third_party(name):
         return Model(name, family="openai", schema="new", function_calling=True, reasoning=False, vision=True)
     model = known.get(name)
     if model is None and in_path:

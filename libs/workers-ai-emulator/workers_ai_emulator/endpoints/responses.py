@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.endpoints.meeting import Meeting
     from workers_ai_emulator.player.request import ChatRequest
     from workers_ai_emulator.shapes.answer import Usage
+    from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
@@ -34,7 +35,7 @@ def respond(service: Service, call: Call, model: Model, body: Json, meeting: Mee
     asked = read_checked(service, model, body)
 
     def reply() -> Reply:
-        shape, usage = result_of(service, call, model, asked, body)
+        shape, usage = result_of(service, call, model, asked, body, meeting.scripted)
         return priced(service, meeting.whole(shape if compat else success(shape)), usage.neurons)
 
     result = yield from work(service, call, model, body, meeting.latency_s, reply)
@@ -59,8 +60,13 @@ def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatReques
 
 
 def result_of(
-    service: Service, call: Call, model: Model, asked: tuple[ChatRequest, Json], body: Json
+    service: Service,
+    call: Call,
+    model: Model,
+    asked: tuple[ChatRequest, Json],
+    body: Json,
+    scripted: Fault | None = None,
 ) -> tuple[Any, Usage]:
-    """The result in the Responses form, and what it used."""
-    answer = chat.answer_of(service, call, model, *asked)
+    """Return the result in the Responses form, and what it used."""
+    answer = chat.answer_of(service, call, model, *asked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage
