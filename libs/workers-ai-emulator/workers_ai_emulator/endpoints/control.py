@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Json
 
 PREFIX = "__emulator__"
+_LABEL = re.compile(r"[A-Za-z0-9_-]+")
 _LOG_LINES = 100
 _IN_PROCESS_HOST = "api.cloudflare.com"
 
@@ -48,7 +50,7 @@ def _is_local(emulator: Emulator, call: Call) -> bool:
     if origin is not None and origin != f"http://{host}" and not _is_loopback(_name_in(origin)):
         return False
     name = _name_in(f"http://{host}")
-    return _is_address(name) or "." not in name or name in {_name_in(emulator.base_url), _IN_PROCESS_HOST}
+    return bool(_is_address(name) or _LABEL.fullmatch(name) or name in {_name_in(emulator.base_url), _IN_PROCESS_HOST})
 
 
 def _name_in(url: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workers_ai_emulator.catalogue import is_third_party
 from workers_ai_emulator.endpoints import chat
 from workers_ai_emulator.endpoints.inference import find_model, no_such_model, priced, work
 from workers_ai_emulator.shapes import responses
 from workers_ai_emulator.shapes.envelopes import success
-from workers_ai_emulator.wire import ServiceError
+from workers_ai_emulator.wire import NotEmulatedError, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
@@ -28,6 +29,15 @@ def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     if not model.responses and model.id.startswith("@"):
         raise no_such_model(model.id)
     return respond(service, call, model, body, meeting, compat=True)
+
+
+def anthropic_messages(service: Service, call: Call) -> Reply:
+    """``POST /ai/v1/messages``: refused for every model of the catalogue; third parties are not emulated."""
+    model = str(call.json_object().get("model"))
+    if is_third_party(model):
+        raise NotEmulatedError(f"Anthropic messages with {model}")
+    text = f'AiError: Anthropic Messages API is not supported for model "{model}" ({call.request_id})'
+    return json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": text}}, 400)
 
 
 def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
