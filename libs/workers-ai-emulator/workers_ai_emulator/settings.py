@@ -34,6 +34,8 @@ class Settings:
         hybrid_tool_calls: Where the hybrid family has its calls: ``both``, ``choices`` or ``top``.
         late_zeros_chance: Chance that a zero usage event follows the native usage event, for models known to
             send it.
+        glm_required: What glm-4.7-flash does with ``tool_choice: "required"``: ``reject`` (a probe of autumn 2026) or
+            ``accept`` (live tests of summer 2026).
         json_mode_status: HTTP status of "JSON Mode couldn't be met"; 200 sends ``success: false``.
         json_mode_code: Code of the same error; None for no code.
         schema_forms: JSON schemas that are taken: ``both`` forms on each route, or each route's ``own`` form only
@@ -71,6 +73,7 @@ class Settings:
     v1_dimensions: Literal["ignore", "cut", "reject"] = "ignore"
     hybrid_tool_calls: Literal["both", "choices", "top"] = "both"
     late_zeros_chance: float = 0.5
+    glm_required: Literal["reject", "accept"] = "reject"
     json_mode_status: int = 400
     json_mode_code: int | None = 5024
     schema_forms: Literal["both", "own"] = "both"

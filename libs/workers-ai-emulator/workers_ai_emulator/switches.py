@@ -69,6 +69,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("v1_base64", "`encoding_format: base64` on `/ai/v1/embeddings`", (False, True)),
     Switch("v1_dimensions", "`dimensions` on `/ai/v1/embeddings`", ("ignore", "cut", "reject")),
     Switch("hybrid_tool_calls", "where llama-3.3-70b has its tool calls", ("both", "choices", "top")),
+    Switch("glm_required", '`tool_choice: "required"` on glm-4.7-flash', ("reject", "accept")),
     Switch("json_mode_status", 'HTTP status of "JSON Mode couldn\'t be met"', (400, 422, 500, 200)),
     Switch("json_mode_code", 'code of "JSON Mode couldn\'t be met"', (5024, None)),
     Switch("schema_forms", "JSON schema bare on `/ai/v1`, in an envelope on `/ai/run`", ("both", "own")),

@@ -54,7 +54,7 @@ def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) ->
         raise _mismatch(model, f"Type mismatch of '/prompt', '{kind_of(body['prompt'])}' not in 'string'")
     _check_numbers(model, body)
     _check_support(model, body)
-    _check_tools(model, body, reject_tools=settings.unsupported_tools == "reject")
+    _check_tools(model, body, settings)
     _check_format(model, body)
     if settings.schema_forms == "own":
         _check_schema_form(model, body, compat=compat)
@@ -157,16 +157,16 @@ def _check_support(model: Model, body: Json) -> None:
         raise ServiceError(400, 8001, "Invalid input")
 
 
-def _check_tools(model: Model, body: Json, *, reject_tools: bool) -> None:
+def _check_tools(model: Model, body: Json, settings: Settings) -> None:
     tools = body.get("tools")
     choice = body.get("tool_choice")
     if choice == "any" or (isinstance(choice, str) and choice not in {"none", "auto", "required"}):
         raise ServiceError(400, 8001, "Invalid input")
-    if choice == "required" and "glm-4.7-flash" in model.id:
+    if choice == "required" and "glm-4.7-flash" in model.id and settings.glm_required == "reject":
         raise ServiceError(400, 8001, _GLM_REQUIRED)
     if not tools:
         return
-    if not model.function_calling and reject_tools:
+    if not model.function_calling and settings.unsupported_tools == "reject":
         raise _mismatch(model, "additional property '/tools'")
     for index, tool in enumerate(tools):
         _check_tool(model, index, tool)
