@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 BASE = "https://api.cloudflare.com/client/v4/accounts/acct"
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+NATIVE = "@cf/ibm-granite/granite-4.0-h-micro"
 GEMMA = "@cf/google/gemma-4-26b-a4b-it"
 BGE = "@cf/baai/bge-base-en-v1.5"
 

@@ -146,7 +146,7 @@ def test_tools_on_a_model_without_them_are_ignored_or_refused(api: Api) -> None:
     ignored = api.run("@cf/meta/llama-3.2-3b-instruct", {**user("t"), **body})
     api.emulator.settings.unsupported_tools = "reject"
 
-    assert "tool_calls" not in ignored.json()["result"]
+    assert ignored.json()["result"]["tool_calls"] == []
     assert code_of(api.run("@cf/meta/llama-3.2-3b-instruct", {**user("t"), **body})) == (400, 5006)
 
 
@@ -195,14 +195,35 @@ def test_bge_m3_counts_its_window_over_the_whole_request(api: Api) -> None:
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("@cf/nobody/nothing", (400, 5007)),
         ("@cf/meta/llama-3.1-8b-instruct", (410, 5028)),
         ("@cf/microsoft/phi-2", (410, 5028)),
     ],
 )
-def test_unknown_and_retired_models_are_refused_on_both_routes(api: Api, model: str, expected: tuple[int, int]) -> None:
+def test_retired_models_are_refused_on_both_routes(api: Api, model: str, expected: tuple[int, int]) -> None:
     assert expected == code_of(api.run(model, user("hi")))
     assert expected == code_of(api.chat(model))
+
+
+@pytest.mark.parametrize("model", ["@cf/nobody/nothing", "@cf/nonsense", "cf/baai/bge-m3", "meta/llama-3", "gpt-4o"])
+def test_an_unknown_model_is_refused_by_the_router_on_run_and_by_name_elsewhere(api: Api, model: str) -> None:
+    routed = api.run(model, user("hi"))
+    shared = api.http.post(
+        "/ai/run", json={"model": model, "input": user("hi")}, headers={"cf-aig-gateway-id": "default"}
+    )
+    named = api.chat(model)
+
+    assert routed.status_code == 400
+    assert routed.json() == {
+        "success": False,
+        "errors": [{"code": 7000, "message": "No route for that URI"}],
+        "messages": [],
+        "result": None,
+    }
+    assert not {"cf-ai-req-id", "cf-auditlog-id", "api-version"} & set(routed.headers)
+    for reply in (shared, named):
+        assert code_of(reply) == (400, 5007)
+        text = f"AiError: No such model: No such model {model} or task ({reply.headers['cf-ai-req-id']})"
+        assert message_of(reply) == text
 
 
 def test_kimi_k2_5_is_answered_by_its_dearer_successor(api: Api) -> None:
@@ -227,7 +248,7 @@ def test_a_body_that_is_missing_broken_or_too_large(make_api: Callable[..., Api]
 @pytest.mark.parametrize(
     ("model", "body", "expected"),
     [
-        ("@cf/nonsense", {}, (404, 3042)),
+        ("@cf/nonsense", {}, (400, 7000)),
         (GEMMA, {"lora": "mine"}, (405, 5005)),
         ("@cf/zai-org/glm-5.2", {"top_k": 5}, (400, 8001)),
     ],

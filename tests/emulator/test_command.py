@@ -125,6 +125,12 @@ def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: p
                 url = "https://api.cloudflare.com/client/v4" + PATH
                 assert http.post(url, json={"text": "a"}).status_code == 200
 
+        def test_environment(workers_ai_emulator_env):
+            import os
+
+            assert workers_ai_emulator_env.base_url == os.environ["CLOUDFLARE_BASE_URL"]
+            assert os.environ["CLOUDFLARE_ACCOUNT_ID"] and os.environ["CLOUDFLARE_API_TOKEN"]
+
         def test_served(workers_ai_emulator, workers_ai_emulator_url):
             assert httpx.post(workers_ai_emulator_url + PATH, json={"text": "a"}, headers=HEADERS).status_code == 200
             assert workers_ai_emulator.log.requests == 1
@@ -132,7 +138,7 @@ def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: p
     )
     done = pytester.runpytest_subprocess("-p", "workers_ai_emulator.pytest_plugin", "-p", "no:cacheprovider", "-q")
 
-    done.assert_outcomes(passed=2)
+    done.assert_outcomes(passed=3)
 
 
 def test_the_plugin_costs_nothing_at_start() -> None:
@@ -154,13 +160,17 @@ def asked() -> list[Any]:
 def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
     def answer(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
+        assert request.headers["authorization"] == "Bearer secret-key"
         asked.append((request.url.path, body))
         if request.url.path.endswith("/embeddings"):
             rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])]
             return httpx.Response(200, json={"data": rows[::-1]})
         text = body["messages"][-1]["content"]
         if text in {"refuse", "fail"}:
-            return httpx.Response(400 if text == "refuse" else 500, text="upstream says no")
+            status = 422 if text == "refuse" else 503
+            return httpx.Response(status, text="upstream says no to secret-key", headers={"retry-after": "7"})
+        if text == "prose":
+            return httpx.Response(200, text="no JSON")
         if text == "gone":
             raise httpx.ConnectError("nobody there")
         message: dict[str, Any] = {"role": "assistant", "content": f"upstream: {text}"}
@@ -170,7 +180,9 @@ def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
             message = {"role": "assistant", "content": '{"a": 1}'}
         return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}]})
 
-    upstream = Upstream("http://127.0.0.1:11434/v1", "local", "local-vectors", transport=httpx.MockTransport(answer))
+    upstream = Upstream(
+        "http://127.0.0.1:11434/v1", "local", "local-vectors", httpx.MockTransport(answer), api_key="secret-key"
+    )
     return make_api(upstream=upstream)
 
 
@@ -194,8 +206,15 @@ def test_an_upstream_gives_vectors_in_the_order_of_the_texts(upstream_api: Api, 
     assert asked[0][1]["model"] == "local-vectors"
 
 
-@pytest.mark.parametrize(("text", "expected"), [("refuse", (400, 8007)), ("fail", (500, 8008)), ("gone", (502, 8008))])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("refuse", (422, 8007)), ("fail", (503, 8008)), ("gone", (502, 8008)), ("prose", (502, 8008))],
+)
 def test_an_upstream_that_fails_is_an_error_of_the_service(
     upstream_api: Api, text: str, expected: tuple[int, int]
 ) -> None:
-    assert expected == code_of(upstream_api.chat(GEMMA, text))
+    reply = upstream_api.chat(GEMMA, text)
+
+    assert expected == code_of(reply)
+    assert "secret-key" not in reply.text
+    assert reply.headers.get("retry-after") == ("7" if text in {"refuse", "fail"} else None)

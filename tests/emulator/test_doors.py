@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import trio
-from tests.emulator.conftest import BASE, BGE, GEMMA, LLAMA, events_of, user
+from tests.emulator.conftest import BASE, BGE, GEMMA, LLAMA, NATIVE, events_of, user
 
 from workers_ai_emulator import Clock, Emulator, Fault
+from workers_ai_emulator.state.log import Log, LogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,10 @@ async def test_asgi_lifespan_is_answered() -> None:
 def test_a_socket_gives_what_the_process_gives(served: tuple[Emulator, httpx.Client]) -> None:
     emulator, http = served
     with httpx.Client(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as inside:
-        for path, body in [(f"/ai/run/{BGE}", {"text": "a"}), (f"/ai/run/{LLAMA}", {**user("Hello"), "stream": False})]:
+        for path, body in [
+            (f"/ai/run/{BGE}", {"text": "a"}),
+            (f"/ai/run/{NATIVE}", {**user("Hello"), "stream": False}),
+        ]:
             assert inside.post(path, json=body).json() == http.post(path, json=body).json()
 
 
@@ -179,7 +183,7 @@ def test_nonsense_on_the_socket_closes_only_itself(served: tuple[Emulator, httpx
     _, http = served
     with socket.create_connection((http.base_url.host, http.base_url.port or 0)) as raw:
         raw.sendall(b"nonsense\r\n\r\n")
-        assert raw.recv(100) == b""
+        assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
 
     assert http.post(f"/ai/run/{BGE}", json={"text": "a"}).status_code == 200
 
@@ -279,3 +283,80 @@ async def test_an_abrupt_cut_in_an_async_client() -> None:
     async with httpx.AsyncClient(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as http:
         with pytest.raises(httpx.RemoteProtocolError):
             await astream(http)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://203.0.113.7"}, 403),
+        ({"host": "[", "origin": "http://["}, 403),
+        ({"origin": "http://localhost:5173"}, 200),
+        ({"host": "emulator:8787"}, 200),
+        ({}, 200),
+    ],
+)
+def test_controls_are_closed_to_other_sites(
+    served: tuple[Emulator, httpx.Client], headers: dict[str, str], status: int
+) -> None:
+    emulator, http = served
+    reply = http.post(f"{http.base_url.copy_with(path='/__emulator__/reset')}", headers=headers)
+
+    assert reply.status_code == status
+    assert emulator.log.requests == 0
+
+
+def test_a_body_is_bounded_while_it_arrives() -> None:
+    emulator = Emulator(max_body_bytes=100_000)
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 500_000_000:
+            sent += 65_536
+            yield b"x" * 65_536
+
+    with emulator.serve() as url, httpx.Client(headers=HEADERS) as http:
+        try:
+            reply = http.post(f"{url}/accounts/acct/ai/run/{BGE}", content=endless())
+            assert (reply.status_code, reply.json()["errors"][0]["code"]) == (413, 3006)
+        except httpx.WriteError:
+            pass
+        assert sent < 100_000_000
+        assert len(emulator.log.last.body or b"") == 100_001
+        assert emulator.log.last.code == 3006
+
+
+@pytest.mark.parametrize(
+    "begun", [b"", b"POST / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nab"]
+)
+def test_an_idle_connection_ends(begun: bytes) -> None:
+    server = Emulator().serve(idle_s=0.05)
+    with server as url, socket.create_connection((httpx.URL(url).host, httpx.URL(url).port or 0)) as raw:
+        raw.settimeout(5)
+        raw.sendall(begun)
+        assert raw.recv(100) == b""
+
+
+def test_a_head_and_a_reply_without_a_body_are_http(served: tuple[Emulator, httpx.Client]) -> None:
+    emulator, http = served
+    emulator.faults.add(Fault.reply(b"", status=204))
+
+    assert http.post(f"/ai/run/{BGE}", json={"text": "a"}).status_code == 204
+    assert http.head("/ai/models/search").content == b""
+    assert http.post(f"/ai/run/{BGE}", json={"text": "a"}).status_code == 200
+
+
+def test_the_log_keeps_its_bounds() -> None:
+    log = Log(max_entries=10, max_body_bytes=1_000)
+    for number in range(100):
+        headers = {f"h{index}": "v" * 5_000 for index in range(200)}
+        log.add(LogEntry("POST", "/" * 9_000, {"q": "v" * 9_000}, headers, 0.0, body=b"x" * (number % 50)))
+
+    assert len(log.entries) == 10
+    assert len(log._bodies) <= 10
+    assert log._body_bytes == sum(len(entry.body or b"") for entry in log.entries)
+    assert sum(len(value) for value in log.last.headers.values()) <= 200_000
+    assert (len(log.last.path), log.requests) == (2_000, 100)

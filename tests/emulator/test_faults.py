@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from tests.emulator.conftest import BGE, GEMMA, LLAMA, events_of, user
+from tests.emulator.conftest import BGE, GEMMA, LLAMA, NATIVE, events_of, user
 from tests.emulator.test_chat import CLOCK_TOOL, GREETING
 
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -191,7 +191,8 @@ def stream_with(api: Api, shape: str, model: str, text: str, **body: Any) -> lis
     ],
 )
 def test_shapes_of_a_native_text(api: Api, shape: str, expected: dict[str, Any]) -> None:
-    result = whole_with(api, shape, LLAMA, "Hello")["result"]
+    result = whole_with(api, shape, NATIVE, "Hello")["result"]
+    assert result.pop("tool_calls") == []
 
     assert expected == {key: value for key, value in result.items() if key != "usage"}
     assert (shape != "no_usage") == ("usage" in result)
@@ -244,7 +245,7 @@ def test_shapes_of_ids_and_finish(api: Api) -> None:
 
 
 def test_shapes_of_the_envelope_and_of_reasoning(api: Api) -> None:
-    assert {"response", "usage"} == set(whole_with(api, "bare_result", LLAMA, "Hello"))
+    assert {"response", "tool_calls", "usage"} == set(whole_with(api, "bare_result", NATIVE, "Hello"))
     assert {"result", "success"} == set(whole_with(api, "no_messages", LLAMA, "Hello"))
     assert whole_with(api, "internal_model", GEMMA, "Hello")["result"]["model"] == "gemma-4-26b-a4b-it-external"
     renamed = whole_with(api, "reasoning", GEMMA, "Hello")["result"]["choices"][0]["message"]
@@ -338,7 +339,7 @@ def test_shapes_of_streamed_finish_usage_and_text(api: Api) -> None:
     assert reasons("early_finish").count("stop") > 1
     assert reasons("stop_with_calls", tools=[CLOCK_TOOL])[-1] == "stop"
     assert not any("usage" in event for event in stream_with(api, "no_usage", LLAMA, "Hello")[:-1])
-    nulls = stream_with(api, "null_pieces", LLAMA, "Hello")
+    nulls = stream_with(api, "null_pieces", NATIVE, "Hello")
     assert {"response": None, "p": ""} in nulls
     context = [{"role": "system", "content": "The year is 2026 now"}, {"role": "user", "content": "What year?"}]
     api.emulator.faults.add(Fault.named_shape("numeric", times=1))
@@ -356,3 +357,68 @@ def test_every_shape_can_be_asked_for_everywhere(api: Api, shape: str, model: st
             body = {**user(text), "tools": [CLOCK_TOOL], "stream": stream}
             reply = api.chat(model, text, tools=[CLOCK_TOOL], stream=stream) if compat else api.run(model, body)
             assert reply.status_code == 200
+
+
+# --- scripts of answers ---
+
+
+@pytest.mark.parametrize("model", [NATIVE, LLAMA, GEMMA])
+@pytest.mark.parametrize("compat", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_script_answers_in_the_shape_of_the_model(api: Api, model: str, compat: bool, stream: bool) -> None:
+    def ask() -> str:
+        tools = [CLOCK_TOOL]
+        if compat:
+            return api.chat(model, "Hello", tools=tools, stream=stream).text
+        return api.run(model, {**user("Hello"), "tools": tools, "stream": stream}).text
+
+    api.emulator.faults.add(
+        Fault.call("clock", model="Moss").and_call("clock", times=2), Fault.say("scripted"), Fault.busy(skip=1)
+    )
+    api.embed("a")
+    called, said, busy, own = ask(), ask(), ask(), ask()
+
+    assert called.count("clock") >= 2
+    assert stream or "Moss" in called
+    assert "scripted" in said
+    assert "3040" in busy
+    assert "Hello!" in own
+
+
+def test_a_scripted_answer_to_the_responses_route_and_to_a_schema(api: Api) -> None:
+    api.emulator.faults.add(Fault.call("clock", city="Moss"), Fault.say('{"age": 7}').on(model=GEMMA, times=2))
+    wanted = {"response_format": {"type": "json_object"}}
+    body = {"model": "@cf/openai/gpt-oss-20b", "input": "Hello"}
+    called = api.http.post("/ai/v1/responses", json=body).json()["output"]
+
+    assert [(item["name"], item["arguments"]) for item in called] == [("clock", '{"city": "Moss"}')]
+    for _ in range(2):
+        assert api.chat(GEMMA, **wanted).json()["choices"][0]["message"]["content"] == '{"age": 7}'
+    assert api.run(NATIVE, user("Hello")).json()["result"]["response"] == GREETING
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "eror"},
+        {"kind": "shape", "shape": "crfl"},
+        {"kind": "shape"},
+        {"kind": "error", "route": "chat"},
+        {"kind": "error", "model": "cf/baai/bge-m3"},
+    ],
+)
+def test_a_fault_of_an_unknown_name_is_an_error(api: Api, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="unknown"):
+        Fault(**wrong)
+    reply = api.http.post("https://api.cloudflare.com/__emulator__/faults", json=wrong)
+    assert (reply.status_code, "unknown" in reply.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [("wrong", 401), ("expired-token", 401), ("a_bad_one", 401), ("token", 200), ("badger", 200)]
+)
+def test_a_token_that_says_it_is_wrong_is_refused(api: Api, token: str, status: int) -> None:
+    headers = {"authorization": f"Bearer {token}"}
+    assert api.http.post(f"/ai/run/{BGE}", json={"text": "a"}, headers=headers).status_code == status
+    api.emulator.settings.tokens = [token]
+    assert api.http.post(f"/ai/run/{BGE}", json={"text": "a"}, headers=headers).status_code == 200

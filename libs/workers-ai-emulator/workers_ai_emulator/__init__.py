@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
     from workers_ai_emulator.state.upstream import Upstream
+    from workers_ai_emulator.switches import SWITCHES, Switch
 
 _HOMES = {
     "Clock": "state.clock",
@@ -25,11 +26,24 @@ _HOMES = {
     "Fault": "state.faults",
     "ItemFailure": "state.queue",
     "QueueSettings": "state.queue",
+    "SWITCHES": "switches",
     "Settings": "settings",
+    "Switch": "switches",
     "Upstream": "state.upstream",
 }
 
-__all__ = ["Clock", "Emulator", "Fault", "ItemFailure", "QueueSettings", "Settings", "Upstream", "__version__"]
+__all__ = [
+    "SWITCHES",
+    "Clock",
+    "Emulator",
+    "Fault",
+    "ItemFailure",
+    "QueueSettings",
+    "Settings",
+    "Switch",
+    "Upstream",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

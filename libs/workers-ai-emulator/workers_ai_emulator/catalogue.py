@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
-Family = Literal["native", "openai", "decision", ""]
+Family = Literal["native", "openai", "hybrid", "decision", ""]
+Engine = Literal["sglang", "vllm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,16 @@ class Model:
     Attributes:
         id: The id callers use, such as ``@cf/baai/bge-m3``.
         task: Name of the task, as the catalogue spells it.
-        family: Shape of a chat result: ``native`` (``result.response``) or ``openai`` (a ``chat.completion``
-            inside ``result``).
+        family: Shape of a chat result: ``native`` (``result.response``), ``openai`` (a ``chat.completion``
+            inside ``result``) or ``hybrid`` (both in one object).
+        engine: Inference engine whose extra keys the replies carry: ``matched_stop`` (sglang), or the null
+            keys of vLLM.
+        reasoning_keys: Keys of a message that hold the thinking.
+        answers_in_reasoning: Whether a stream with thinking off carries the answer as ``delta.reasoning``.
+        late_zeros: Whether a zero usage event may follow the native usage event of a stream.
+        served_as: Model name in replies of ``/ai/run``; None for the id.
+        served_as_json: The same for requests with a JSON schema.
+        usage_without_neurons: Whether ``usage`` lacks ``neurons``.
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
         json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (prose comes back).
@@ -35,6 +44,7 @@ class Model:
         usd_cached_in_per_m: The same for cached input tokens; None where no discount is published.
         dimensions: Length of a vector.
         max_input_tokens: Tokens per text, or per request for bge-m3.
+        max_text_tokens: Tokens per text where ``max_input_tokens`` bounds the request.
         max_items: Texts per request.
         rpm: Requests per minute and account for the model's task, or for the model itself when ``paid_only``.
         batch: Whether the asynchronous queue takes the model.
@@ -47,6 +57,13 @@ class Model:
     id: str
     task: str = "Text Generation"
     family: Family = ""
+    engine: Engine = "sglang"
+    reasoning_keys: tuple[str, ...] = ("reasoning_content",)
+    answers_in_reasoning: bool = False
+    late_zeros: bool = False
+    served_as: str | None = None
+    served_as_json: str | None = None
+    usage_without_neurons: bool = False
     schema: Literal["old", "new", ""] = ""
     tool_calls: Literal["flat", "nested"] = "flat"
     json_mode: Literal["", "refused", "ignored"] = ""
@@ -63,6 +80,7 @@ class Model:
     lora: bool = False
     dimensions: int | None = None
     max_input_tokens: int | None = None
+    max_text_tokens: int | None = None
     max_items: int | None = None
     paid_only: bool = False
     responses: bool = False
@@ -74,6 +92,22 @@ class Model:
     def strings_only(self) -> bool:
         """Whether ``content`` must be a string (older text-only schemas)."""
         return self.schema == "old" and not self.vision
+
+
+_AUTHORS = {"alibaba", "anthropic", "bytedance", "cerebras", "cohere", "deepseek", "dynamic", "google", "grok", "groq"}
+_AUTHORS |= {"google-ai-studio", "google-vertex-ai", "minimax", "mistral", "openai", "openrouter", "perplexity", "xai"}
+
+
+def is_third_party(name: str) -> bool:
+    """Whether a name is ``author/model`` of a third party, or a ``dynamic/…`` route."""
+    author, slash, model = name.partition("/")
+    return author in _AUTHORS and bool(slash and model)
+
+
+def is_chat(name: str) -> bool:
+    """Whether a model of this name answers chat requests; unknown names do."""
+    model = models().get(name)
+    return model is None or (model.task == "Text Generation" and model.family != "decision")
 
 
 @functools.cache

@@ -176,13 +176,14 @@ class Emulator:
         """An ASGI application, for ``httpx.ASGITransport`` or a server."""
         return AsgiApp(self)
 
-    def serve(self, host: str = "127.0.0.1", port: int = 0) -> Server:
+    def serve(self, host: str = "127.0.0.1", port: int = 0, *, idle_s: float = 75.0) -> Server:
         """A server in threads of its own; a context manager that gives the base URL up to ``/client/v4``.
 
         Args:
             host: Address to listen on.
             port: Port to listen on; 0 for a free one.
+            idle_s: Seconds without a byte from the client after which a connection ends.
         """
         from workers_ai_emulator.doors.server import Server
 
-        return Server(self, host, port)
+        return Server(self, host, port, idle_s)

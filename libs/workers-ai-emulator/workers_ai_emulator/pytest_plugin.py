@@ -1,4 +1,4 @@
-"""Fixtures: ``workers_ai_emulator`` in the process and ``workers_ai_emulator_url`` on a socket."""
+"""Fixtures: an emulator in the process, on a socket, and on a socket with the environment that points to it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def workers_ai_emulator_url(workers_ai_emulator: Emulator) -> Iterator[str]:
     """Base URL, up to ``/client/v4``, of the same emulator on a socket."""
     with workers_ai_emulator.serve() as url:
         yield url
+
+
+@pytest.fixture
+def workers_ai_emulator_env(
+    workers_ai_emulator: Emulator, workers_ai_emulator_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Emulator:
+    """The same emulator on a socket, with ``CLOUDFLARE_*`` set to it; a client that reads them needs no arguments."""
+    monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
+    monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "emulated-account")
+    monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "emulated-token")
+    return workers_ai_emulator

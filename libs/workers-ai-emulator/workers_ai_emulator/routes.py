@@ -37,6 +37,7 @@ INFERENCE: dict[str, tuple[str, Handler]] = {
     "v1/chat/completions": ("chat_completions", run.chat_completions),
     "v1/embeddings": ("embeddings", run.v1_embeddings),
     "v1/responses": ("responses", responses.v1_responses),
+    "v1/messages": ("messages", plain(responses.anthropic_messages)),
     "run": ("run_shared", run.run_shared),
 }
 CATALOGUE: dict[str, tuple[str, Handler]] = {
@@ -44,7 +45,7 @@ CATALOGUE: dict[str, tuple[str, Handler]] = {
     "models/schema": ("models_schema", plain(catalogue.schema)),
     "v1/models": ("v1_models", plain(catalogue.get_not_supported)),
 }
-NOT_EMULATED = {"tomarkdown", "tomarkdown/supported", "tasks/search", "authors/search", "v1/messages"}
+NOT_EMULATED = {"tomarkdown", "tomarkdown/supported", "tasks/search", "authors/search"}
 
 
 def read(request: httpx.Request) -> Call:

@@ -33,6 +33,7 @@ class Call:
         route: Name of the route that took the call, for faults and the log.
         model: Id of the model asked for, once known.
         gateway: Name of the AI Gateway it goes through; empty for none.
+        request_id: Uuid of the request, in headers, reply ids and error texts.
     """
 
     method: str
@@ -44,6 +45,7 @@ class Call:
     route: str = ""
     model: str = ""
     gateway: str = ""
+    request_id: str = ""
     _json: Any = field(default=None, repr=False)
 
     def json(self) -> Any:
@@ -56,8 +58,8 @@ class Call:
             if not self.body:
                 raise ServiceError(400, 3003, "Request is missing headers or body: body")
             try:
-                self._json = json.loads(self.body)
-            except ValueError:
+                self._json = strict_json(self.body)
+            except (ValueError, RecursionError):
                 raise ServiceError(400, 5006, "Bad input: Error: the body is not valid JSON") from None
         return self._json
 
@@ -97,7 +99,7 @@ class Reply:
 
 
 Layer = Literal["ai", "api", "gateway"]
-Spelling = Literal["", "object", "binding"]
+Spelling = Literal["", "object", "binding", "openai"]
 
 
 class ServiceError(Exception):
@@ -108,16 +110,20 @@ class ServiceError(Exception):
         code: Cloudflare's code.
         message: Text without prefix and request id; the envelope adds them.
         layer: Who refuses: the model service (``ai``), the API in front of it (``api``) or the AI Gateway.
+        raw: Whether the text goes out without prefix and request id.
+        spelling: Odd envelope in place of the layer's own.
         headers: Extra reply headers.
     """
 
     def __init__(
         self,
         status: int,
-        code: int,
+        code: int | None,
         message: str,
         *,
         layer: Layer = "ai",
+        raw: bool = False,
+        spelling: Spelling = "",
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
@@ -125,6 +131,8 @@ class ServiceError(Exception):
         self.code = code
         self.message = message
         self.layer = layer
+        self.raw = raw
+        self.spelling: Spelling = spelling
         self.headers = headers or {}
 
 
@@ -144,6 +152,19 @@ def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = No
 def dumps(value: Any) -> bytes:
     """Compact JSON as the service writes it; half a letter is replaced."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def strict_json(text: bytes | str) -> Any:
+    """Parse JSON; NaN and Infinity are not JSON.
+
+    Raises:
+        ValueError: If the text is not JSON.
+    """
+    return json.loads(text, parse_constant=_reject_constant)
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def kind_of(value: Any) -> str:

@@ -58,7 +58,7 @@ def test_the_token_is_verified(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "body", "code"), [("@cf/no/model", {"text": "a"}, 5007), (BGE, {"text": [""]}, 5006)]
+    ("model", "body", "code"), [("@cf/no/model", {"text": "a"}, 7000), (BGE, {"text": [""]}, 5006)]
 )
 def test_errors_have_their_code(client: Any, model: str, body: dict[str, Any], code: int) -> None:
     with pytest.raises(cloudflare.BadRequestError) as caught:

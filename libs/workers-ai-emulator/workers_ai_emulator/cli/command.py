@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ipaddress
+import os
 import pathlib
 import signal
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _ACCOUNT = "emulated-account"
 _TOKEN = "emulated-token"
+_KEY_VARIABLE = "WORKERS_AI_EMULATOR_UPSTREAM_KEY"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds of work per request")
     made.add_argument("--slots", type=int, help="requests in work at once (default: any number)")
     made.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="longest wait for a slot")
+    made.add_argument("--token", action="append", metavar="T", help="accept only this API token (may be repeated)")
     made.add_argument("--neurons-per-day", type=float, help="daily allocation (default: no end)")
     made.add_argument("--quota-code", type=int, choices=(3036, 4006), default=4006, help="code when it is used up")
     made.add_argument("--enforce-rpm", action="store_true", help="hold the documented requests per minute")
@@ -44,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch-polls", type=int, default=1, help="pending answers before a batch is done")
     made.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, in place of polls")
     made.add_argument("--upstream", metavar="URL", help="OpenAI-compatible server that answers, up to /v1")
+    made.add_argument(
+        "--upstream-key", default=os.environ.get(_KEY_VARIABLE), help=f"its API key (default: ${_KEY_VARIABLE})"
+    )
     made.add_argument("--upstream-model", help="model to ask the upstream for in chat")
     made.add_argument("--upstream-embedding-model", help="model to ask the upstream for in embeddings")
     return made
@@ -56,7 +62,12 @@ def make(arguments: argparse.Namespace) -> Emulator:
         queue = QueueSettings(progress="seconds", seconds=arguments.batch_seconds)
     upstream = None
     if arguments.upstream:
-        upstream = Upstream(arguments.upstream, arguments.upstream_model, arguments.upstream_embedding_model)
+        upstream = Upstream(
+            arguments.upstream,
+            arguments.upstream_model,
+            arguments.upstream_embedding_model,
+            api_key=arguments.upstream_key,
+        )
     return Emulator(
         seed=arguments.seed,
         slots=arguments.slots,
@@ -68,6 +79,7 @@ def make(arguments: argparse.Namespace) -> Emulator:
         upstream=upstream,
         latency_s=arguments.latency,
         paid_plan=not arguments.free_plan,
+        tokens=arguments.token,
     )
 
 
@@ -85,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"Workers AI emulator (not Cloudflare) at {server.base_url}")
     print(f"export CLOUDFLARE_BASE_URL={server.base_url}")
     print(f"export CLOUDFLARE_ACCOUNT_ID={_ACCOUNT}")
-    print(f"export CLOUDFLARE_API_TOKEN={_TOKEN}", flush=True)
+    print(f"export CLOUDFLARE_API_TOKEN={(arguments.token or [_TOKEN])[0]}", flush=True)
     if arguments.port_file is not None:
         arguments.port_file.write_text(str(server.port), encoding="ascii")
     stop = threading.Event()

@@ -40,7 +40,7 @@ class AsgiApp:
             raise NotImplementedError(f"ASGI scope {scope['type']}")
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = await _request(scope, receive)
+        request = await _request(scope, receive, self._emulator.settings.max_body_bytes)
         try:
             reply = await adrive(self._emulator.flow(request), self._emulator.clock)
             try:
@@ -65,13 +65,15 @@ class AsgiApp:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _request(scope: Scope, receive: Receive) -> httpx.Request:
-    body = b""
-    while True:
+async def _request(scope: Scope, receive: Receive, limit: int) -> httpx.Request:
+    """Return the request; its body has one byte above the limit at most, so that the service refuses it."""
+    pieces = bytearray()
+    while len(pieces) <= limit:
         message = await receive()
-        body += message.get("body", b"")
+        pieces += message.get("body", b"")
         if not message.get("more_body"):
             break
+    body = bytes(pieces[: limit + 1])
     path = scope.get("raw_path") or scope["path"].encode()
     query = scope.get("query_string", b"")
     target = path.split(b"?")[0] + (b"?" + query if query else b"")

@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+import h11
 import httpx
 
 from workers_ai_emulator.state.clock import Wait
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _MAX_HEAD = 64 * 1024
 _READ = 256 * 1024
 _BACKLOG = 1024
+_IDLE_S = 75.0
+_SEND_S = 120.0
+_LINGER_S = 1.0
+_LINGER_READS = 256
 _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
 
 
@@ -33,9 +38,11 @@ class Server:
         emulator: The emulator that answers.
         host: Address to listen on.
         port: Port to listen on; 0 for a free one.
+        idle_s: Seconds without a byte from the client after which a connection ends.
     """
 
-    def __init__(self, emulator: Emulator, host: str, port: int) -> None:
+    def __init__(self, emulator: Emulator, host: str, port: int, idle_s: float = _IDLE_S) -> None:
+        self._idle_s = idle_s
         self._emulator = emulator
         self._host = host
         self._listener = socket.create_server((host, port), backlog=_BACKLOG)
@@ -108,9 +115,9 @@ class Server:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             with connection:
-                _Connection(connection, self._emulator, self.origin_bytes).run()
-        except (OSError, ValueError):
-            pass  # the client went away, or spoke no HTTP
+                _Connection(connection, self._emulator, self.origin_bytes, self._idle_s).run()
+        except (OSError, h11.ProtocolError):
+            pass  # the client went away, or a scripted reply is no valid HTTP
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -122,92 +129,95 @@ class Server:
 
 
 class _Connection:
-    """One kept-alive connection."""
+    """One kept-alive connection.
 
-    def __init__(self, connection: socket.socket, emulator: Emulator, origin: bytes) -> None:
+    Args:
+        connection: The connected socket.
+        emulator: The emulator that answers.
+        origin: Scheme, host and port of the server.
+        idle_s: Seconds without a byte from the client after which the connection ends.
+    """
+
+    def __init__(self, connection: socket.socket, emulator: Emulator, origin: bytes, idle_s: float) -> None:
         self._socket = connection
         self._emulator = emulator
         self._origin = origin
-        self._buffer = b""
+        self._idle_s = idle_s
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
 
     def run(self) -> None:
-        while (request := self._read_request()) is not None:
-            try:
-                reply = drive(self._emulator.flow(request), self._emulator.clock)
-                try:
-                    self._send(reply, request.method)
-                finally:
-                    for callback in reply.on_close:
-                        callback()
-            except DroppedConnectionError:
-                return
-            if request.headers.get("connection", "").lower() == "close":
-                return
+        try:
+            while (request := self._read_request()) is not None:
+                self._answer(request)
+                if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
+                    return self._linger()
+                self._protocol.start_next_cycle()
+        except DroppedConnectionError:
+            return None
+        except (h11.RemoteProtocolError, httpx.InvalidURL, ValueError):
+            self._reject()
+
+    def _answer(self, request: httpx.Request) -> None:
+        reply = drive(self._emulator.flow(request), self._emulator.clock)
+        try:
+            self._socket.settimeout(_SEND_S)
+            self._send(reply, request.method)
+        finally:
+            for callback in reply.on_close:
+                callback()
 
     def _read_request(self) -> httpx.Request | None:
-        head = self._read_until(b"\r\n\r\n")
-        if head is None:
+        self._socket.settimeout(self._idle_s)
+        head = self._next_event()
+        if not isinstance(head, h11.Request):
             return None
-        first, *lines = head.split(b"\r\n")
-        method, target, _ = first.split(b" ", 2)
-        headers = [(name.strip(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
-        sent = {name.lower(): value for name, value in headers}
-        if sent.get(b"expect", b"").lower() == b"100-continue":
-            self._socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if sent.get(b"transfer-encoding", b"").lower() == b"chunked":
-            body = self._read_chunked()
-        else:
-            body = self._read_exactly(int(sent.get(b"content-length", b"0")))
-        url = target if target.startswith(b"http") else self._origin + target
-        return httpx.Request(method.decode("ascii"), url.decode("ascii"), headers=headers, content=body)
+        target = head.target if head.target.startswith(b"http") else self._origin + head.target
+        headers = list(head.headers)
+        return httpx.Request(head.method.decode(), target.decode("ascii"), headers=headers, content=self._read_body())
 
-    def _read_until(self, mark: bytes) -> bytes | None:
-        while (end := self._buffer.find(mark)) < 0:
-            if len(self._buffer) > _MAX_HEAD or not self._fill():
-                return None
-        found, self._buffer = self._buffer[:end], self._buffer[end + len(mark) :]
-        return found
+    def _read_body(self) -> bytes:
+        """Return the body; one byte above the limit at most, so that the service refuses it."""
+        limit = self._emulator.settings.max_body_bytes
+        body = bytearray()
+        while len(body) <= limit:
+            event = self._next_event()
+            if not isinstance(event, h11.Data):
+                break
+            body += event.data
+        return bytes(body[: limit + 1])
 
-    def _read_exactly(self, length: int) -> bytes:
-        pieces, missing = [self._buffer[:length]], length - len(self._buffer)
-        self._buffer = self._buffer[length:]
-        while missing > 0:
-            piece = self._socket.recv(min(_READ, missing))
-            if not piece:
-                raise OSError("the client closed the connection inside a request")
-            pieces.append(piece)
-            missing -= len(piece)
-        return b"".join(pieces)
-
-    def _read_chunked(self) -> bytes:
-        pieces: list[bytes] = []
-        while True:
-            line = self._read_until(b"\r\n")
-            size = int((line or b"0").split(b";")[0], 16)
-            piece = self._read_exactly(size)
-            self._read_exactly(2)
-            if size == 0:
-                return b"".join(pieces)
-            pieces.append(piece)
-
-    def _fill(self) -> bool:
-        piece = self._socket.recv(_READ)
-        self._buffer += piece
-        return bool(piece)
+    def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+        while (event := self._protocol.next_event()) is h11.NEED_DATA:
+            if self._protocol.they_are_waiting_for_100_continue:
+                self._write(h11.InformationalResponse(status_code=100, headers=[]))
+            self._protocol.receive_data(self._socket.recv(_READ))
+        return event
 
     def _send(self, reply: Reply, method: str) -> None:
-        lines = [f"HTTP/1.1 {reply.status} {_REASONS.get(reply.status, 'Error')}"]
-        lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in reply.headers.items()]
         if reply.chunks is None:
-            lines.append(f"content-length: {len(reply.body)}")
-            head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
-            self._socket.sendall(head if method == "HEAD" else head + reply.body)
-            return
-        lines.append("transfer-encoding: chunked")
-        self._socket.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
-        for piece in reply.chunks:
+            headers.append((b"content-length", str(len(reply.body)).encode()))
+        reason = _REASONS.get(reply.status, "Error").encode()
+        self._write(h11.Response(status_code=reply.status, headers=headers, reason=reason))
+        for piece in reply.chunks if reply.chunks is not None else [reply.body]:
             if isinstance(piece, Wait):
                 block(piece, self._emulator.clock)
-            elif piece:
-                self._socket.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
-        self._socket.sendall(b"0\r\n\r\n")
+            elif piece and method != "HEAD":
+                self._write(h11.Data(data=piece))
+        self._write(h11.EndOfMessage())
+
+    def _write(self, event: h11.Event) -> None:
+        self._socket.sendall(self._protocol.send(event) or b"")
+
+    def _reject(self) -> None:
+        """Answer a request that is not HTTP."""
+        if self._protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._write(h11.Response(status_code=400, headers=[(b"content-length", b"0"), (b"connection", b"close")]))
+
+    def _linger(self) -> None:
+        """Discard what is still on its way; closing at once would reset the connection under the reply."""
+        self._socket.shutdown(socket.SHUT_WR)
+        self._socket.settimeout(_LINGER_S)
+        for _ in range(_LINGER_READS):
+            if not self._socket.recv(_READ):
+                return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import chat, embeddings, responses
 from workers_ai_emulator.rules import embedding_checks
 from workers_ai_emulator.rules.words import neurons
+from workers_ai_emulator.shapes import openai
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.wire import JSON_TYPE, Reply, ServiceError, dumps, json_reply
 
@@ -45,9 +48,11 @@ def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply
             "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at '/' are 'requests'",
         )
     if not model.batch:
-        raise ServiceError(
-            400, 5006, "Bad input: Error: oneOf at '/' not met, 0 matches: additional property '/requests'"
-        )
+        text = "Bad input: Error: oneOf at '/' not met, 0 matches: additional property '/requests'"
+        raise ServiceError(400, settings.unsupported_code, text)
+    if model.responses and any("input" not in item for item in requests):
+        text = "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', required"
+        raise ServiceError(400, 5006, f"{text} properties at '/' are 'messages', required properties at '/requests/0'")
     service.limits.admit(model)
     if service.settings.busy_in_queue:
         slot = yield from service.capacity.enter(model.id, reject_if_busy=True)
@@ -55,7 +60,7 @@ def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply
     if service.settings.latency_s > 0:
         yield service.clock.pause(service.settings.latency_s)
     if model.task == "Text Embeddings":
-        service.log.embed(_texts(model, requests))
+        service.log.embed(_texts(service, model, requests))
     job = service.queue.submit(service.new_uuid(), model.id, call.body)
     if settings.answers_at_once:
         return _collected(service, call, model, job)
@@ -82,54 +87,67 @@ def poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
 
 
 def _collected(service: Service, call: Call, model: Model, job: Job) -> Reply:
-    """The finished batch; computed now, since results are a function of the request."""
+    """Return the finished batch; computed now, since results are a function of the request."""
     failures = service.queue.failure_of(job)
     first_time = not job.charged
     job.charged = True
     items: list[str] = []
     prompt_tokens = completion_tokens = 0
     for index, request in enumerate(job.requests):
-        text, used_in, used_out = _item(service, call, model, index, request, failures.get(index))
+        own = dataclasses.replace(call, request_id=str(uuid.uuid5(uuid.UUID(job.request_id), str(index))))
+        text, used_in, used_out = _item(service, own, model, index, request, failures.get(index))
         items.append(text)
         prompt_tokens, completion_tokens = prompt_tokens + used_in, completion_tokens + used_out
-    usage = {
+    usage: Json = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
     }
+    if _in_results(service, model):
+        usage["prompt_tokens_details"] = {"cached_tokens": 0}
     price = neurons(model, prompt_tokens, completion_tokens)
     if first_time:
         service.limits.charge(price)
     done = service.queue.settings.status_when_done
     status = f'"status":{json.dumps(done)},' if done is not None else ""
-    responses = ",".join(service.queue.arrange(items))
-    result = f'{{{status}"responses":[{responses}],"usage":{dumps(usage).decode()}}}'
+    key = "results" if _in_results(service, model) else "responses"
+    listed = ",".join(service.queue.arrange(job, items))
+    result = f'{{{status}"{key}":[{listed}],"usage":{dumps(usage).decode()}}}'
     body = f'{{"result":{result},"success":true,"errors":[],"messages":[]}}'
     return Reply(200, {"content-type": JSON_TYPE, "cf-ai-neurons": f"{price:.2f}"}, body.encode())
+
+
+def _in_results(service: Service, model: Model) -> bool:
+    return service.queue.uses_results(model.id, model.family)
 
 
 def _item(
     service: Service, call: Call, model: Model, index: int, request: Json, failure: ItemFailure | None
 ) -> tuple[str, int, int]:
-    """One item as JSON text, with its input and output tokens."""
-    reference = json.dumps(request.get("external_reference"), ensure_ascii=False)
+    """Return one item as JSON text, with its input and output tokens."""
     if failure is not None:
-        return _failed(service, index, reference, failure.code, failure.message), 0, 0
+        return _failed(service, model, index, request, failure.code, failure.message), 0, 0
     try:
         result, used_in, used_out = _result(service, call, model, request)
     except ServiceError as error:
-        return _failed(service, index, reference, error.code, f"AiError: {error.message}"), 0, 0
-    return (
-        f'{{"id":{index},"result":{result},"success":true,"external_reference":{reference}}}',
-        used_in,
-        used_out,
-    )
+        return _failed(service, model, index, request, error.code, f"AiError: {error.message}"), 0, 0
+    return _spelled(service, model, index, request, f'"result":{result},"success":true'), used_in, used_out
+
+
+def _spelled(service: Service, model: Model, index: int, request: Json, inner: str) -> str:
+    """Return an item with its position and reference as its model spells them."""
+    reference = json.dumps(request.get("external_reference"), ensure_ascii=False)
+    if not _in_results(service, model):
+        return f'{{"id":{index},{inner},"external_reference":{reference}}}'
+    echoed = service.queue.settings.results_reference and "external_reference" in request
+    more = f',"external_reference":{reference}' if echoed else ""
+    return f'{{"index":{index},{inner}{more}}}'
 
 
 def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[str, int, int]:
     inputs = {key: value for key, value in request.items() if key != "external_reference"}
     if model.task == "Text Embeddings":
-        embedding_checks.check_native(model, inputs)
+        embedding_checks.check_native(model, inputs, service.settings)
         text, tokens = embeddings.result_json(service, model, inputs)
         return text, tokens, 0
     if model.responses and "input" in inputs:
@@ -138,24 +156,28 @@ def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[
         return dumps(shape).decode(), usage.prompt_tokens, usage.completion_tokens
     asked = chat.read_checked(model, inputs, service, compat=False)
     answer = chat.answer_of(service, call, model, asked, inputs)
-    text = dumps(chat.native_result(answer, model, asked)).decode()
-    return text, answer.usage.prompt_tokens, answer.usage.completion_tokens
+    shape = chat.native_result(service, answer, model, asked)
+    if model.family == "native":
+        shape.pop("usage")
+    if model.family == "openai":
+        shape = openai.queued(shape, model)
+    return dumps(shape).decode(), answer.usage.prompt_tokens, answer.usage.completion_tokens
 
 
-def _failed(service: Service, index: int, reference: str, code: int, message: str) -> str:
-    """A failed item; its shape is not documented."""
+def _failed(service: Service, model: Model, index: int, request: Json, code: int | None, message: str) -> str:
+    """Return a failed item; its shape was never recorded."""
     why: dict[str, Any] = {"message": message, "code": code}
     key = service.queue.settings.error_key
-    told = f'"{key}":{dumps([why] if key == "errors" else why).decode()},' if key else ""
-    return f'{{"id":{index},"success":false,{told}"external_reference":{reference}}}'
+    reason = f',"{key}":{dumps([why] if key == "errors" else why).decode()}' if key else ""
+    return _spelled(service, model, index, request, f'"success":false{reason}')
 
 
-def _texts(model: Model, requests: list[Json]) -> list[str]:
+def _texts(service: Service, model: Model, requests: list[Json]) -> list[str]:
     """All texts of a batch that can be read; a malformed item fails later, alone."""
     texts: list[str] = []
     for request in requests:
         try:
-            embedding_checks.check_native(model, request)
+            embedding_checks.check_native(model, request, service.settings)
         except ServiceError:
             continue
         texts += embedding_checks.texts_of(model, request)

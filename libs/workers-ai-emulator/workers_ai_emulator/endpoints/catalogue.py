@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json
 
-_PER_PAGE = 50
+_PER_PAGE = 100
+_TOTAL = 310
 
 
 def search(service: Service, call: Call) -> Reply:
@@ -36,14 +37,7 @@ def search(service: Service, call: Call) -> Reply:
     ]
     page, per_page = int(call.query.get("page", 1)), int(call.query.get("per_page", _PER_PAGE))
     part = rows[(page - 1) * per_page : page * per_page]
-    total = 291
-    info = {
-        "page": page,
-        "per_page": per_page,
-        "count": len(part),
-        "total_pages": -(-total // per_page),
-        "total_count": total,
-    }
+    info = {"count": len(part), "page": page, "per_page": per_page, "total_count": _TOTAL}
     return json_reply(success(part) | {"result_info": info})
 
 
@@ -88,6 +82,15 @@ def _row(model: Model) -> Json:
     }
 
 
+def _efforts(model: Model) -> Json | None:
+    """Return the property ``reasoning_effort``; its value is an object, unlike every other one."""
+    effort = model.reasoning_effort
+    if effort is None:
+        return None
+    names = {"supported": "supported_efforts", "default": "default_effort"}
+    return {names.get(key, key): value for key, value in effort.items()} | {"supports_max_tokens": True}
+
+
 def _properties(model: Model) -> list[Json]:
     """The properties as the catalogue spells them: numbers and truths are strings."""
     prices = [
@@ -104,7 +107,7 @@ def _properties(model: Model) -> list[Json]:
         "price": prices or None,
         "function_calling": "true" if model.function_calling else None,
         "reasoning": "true" if model.reasoning else None,
-        "reasoning_effort": model.reasoning_effort,
+        "reasoning_effort": _efforts(model),
         "vision": "true" if model.vision else None,
         "async_queue": "true" if model.batch else None,
         "require_workers_paid": "true" if model.paid_only else None,

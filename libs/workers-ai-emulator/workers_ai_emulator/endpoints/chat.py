@@ -11,19 +11,25 @@ from workers_ai_emulator.player.player import play
 from workers_ai_emulator.player.request import ChatRequest, read_chat
 from workers_ai_emulator.rules.chat_checks import check_chat
 from workers_ai_emulator.rules.words import count_tokens, neurons
-from workers_ai_emulator.shapes import native, openai
-from workers_ai_emulator.shapes.answer import Answer, Choice, Usage
+from workers_ai_emulator.shapes import hybrid, native, openai
+from workers_ai_emulator.shapes.answer import Answer, Choice, ToolCall, Usage
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.shapes.pieces import Padding
+from workers_ai_emulator.shapes.stream_quirks import legacy_chunks
+from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
+
+
+_JSON_MODE = 5024
 
 
 def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
@@ -31,11 +37,15 @@ def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meetin
     request = read_checked(model, body, service, compat=compat)
 
     def reply() -> Reply:
-        answer = answer_of(service, call, model, request, body)
-        shape: Any = _compat_body(answer) if compat else success(native_result(answer, model, request))
+        answer = answer_of(service, call, model, request, body, compat=compat, scripted=meeting.scripted)
+        shape: Any
+        if compat:
+            shape = openai.whole(answer, model, compat=True)
+        else:
+            shape = success(native_result(service, answer, model, request))
         if request.stream:
             service.limits.charge(answer.usage.neurons)
-            events = _events(service, answer, model, compat=compat)
+            events = _events(service, answer, model, body, compat=compat)
             return stream_reply(service.clock, events, meeting, answer.usage.neurons, shape)
         return priced(service, meeting.whole(shape), answer.usage.neurons)
 
@@ -49,28 +59,58 @@ def read_checked(model: Model, body: Json, service: Service, *, compat: bool) ->
     Raises:
         ServiceError: If the schema or the model refuses it.
     """
-    check_chat(model, body, compat=compat, reject_tools=service.settings.unsupported_tools == "reject")
+    check_chat(model, body, service.settings, compat=compat)
     return read_chat(model, body)
 
 
-def answer_of(service: Service, call: Call, model: Model, request: ChatRequest, body: Json) -> Answer:
-    """Play a request, or have the upstream answer its body, and count what it costs."""
+def answer_of(
+    service: Service,
+    call: Call,
+    model: Model,
+    request: ChatRequest,
+    body: Json,
+    *,
+    compat: bool = False,
+    scripted: Fault | None = None,
+) -> Answer:
+    """Play a request, or have the script or the upstream answer it, and count what it costs."""
 
     def new_id(name: str, number: int) -> str:
         return call_id(service, model, name, number)
 
-    if service.upstream is not None:
+    if scripted is not None:
+        choices = [_scripted(scripted, request, new_id)]
+    elif service.upstream is not None:
         choices = openai.choices_of(service.upstream.chat(model.id, body), request.wants_json)
     else:
-        choices = [play(model, request, new_id) for _ in range(request.n)]
+        choices = _played(service, model, request, new_id)
     prompt_tokens = count_tokens(request.prompt_text)
     cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, request.prompt_text)
     limit = request.max_tokens or sys.maxsize
     completion_tokens = sum(min(limit, tokens_of(choice)) for choice in choices)
     usage = Usage(prompt_tokens, completion_tokens, cached, neurons(model, prompt_tokens, completion_tokens, cached))
     now = service.clock.now()
-    own_id = f"chatcmpl-{service.new_hex(32)}" if model.family == "openai" else f"id-{int(now * 1000)}"
-    return Answer(own_id, int(now), model.id, choices, usage, request.logprobs)
+    own_id = f"id-{int(now * 1000)}" if compat else f"chatcmpl-{call.request_id}"
+    served = None if compat else (model.served_as_json if request.schema is not None else model.served_as)
+    return Answer(own_id, int(now), served or model.id, choices, usage, request.logprobs)
+
+
+def _scripted(fault: Fault, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
+    calls = [ToolCall(new_id(name, index), name, arguments) for index, (name, arguments) in enumerate(fault.calls)]
+    choice = Choice(fault.text, tool_calls=calls, finish_reason="tool_calls" if calls else "stop")
+    if request.wants_json and not calls:
+        choice.parsed = native.parsed(fault.text)
+        choice.is_json = choice.parsed is not fault.text
+    return choice
+
+
+def _played(service: Service, model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> list[Choice]:
+    try:
+        return [play(model, request, new_id) for _ in range(request.n)]
+    except ServiceError as error:
+        if error.code == _JSON_MODE:
+            error.status, error.code = service.settings.json_mode_status, service.settings.json_mode_code
+        raise
 
 
 def call_id(service: Service, model: Model, name: str, number: int) -> str:
@@ -89,22 +129,47 @@ def tokens_of(choice: Choice) -> int:
     return count_tokens(choice.text) + count_tokens(choice.reasoning) + calls
 
 
-def native_result(answer: Answer, model: Model, request: ChatRequest) -> Json:
-    """The ``result`` on the native route, in the model's own family."""
-    if model.family != "openai":
+def native_result(service: Service, answer: Answer, model: Model, request: ChatRequest) -> Json:
+    """Return the ``result`` on the native route, in the model's own family."""
+    if model.family == "native":
         return native.whole(answer, model)
-    return openai.whole_text(answer) if request.is_prompt else openai.whole(answer)
+    if model.family == "hybrid":
+        return hybrid.whole(answer, model, service.settings.hybrid_tool_calls)
+    return openai.whole_text(answer, model) if request.is_prompt else openai.whole(answer, model)
 
 
-def _compat_body(answer: Answer) -> Json:
-    return openai.whole(answer)
-
-
-def _events(service: Service, answer: Answer, model: Model, *, compat: bool) -> Iterator[Json]:
+def _events(service: Service, answer: Answer, model: Model, body: Json, *, compat: bool) -> Iterator[Json]:
+    wanted = (body.get("stream_options") or {}).get("include_usage")
     padding = Padding(service.rng)
-    if not compat and model.family != "openai":
-        yield from native.events(answer, model, padding)
+    if compat:
+        yield from _compat_events(service, answer, model, padding, wanted)
         return
-    yield from openai.events(answer, model, padding)
-    if not compat or service.settings.v1_native_usage:
-        yield native.usage_event(answer)
+    usage: openai.StreamUsage = "none" if wanted is False else "each"
+    style = openai.Style(padding, usage)
+    if model.family == "native":
+        yield from native.events(answer, model, padding, usage=usage != "none")
+        return
+    if model.family == "hybrid":
+        yield from hybrid.events(answer, model, style, service.settings.hybrid_tool_calls)
+        return
+    yield from openai.events(answer, model, style)
+    if usage == "none":
+        return
+    yield native.usage_event(answer, model)
+    if model.late_zeros and service.rng.random() < service.settings.late_zeros_chance:
+        yield openai.zeros(answer, model, style)
+
+
+def _compat_events(
+    service: Service, answer: Answer, model: Model, padding: Padding, wanted: bool | None
+) -> Iterator[Json]:
+    """Yield the events on ``/ai/v1``; usage comes as the schema of ``stream_options`` says when it is asked for."""
+    unasked = service.settings.v1_usage_unasked
+    usage: openai.StreamUsage = "last" if wanted else "none" if wanted is False else unasked
+    events = openai.events(answer, model, openai.Style(padding if service.settings.v1_padding else None, usage))
+    if service.settings.v1_legacy_chunks and model.family == "native":
+        yield from legacy_chunks(list(events))
+        return
+    yield from events
+    if service.settings.v1_native_usage and usage != "none":
+        yield native.usage_event(answer, model)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import re
 from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from workers_ai_emulator.endpoints.front import MARK, not_emulated
 from workers_ai_emulator.state.faults import fault_from_dict
@@ -17,14 +21,18 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Json
 
 PREFIX = "__emulator__"
+_LABEL = re.compile(r"[A-Za-z0-9_-]+")
 _LOG_LINES = 100
+_IN_PROCESS_HOST = "api.cloudflare.com"
 
 
 def control(emulator: Emulator, call: Call) -> Reply:
     """Answer a control request; a wrong one is a 400 that says what is wrong."""
     key = (call.method, "/".join(call.segments[1:]))
     handler = _ROUTES.get(key)
-    if handler is None:
+    if not _is_local(emulator, call):
+        reply = json_reply({"error": "controls are closed to this Host or Origin; use the address of the server"}, 403)
+    elif handler is None:
         reply = not_emulated(f"control {key[0]} /{PREFIX}/{key[1]}; there are {sorted(_ROUTES)}")
     else:
         try:
@@ -33,6 +41,35 @@ def control(emulator: Emulator, call: Call) -> Reply:
             reply = json_reply({"error": str(error)}, 400)
     reply.headers[MARK] = "1"
     return reply
+
+
+def _is_local(emulator: Emulator, call: Call) -> bool:
+    """Whether a request comes from no page of another site, and by no name that such a page could point here."""
+    host = call.headers.get("host", "")
+    origin = call.headers.get("origin")
+    if origin is not None and origin != f"http://{host}" and not _is_loopback(_name_in(origin)):
+        return False
+    name = _name_in(f"http://{host}")
+    return bool(_is_address(name) or _LABEL.fullmatch(name) or name in {_name_in(emulator.base_url), _IN_PROCESS_HOST})
+
+
+def _name_in(url: str) -> str:
+    try:
+        return httpx.URL(url).host
+    except httpx.InvalidURL:
+        return "invalid.invalid"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(name: str) -> bool:
+    return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
 
 
 def _reset(emulator: Emulator, call: Call) -> Json:

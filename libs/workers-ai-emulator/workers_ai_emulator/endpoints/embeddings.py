@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
+import struct
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints.inference import work
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Json
 
 
+_OTHER_LENGTH = 3.0
+
+
 def embed_native(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
     """``POST /ai/run/{model}`` for an embedding model or a reranker."""
-    checks.check_native(model, body)
+    checks.check_native(model, body, service.settings)
 
     def reply() -> Reply:
         service.log.embed(checks.texts_of(model, body))
@@ -35,15 +41,17 @@ def embed_native(service: Service, call: Call, model: Model, body: Json, meeting
 
 
 def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
-    """``POST /ai/v1/embeddings``. Other parameters are taken and ignored; vectors are floats whatever was asked for."""
-    texts = checks.check_compat(model, body)
+    """``POST /ai/v1/embeddings``."""
+    texts = checks.check_compat(model, body, service.settings)
+    cut = body.get("dimensions") if service.settings.v1_dimensions == "cut" else None
+    as_text = body.get("encoding_format") == "base64" and service.settings.v1_base64
 
     def reply() -> Reply:
         service.log.embed(texts)
-        used, tokens = checks.fit(model, texts, truncate=False)
+        used, tokens = checks.fit(model, texts, service.settings, truncate=False)
         items = ",".join(
-            f'{{"object":"embedding","index":{index},"embedding":{vector}}}'
-            for index, vector in enumerate(vectors_json(service, model, used, model.id))
+            f'{{"object":"embedding","index":{index},"embedding":{_base64(vector) if as_text else vector}}}'
+            for index, vector in enumerate(vectors_json(service, model, used, model.id, cut))
         )
         usage = f'{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}'
         head = f'{{"object":"list","data":[{items}],"model":"{model.id}"'
@@ -58,7 +66,7 @@ def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
     if "contexts" in body:
         return _contexts_result(service, model, body)
     texts, salt = checks.texts_and_salt(model, body)
-    used, tokens = checks.fit(model, texts, truncate=body.get("truncate_inputs") is True)
+    used, tokens = checks.fit(model, texts, service.settings, truncate=body.get("truncate_inputs") is True)
     vectors = vectors_json(service, model, used, salt)
     pooling = (
         f',"pooling":"{body.get("pooling") or checks.default_pooling(model)}"' if checks.default_pooling(model) else ""
@@ -66,28 +74,46 @@ def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
     return f'{{"shape":[{len(used)},{model.dimensions}],"data":[{",".join(vectors)}]{pooling}}}', tokens
 
 
-def vectors_json(service: Service, model: Model, texts: list[str], salt: str) -> list[str]:
-    """A vector as JSON text for each text: hashed from its words, or from the upstream."""
+def vectors_json(
+    service: Service, model: Model, texts: list[str], salt: str, dimensions: int | None = None
+) -> list[str]:
+    """Return a vector as JSON text for each text: hashed from its words, or from the upstream."""
     if service.upstream is not None:
         return [json.dumps(vector) for vector in service.upstream.embed(model.id, texts)]
-    return [vector_json(text, model.dimensions or 0, salt) for text in texts]
+    length = 1.0 if service.settings.unit_vectors else _OTHER_LENGTH
+    return [vector_json(text, dimensions or model.dimensions or 0, salt, length) for text in texts]
+
+
+def _base64(vector: str) -> str:
+    """Return a vector as OpenAI's base64 of 32-bit floats, as JSON text."""
+    values = json.loads(vector)
+    return json.dumps(base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode())
 
 
 def _contexts_result(service: Service, model: Model, body: Json) -> tuple[str, int]:
     contexts = [str(context["text"]) for context in body["contexts"]]
     if "query" not in body:
-        used, tokens = checks.fit(model, contexts, truncate=body.get("truncate_inputs") is True)
-        vectors = vectors_json(service, model, used, model.id)
-        return f'{{"response":[{",".join(vectors)}],"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
+        used, tokens = checks.fit(model, contexts, service.settings, truncate=body.get("truncate_inputs") is True)
+        listed = ",".join(vectors_json(service, model, used, model.id))
+        head = f'{{"{service.settings.contexts_key}":[{listed}]'
+        return f'{head},"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
     query = str(body["query"])
     scores: list[dict[str, Any]] = [
-        {"id": index, "score": relevance(query, text)} for index, text in enumerate(contexts)
+        {"id": index, "score": _score(service, relevance(query, text))} for index, text in enumerate(contexts)
     ]
     if body.get("top_k"):
         scores = sorted(scores, key=lambda row: -row["score"])[: body["top_k"]]
     tokens = sum(count_tokens(text) for text in contexts) + count_tokens(query) * len(contexts)
     usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
     return dumps({"response": scores, "usage": usage}).decode(), tokens
+
+
+def _score(service: Service, share: float) -> float:
+    """Return a share between 0 and 1 as the reranker reports it."""
+    if service.settings.rerank_scores == "sigmoid":
+        return share
+    share = min(max(share, 1e-6), 1 - 1e-6)
+    return round(math.log(share / (1 - share)), 6)
 
 
 def _reply(service: Service, meeting: Meeting, model: Model, body: str, tokens: int) -> Reply:

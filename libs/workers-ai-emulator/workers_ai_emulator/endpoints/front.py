@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import gateway, streams
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 MARK = "x-workers-ai-emulator"
 
+_API_VERSION = "2026-09-25.epoch"
+_RATE_LIMIT = {"ratelimit": '"default";r=1199;t=1', "ratelimit-policy": '"default";q=1200;w=300'}
+_NATIVE_ROUTES = {"run", "run_shared", "submit", "poll", "universal"}
+_NO_ROUTE = {7000, 7003}
+_NO_TOKEN = {10000, 9109, 6003}
+_WRONG = re.compile(r"(?i)(?:^|[^a-z])(?:bad|expired|fake|invalid|revoked|wrong)(?:[^a-z]|$)")
+
 _log = logging.getLogger("workers_ai_emulator")
 
 
@@ -37,21 +45,24 @@ def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
         call.method, call.path, call.query, dict(call.headers), service.clock.now(), body=call.body or None
     )
     service.log.add(entry)
+    call.request_id = service.new_uuid()
     streamed = False
     try:
-        reply = yield from _answer(service, call, route, entry)
+        reply, error = yield from _answer(service, call, route, entry)
         if reply.chunks is not None:
             streamed = True
             reply.on_close.append(service.log.leave)
-        return _stamped(service, reply)
+        return _stamped(service, call, reply, error)
     finally:
         if not streamed:
             service.log.leave()
 
 
-def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flow[Reply]:
-    code: int | None = None
+def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flow[tuple[Reply, ServiceError | None]]:
+    """Return the reply, and the refusal it is made of."""
+    refused: ServiceError | None = None
     meeting = Meeting([])
+    instead: Fault | None = None
     try:
         handler = route(service, call)
         _name_call(call)
@@ -60,7 +71,6 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
         instead = next((fault for fault in meeting.faults if fault.before), None)
         if instead is not None:
             reply = yield from _instead(service, instead, meeting)
-            code = instead.code
         else:
             service.limits.admit_api()
             if call.route != "batch_worker":
@@ -70,8 +80,8 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
             through = gateway.through(service, call, handler, meeting) if call.gateway else None
             reply = yield from through or handler(service, call, meeting)
     except ServiceError as error:
-        code = error.code
-        reply = refusal(error, service.new_uuid())
+        refused = error
+        reply = refusal(error, call.request_id, error.spelling or ("openai" if call.route == "responses" else ""))
     except NotEmulatedError as error:
         reply = not_emulated(str(error))
     except DroppedConnectionError:
@@ -80,11 +90,12 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         # A field of a type that no rule has foreseen; the service's own schema would refuse it.
         _log.warning("a request was refused as bad input", exc_info=True)
-        code = 5006
-        reply = refusal(ServiceError(400, code, f"Bad input: Error: {error}"), service.new_uuid())
+        refused = ServiceError(400, 5006, f"Bad input: Error: {error}")
+        reply = refusal(refused, call.request_id, "openai" if call.route == "responses" else "")
     entry.route = call.route
+    code = instead.code if instead is not None else refused.code if refused is not None else None
     service.log.answer(entry, reply.status, code)
-    return _altered(service, reply, meeting)
+    return _altered(service, reply, meeting), refused
 
 
 def _name_call(call: Call) -> None:
@@ -125,7 +136,7 @@ def check_token(service: Service, call: Call) -> None:
         raise ServiceError(400, 6003, "Invalid request headers", layer="api")
     code = service.settings.refused_tokens.get(token.strip())
     accepted = service.settings.tokens
-    if code is None and accepted is not None and token.strip() not in accepted:
+    if code is None and (_WRONG.search(token) if accepted is None else token.strip() not in accepted):
         code = 10000
     if code == 9109:
         raise ServiceError(403, 9109, "Invalid access token", layer="api")
@@ -146,8 +157,9 @@ def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
     if fault.kind == "reply":
         return _scripted(fault)
     headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
-    error = ServiceError(fault.status, fault.code or 0, fault.message, layer=fault.layer, headers=headers)
-    return refusal(error, service.new_uuid(), fault.spelling)
+    raise ServiceError(
+        fault.status, fault.code or 0, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
+    )
 
 
 def _scripted(fault: Fault) -> Reply:
@@ -186,13 +198,20 @@ def not_emulated(what: str) -> Reply:
     return json_reply(body, 501)
 
 
-def _stamped(service: Service, reply: Reply) -> Reply:
-    now = service.clock.now()
-    defaults = {
-        "date": email.utils.formatdate(now, usegmt=True),
+def _stamped(service: Service, call: Call, reply: Reply, error: ServiceError | None) -> Reply:
+    """Add the headers of Cloudflare's edge, as recorded for each kind of reply."""
+    headers = {
+        "date": email.utils.formatdate(service.clock.now(), usegmt=True),
         "server": "cloudflare",
         "cf-ray": f"{service.new_hex(16)}-EMU",
-        "cf-ai-req-id": service.new_uuid(),
     }
-    reply.headers = defaults | reply.headers | {MARK: "1"}
+    if error is None or error.code not in _NO_ROUTE:
+        headers["cf-auditlog-id"] = service.new_uuid()
+        if error is None or error.code not in _NO_TOKEN:
+            headers["api-version"] = _API_VERSION
+    if (error.layer == "ai") if error is not None else (call.route in _NATIVE_ROUTES):
+        headers["cf-ai-req-id"] = call.request_id
+    if call.route == "models_search":
+        headers |= _RATE_LIMIT
+    reply.headers = headers | reply.headers | {MARK: "1"}
     return reply

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.catalogue import Model, models
+from workers_ai_emulator.catalogue import Model, is_third_party, models
 from workers_ai_emulator.wire import Json, Reply, ServiceError, dumps
 
 if TYPE_CHECKING:
@@ -16,24 +15,26 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call
 
 
-_NAME = re.compile(r"@[a-z]+/[^/]+/[^/]+\Z")
+def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
+    """Return the model that answers to a name.
 
-
-def find_model(service: Service, name: str) -> Model:
-    """The model that answers to a name.
+    Args:
+        service: The service.
+        name: An id of the catalogue, or ``author/model`` of a third party.
+        in_path: Whether the name is a part of the URL; the router then refuses an unknown one.
 
     Raises:
-        ServiceError: 3042 for a malformed name, 5007 for an unknown and 5028 for a retired model, 5035 without the paid
-            plan, 5016 without an agreement.
+        ServiceError: 7000 or 5007 for an unknown model, 5028 for a retired one, 5035 without the paid plan, 5016
+            without an agreement.
     """
     known = models()
-    if "/" in name and not name.startswith("@"):
+    if is_third_party(name):
         return Model(name, family="openai", schema="new", function_calling=True, reasoning=False, vision=True)
-    if not _NAME.match(name):
-        raise ServiceError(404, 3042, "The model name is invalid")
     model = known.get(name)
+    if model is None and in_path:
+        raise ServiceError(400, 7000, "No route for that URI", layer="api")
     if model is None:
-        raise ServiceError(400, 5007, f"No such model {name} or task")
+        raise no_such_model(name)
     if model.alias_of:
         model = known[model.alias_of]
     if model.retired_on:
@@ -45,6 +46,11 @@ def find_model(service: Service, name: str) -> Model:
     if "llama-3.2-11b-vision" in model.id and not service.settings.licence_agreed:
         raise ServiceError(403, 5016, "User has not agreed to Llama3.2 model terms")
     return model
+
+
+def no_such_model(name: str) -> ServiceError:
+    """Return the refusal of a model that is named in the body."""
+    return ServiceError(400, 5007, f"No such model: No such model {name} or task")
 
 
 def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:

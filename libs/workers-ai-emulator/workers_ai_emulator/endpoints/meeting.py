@@ -38,6 +38,11 @@ class Meeting:
         return any(fault.kind == "one_byte_chunks" for fault in self.faults)
 
     @property
+    def scripted(self) -> Fault | None:
+        """The answer that a script puts into the model's mouth."""
+        return next((fault for fault in self.faults if fault.kind == "answer"), None)
+
+    @property
     def end(self) -> Fault | None:
         """The fault that ends a stream early."""
         return next((fault for fault in self.faults if fault.kind in {"cut", "error_frame"}), None)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workers_ai_emulator.catalogue import is_third_party
 from workers_ai_emulator.endpoints import chat
-from workers_ai_emulator.endpoints.inference import find_model, priced, work
+from workers_ai_emulator.endpoints.inference import find_model, no_such_model, priced, work
 from workers_ai_emulator.shapes import responses
 from workers_ai_emulator.shapes.envelopes import success
-from workers_ai_emulator.wire import ServiceError
+from workers_ai_emulator.wire import NotEmulatedError, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.endpoints.meeting import Meeting
     from workers_ai_emulator.player.request import ChatRequest
     from workers_ai_emulator.shapes.answer import Usage
+    from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
@@ -25,8 +27,17 @@ def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     body = call.json_object()
     model = find_model(service, str(body.get("model")))
     if not model.responses and model.id.startswith("@"):
-        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+        raise no_such_model(model.id)
     return respond(service, call, model, body, meeting, compat=True)
+
+
+def anthropic_messages(service: Service, call: Call) -> Reply:
+    """``POST /ai/v1/messages``: refused for every model of the catalogue; third parties are not emulated."""
+    model = str(call.json_object().get("model"))
+    if is_third_party(model):
+        raise NotEmulatedError(f"Anthropic messages with {model}")
+    text = f'AiError: Anthropic Messages API is not supported for model "{model}" ({call.request_id})'
+    return json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": text}}, 400)
 
 
 def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
@@ -34,7 +45,7 @@ def respond(service: Service, call: Call, model: Model, body: Json, meeting: Mee
     asked = read_checked(service, model, body)
 
     def reply() -> Reply:
-        shape, usage = result_of(service, call, model, asked, body)
+        shape, usage = result_of(service, call, model, asked, body, meeting.scripted)
         return priced(service, meeting.whole(shape if compat else success(shape)), usage.neurons)
 
     result = yield from work(service, call, model, body, meeting.latency_s, reply)
@@ -49,7 +60,7 @@ def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatReques
     """
     if not isinstance(body.get("input"), str | list) or not body["input"]:
         raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
-    if body.get("stream") is True:
+    if body.get("stream") is True and service.settings.responses_stream == "reject":
         raise ServiceError(400, 5006, "Bad input: Error: streaming is not supported by the Responses API")
     try:
         chat_body = responses.chat_body(body)
@@ -59,8 +70,13 @@ def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatReques
 
 
 def result_of(
-    service: Service, call: Call, model: Model, asked: tuple[ChatRequest, Json], body: Json
+    service: Service,
+    call: Call,
+    model: Model,
+    asked: tuple[ChatRequest, Json],
+    body: Json,
+    scripted: Fault | None = None,
 ) -> tuple[Any, Usage]:
-    """The result in the Responses form, and what it used."""
-    answer = chat.answer_of(service, call, model, *asked)
+    """Return the result in the Responses form, and what it used."""
+    answer = chat.answer_of(service, call, model, *asked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints import batch, chat, decisions, embeddings, responses
-from workers_ai_emulator.endpoints.inference import find_model
+from workers_ai_emulator.endpoints.inference import find_model, no_such_model
 from workers_ai_emulator.wire import NotEmulatedError, ServiceError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _VECTORS = {"Text Embeddings", "Text Classification"}
 
 def run(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     """``POST /ai/run/{model}``."""
-    model = find_model(service, call.model)
+    model = find_model(service, call.model, in_path=not call.gateway)
     if call.flag("queueRequest"):
         return batch.submit_or_poll(service, call, model, call.json_object())
     body = call.json_object()
@@ -38,7 +38,8 @@ def run_shared(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     inputs = body.get("input")
     if not isinstance(body.get("model"), str) or not isinstance(inputs, dict):
         raise ServiceError(400, 5006, "Bad input: Error: required properties at '/' are 'model,input'")
-    if body["model"].startswith("@") and not call.headers.get("cf-aig-gateway-id"):
+    needs_gateway = service.settings.shared_run_gateway == "reject"
+    if needs_gateway and body["model"].startswith("@") and not call.headers.get("cf-aig-gateway-id"):
         raise ServiceError(400, 3003, "Request is missing headers or body: cf-aig-gateway-id")
     model = find_model(service, body["model"])
     if "options" in body:
@@ -51,7 +52,7 @@ def chat_completions(service: Service, call: Call, meeting: Meeting) -> Flow[Rep
     body = call.json_object()
     model = find_model(service, _model_of(body))
     if model.task != "Text Generation" or model.family == "decision":
-        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+        raise no_such_model(model.id)
     return chat.chat(service, call, model, body, meeting, compat=True)
 
 
@@ -60,7 +61,7 @@ def v1_embeddings(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]
     body = call.json_object()
     model = find_model(service, _model_of(body))
     if model.task != "Text Embeddings":
-        raise ServiceError(400, 5007, f"No such model {model.id} or task")
+        raise no_such_model(model.id)
     return embeddings.embed_compat(service, call, model, body, meeting)
 
 
@@ -78,7 +79,7 @@ def dispatch(service: Service, call: Call, model: Model, body: Json, meeting: Me
         return embeddings.embed_native(service, call, model, body, meeting)
     if model.responses and "input" in body:
         return responses.respond(service, call, model, body, meeting, compat=False)
-    if model.task == "Text Generation" and model.family in {"native", "openai"}:
+    if model.task == "Text Generation" and model.family in {"native", "openai", "hybrid"}:
         return chat.chat(service, call, model, body, meeting, compat=False)
     if model.family == "decision":
         return decisions.decision(service, call, model, body, meeting)

@@ -31,7 +31,10 @@ def submit(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     texts = body.get("texts")
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
         return _refusal(400, "INVALID_BODY", "texts must be a list of non-empty strings")
-    step = find_model(service, _model(service, body)).max_items or _TEXTS_PER_REQUEST
+    try:
+        step = find_model(service, _model(service, body)).max_items or _TEXTS_PER_REQUEST
+    except ServiceError as error:
+        return _refusal(502, "BATCH_ERROR", str(error))
     requests = [{"text": texts[start : start + step]} for start in range(0, len(texts), step)]
     result = yield from _run(service, call, _model(service, body), {"requests": requests})
     return result

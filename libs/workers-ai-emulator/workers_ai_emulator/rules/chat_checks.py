@@ -8,14 +8,14 @@ https://github.com/we-promise/sure/pull/467, https://github.com/cloudflare/ai/pu
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.rules.words import count_tokens
-from workers_ai_emulator.wire import ServiceError, kind_of
+from workers_ai_emulator.wire import ServiceError, kind_of, strict_json
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.settings import Settings
     from workers_ai_emulator.wire import Json
 
 _NUMBERS: dict[str, tuple[float, float]] = {
@@ -24,6 +24,9 @@ _NUMBERS: dict[str, tuple[float, float]] = {
     "frequency_penalty": (-2, 2),
     "presence_penalty": (-2, 2),
 }
+_GLM_REQUIRED = (
+    "1 validation error for ChatCompletionRequest: tool_choice: Input should be 'none', 'auto' or a named function"
+)
 _OLD_NUMBERS: dict[str, tuple[float, float]] = {
     "top_k": (1, 50),
     "seed": (1, 9_999_999_999),
@@ -31,14 +34,14 @@ _OLD_NUMBERS: dict[str, tuple[float, float]] = {
 }
 
 
-def check_chat(model: Model, body: Json, *, compat: bool, reject_tools: bool) -> None:
+def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) -> None:
     """Refuse what the model would refuse.
 
     Args:
         model: The model.
         body: The request body.
+        settings: Choices of behaviour.
         compat: Whether it came by the OpenAI-compatible route.
-        reject_tools: Whether a model without tools refuses them instead of ignoring them.
 
     Raises:
         ServiceError: With the code and, where one is known, the text of the service.
@@ -51,8 +54,10 @@ def check_chat(model: Model, body: Json, *, compat: bool, reject_tools: bool) ->
         raise _mismatch(model, f"Type mismatch of '/prompt', '{kind_of(body['prompt'])}' not in 'string'")
     _check_numbers(model, body)
     _check_support(model, body)
-    _check_tools(model, body, reject_tools=reject_tools)
+    _check_tools(model, body, settings)
     _check_format(model, body)
+    if settings.schema_forms == "own":
+        _check_schema_form(model, body, compat=compat)
     _check_window(model, body)
 
 
@@ -78,18 +83,25 @@ def _message_faults(model: Model, index: int, message: Any) -> list[str]:
     if isinstance(content, str):
         return []
     if isinstance(content, list) and not model.strings_only:
+        kinds = _part_kinds(model, str(message["role"]))
         return [
             fault
             for number, part in enumerate(content)
-            for fault in _part_faults(model, f"{place}/content/{number}", part)
+            for fault in _part_faults(model, f"{place}/content/{number}", part, kinds)
         ]
     if content is None and model.schema == "new" and message["role"] in {"assistant", "tool"}:
         return []
     return [f"Type mismatch of '{place}/content', '{kind_of(content)}' not in 'string'"]
 
 
-def _part_faults(model: Model, place: str, part: Any) -> list[str]:
-    kinds = {"text", "image_url"} | ({"input_audio", "file", "refusal"} if model.schema == "new" else set())
+def _part_kinds(model: Model, role: str) -> set[str]:
+    """Return the parts that a role may have: pictures, sound and files are the user's alone."""
+    if role == "user":
+        return {"text", "image_url"} | ({"input_audio", "file"} if model.schema == "new" else set())
+    return {"text", "refusal"} if role == "assistant" and model.schema == "new" else {"text"}
+
+
+def _part_faults(model: Model, place: str, part: Any, kinds: set[str]) -> list[str]:
     if not isinstance(part, dict) or part.get("type") not in kinds:
         return [f"Type mismatch of '{place}'"]
     if part["type"] != "image_url":
@@ -122,8 +134,8 @@ def _check_answers(model: Model, messages: list[Json]) -> None:
 
 def _is_json_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
-    except ValueError:
+        return isinstance(strict_json(text), dict)
+    except (ValueError, RecursionError):
         return False
 
 
@@ -139,20 +151,22 @@ def _check_numbers(model: Model, body: Json) -> None:
 def _check_support(model: Model, body: Json) -> None:
     if body.get("lora") and not model.lora:
         raise ServiceError(405, 5005, f"The model {model.id} does not support LoRA inference")
+    if model.schema == "old" and "reasoning_effort" in body and body["reasoning_effort"] is None:
+        raise _mismatch(model, "Type mismatch of '/reasoning_effort', 'null' not in 'string'")
     if "glm" in model.id and ("top_k" in body or "repetition_penalty" in body):
         raise ServiceError(400, 8001, "Invalid input")
 
 
-def _check_tools(model: Model, body: Json, *, reject_tools: bool) -> None:
+def _check_tools(model: Model, body: Json, settings: Settings) -> None:
     tools = body.get("tools")
     choice = body.get("tool_choice")
     if choice == "any" or (isinstance(choice, str) and choice not in {"none", "auto", "required"}):
         raise ServiceError(400, 8001, "Invalid input")
-    if choice == "required" and "glm-4.7" in model.id:  # seen live; the named form is taken
-        raise ServiceError(400, 8001, "Invalid input: tool_choice 'required' is not supported by this model")
+    if choice == "required" and "glm-4.7-flash" in model.id and settings.glm_required == "reject":
+        raise ServiceError(400, 8001, _GLM_REQUIRED)
     if not tools:
         return
-    if not model.function_calling and reject_tools:
+    if not model.function_calling and settings.unsupported_tools == "reject":
         raise _mismatch(model, "additional property '/tools'")
     for index, tool in enumerate(tools):
         _check_tool(model, index, tool)
@@ -172,10 +186,6 @@ def _check_tool(model: Model, index: int, tool: Any) -> None:
     parameters = function.get("parameters")
     if parameters is not None and not {"type", "properties"} <= set(parameters):
         raise _mismatch(model, f"required properties at '/tools/{index}/function/parameters' are 'type,properties'")
-    for name, schema in ((parameters or {}).get("properties") or {}).items():
-        if not isinstance(schema, dict) or "description" not in schema:
-            place = f"/tools/{index}/function/parameters/properties/{name}"
-            raise _mismatch(model, f"required properties at '{place}' are 'description'")
 
 
 def _check_format(model: Model, body: Json) -> None:
@@ -192,6 +202,12 @@ def _check_format(model: Model, body: Json) -> None:
         raise _mismatch(model, "required properties at '/response_format' are 'json_schema'")
     if body.get("stream") is True:
         raise ServiceError(400, 5023, "JSON Schema mode is not supported with stream mode.")
+
+
+def _check_schema_form(model: Model, body: Json, *, compat: bool) -> None:
+    schema = (body.get("response_format") or {}).get("json_schema")
+    if schema is not None and (isinstance(schema.get("schema"), dict) and "name" in schema) != compat:
+        raise _mismatch(model, "'/response_format/json_schema' does not fit")
 
 
 def _check_window(model: Model, body: Json) -> None:

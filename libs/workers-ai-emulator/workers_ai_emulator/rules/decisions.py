@@ -5,6 +5,7 @@ Schema: https://developers.cloudflare.com/workers-ai/models/clef-omni/. Probabil
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Json
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
+_REQUIRED = "required properties at '/' are 'model,state,questions'"
 _SHARPNESS = 6.0
 _LIMITS = {"images": 4, "audio": 4, "videos": 2}
 
@@ -29,10 +31,10 @@ def check_decision(model: Model, body: Json) -> None:
         ServiceError: 5006, naming the place.
     """
     own_name = model.id.rsplit("/", 1)[-1]
-    if str(body.get("model", "")).strip() != own_name:
+    if not {"model", "state", "questions"} <= set(body):
+        raise _mismatch(_REQUIRED)
+    if str(body["model"]).strip() != own_name:
         raise _mismatch(f"'/model' must be '{own_name}'")
-    if "state" not in body:
-        raise _mismatch("required properties at '/' are 'model,state,questions'")
     questions = body.get("questions")
     if not isinstance(questions, dict) or not 1 <= len(questions) <= 64:
         raise _mismatch("'/questions' must have 1 to 64 properties")
@@ -42,8 +44,24 @@ def check_decision(model: Model, body: Json) -> None:
         media = body.get(key, [])
         if key != "images" and media and own_name != "clef-omni":
             raise _mismatch(f"additional property '/{key}'")
-        if len(media) > limit or any(isinstance(item, str) and not item.lower().startswith("data:") for item in media):
+        if len(media) > limit:
             raise _mismatch(f"'/{key}' must be at most {limit} embedded files")
+        if not all(_is_payload(item) for item in media):
+            raise _invalid({key: [f"{key.removesuffix('s')} payload is invalid"]})
+
+
+def _is_payload(item: Any) -> bool:
+    """Whether an item is an embedded file: a data URL, or an object that holds one."""
+    if isinstance(item, dict):
+        return any(_is_payload(value) for value in item.values())
+    head, _, data = item.partition(",") if isinstance(item, str) else ("", "", "")
+    if not head.lower().startswith("data:") or not data:
+        return False
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def decide(body: Json) -> Json:
@@ -61,6 +79,8 @@ def _check_question(place: str, name: str, question: Any) -> None:
         "choice": isinstance(criteria, dict) and 2 <= len(criteria) <= 255,
         "score": isinstance(criteria, list) and 2 <= len(criteria) <= 10,
     }
+    if question.get("type") == "choice" and isinstance(criteria, dict) and all("/" in key for key in criteria):
+        raise _mismatch(_REQUIRED)  # recorded: the same text as for missing properties
     if not fits.get(str(question.get("type")), False):
         raise _mismatch(f"'{place}' is no noul, choice or score")
 
@@ -86,9 +106,10 @@ def _answer(state: str, question: Json) -> Json:
 
 
 def _spread(probabilities: dict[str, float]) -> Json:
-    """Probabilities and the confidence they give: 1 less their entropy, as a share of the greatest possible."""
-    entropy = -sum(share * math.log(share) for share in probabilities.values() if share > 0)
-    return {"probabilities": probabilities, "confidence": round(1 - entropy / math.log(len(probabilities)), 6)}
+    """Return probabilities and the confidence they give: (Σp² - 1/n) / (1 - 1/n)."""
+    even = 1 / len(probabilities)
+    squares = sum(share**2 for share in probabilities.values())
+    return {"probabilities": probabilities, "confidence": round((squares - even) / (1 - even), 6)}
 
 
 def _softmax(values: list[float]) -> list[float]:
@@ -100,6 +121,12 @@ def _softmax(values: list[float]) -> list[float]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _invalid(fields: dict[str, list[str]]) -> ServiceError:
+    """Return the refusal of an unreadable field; its text is JSON."""
+    error = {"type": "invalid_request", "message": "Request body failed validation", "details": {"fieldErrors": fields}}
+    return ServiceError(422, 5012, json.dumps({"error": error}, separators=(",", ":")), raw=True)
 
 
 def _mismatch(detail: str) -> ServiceError:

@@ -1,8 +1,7 @@
 """What embedding models and rerankers take, and how many tokens of it.
 
-Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/; that bge-m3 counts
-    its window
-over the whole request, and its error, come from public reports.
+Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/. That bge-m3 bounds each text
+and the whole request, and both errors, were recorded by public repositories.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from workers_ai_emulator.wire import ServiceError, kind_of
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.settings import Settings
     from workers_ai_emulator.wire import Json
 
 BGE_M3 = "@cf/baai/bge-m3"
@@ -26,11 +26,11 @@ def default_pooling(model: Model) -> str:
     return "mean" if "/bge-" in model.id else ""
 
 
-def check_native(model: Model, body: Json) -> None:
+def check_native(model: Model, body: Json, settings: Settings) -> None:
     """Refuse inputs that the model's schema refuses.
 
     Raises:
-        ServiceError: 5006, or 3030 for a request above bge-m3's window.
+        ServiceError: 5006.
     """
     if model.task == "Text Classification":
         _check_query(body)
@@ -45,12 +45,12 @@ def check_native(model: Model, body: Json) -> None:
             raise _mismatch(
                 "required properties at '/' are '%s'" % ("contexts" if model.id == BGE_M3 else _keys(model)[0])
             )
-        _check_texts(model, key, body[key])
+        _check_texts(model, key, body[key], settings)
         if body.get("pooling") not in {None, "mean", "cls"}:
             raise _mismatch("'/pooling' must be one of 'mean', 'cls'")
 
 
-def check_compat(model: Model, body: Json) -> list[str]:
+def check_compat(model: Model, body: Json, settings: Settings) -> list[str]:
     """The texts of an OpenAI-style request.
 
     Raises:
@@ -58,9 +58,11 @@ def check_compat(model: Model, body: Json) -> list[str]:
     """
     if "input" not in body:
         raise _mismatch("required properties at '/' are 'input'")
-    _check_texts(model, "input", body["input"])
+    _check_texts(model, "input", body["input"], settings)
+    if body.get("dimensions") is not None and settings.v1_dimensions == "reject":
+        raise _mismatch("additional property '/dimensions'")
     texts = _listed(body["input"])
-    fit(model, texts, truncate=False)
+    fit(model, texts, settings, truncate=False)
     return texts
 
 
@@ -82,27 +84,35 @@ def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
     return texts, salt
 
 
-def fit(model: Model, texts: list[str], *, truncate: bool) -> tuple[list[str], int]:
-    """Cut texts to the model's window; returns them with the tokens they take.
+def fit(model: Model, texts: list[str], settings: Settings, *, truncate: bool) -> tuple[list[str], int]:
+    """Cut texts to the model's window; return them with the tokens they take.
 
     Raises:
-        ServiceError: 3030 when bge-m3 would have to cut and was not told to.
+        ServiceError: 3030 when a text or the sum is too long and must not be cut.
     """
     tokens = [count_tokens(text) for text in texts]
     limit = model.max_input_tokens
     if limit is None:
         return texts, sum(tokens)
-    if model.id == BGE_M3:
-        if sum(tokens) <= limit:
-            return texts, sum(tokens)
+    if model.max_text_tokens is not None:
         if not truncate:
-            text = f"Max context reached {sum(tokens)} tokens but model supports only {limit}"
-            raise ServiceError(400, 3030, text)
-        limit //= len(texts)
+            _check_window(model, tokens)
+        limit = min(model.max_text_tokens, limit // max(1, len(texts)) if sum(tokens) > limit else limit)
+    elif default_pooling(model) and settings.long_texts == "reject" and max(tokens, default=0) > limit:
+        raise ServiceError(400, 3030, f"Sequence too long: {max(tokens)} > {limit}")
     if max(tokens, default=0) <= limit:
         return texts, sum(tokens)
     cut = [text if count <= limit else _cut(text, limit) for text, count in zip(texts, tokens, strict=True)]
     return cut, sum(min(count, limit) for count in tokens)
+
+
+def _check_window(model: Model, tokens: list[int]) -> None:
+    longest = max(tokens, default=0)
+    if model.max_text_tokens is not None and longest > model.max_text_tokens:
+        raise ServiceError(400, 3030, f"Sequence too long: {longest} > {model.max_text_tokens}")
+    if model.max_input_tokens is not None and sum(tokens) > model.max_input_tokens:
+        text = f"Max context reached {sum(tokens)} tokens but model supports only {model.max_input_tokens}"
+        raise ServiceError(400, 3030, text)
 
 
 def _keys(model: Model) -> list[str]:
@@ -113,7 +123,7 @@ def _listed(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _check_texts(model: Model, key: str, value: Any) -> None:
+def _check_texts(model: Model, key: str, value: Any, settings: Settings) -> None:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list):
@@ -123,7 +133,8 @@ def _check_texts(model: Model, key: str, value: Any) -> None:
     if not value:
         raise _mismatch(f"'/{key}' must have at least 1 item")
     if model.max_items is not None and len(value) > model.max_items:
-        raise _mismatch(f"'/{key}' must have at most {model.max_items} items, has {len(value)} (maxItems)")
+        text = f"'/{key}' must have at most {model.max_items} items, has {len(value)} (maxItems)"
+        raise _mismatch(text, settings.too_many_texts_code)
     for index, text in enumerate(value):
         if not isinstance(text, str):
             raise _mismatch(f"Type mismatch of '/{key}/{index}', '{kind_of(text)}' not in 'string'")
@@ -154,5 +165,5 @@ def _cut(text: str, tokens: int) -> str:
     return " ".join(words)[: tokens * 6]
 
 
-def _mismatch(detail: str) -> ServiceError:
-    return ServiceError(400, 5006, f"Bad input: Error: oneOf at '/' not met, 0 matches: {detail}")
+def _mismatch(detail: str, code: int = 5006) -> ServiceError:
+    return ServiceError(400, code, f"Bad input: Error: oneOf at '/' not met, 0 matches: {detail}")

@@ -56,11 +56,18 @@ def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
     return values
 
 
-def vector_json(text: str, dimensions: int, salt: str = "") -> str:
-    """A text's vector as JSON; equal to ``json.dumps`` of :func:`vector` but for white space, and much faster."""
+def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0) -> str:
+    """Return a text's vector as JSON, equal to ``json.dumps`` of :func:`vector` but for white space, and faster.
+
+    Args:
+        text: Any text.
+        dimensions: Number of values.
+        salt: Name of the vector space.
+        length: Length of the vector.
+    """
     values = ["0.0"] * dimensions
     for place, value in sparse_vector(text, dimensions, salt).items():
-        values[place] = repr(value)
+        values[place] = repr(value * length)
     return f"[{','.join(values)}]"
 
 

@@ -2,7 +2,7 @@
 
 Refusals by the model service, by the API in front of it and by the AI Gateway look different; see
 https://github.com/cloudflare/ai/issues/279 for the first, https://github.com/anomalyco/opencode/issues/23773
-for the second. No OpenAI error object has been reported from the ``/ai/v1`` routes.
+for the second. The Responses route alone refuses with an OpenAI error object.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, Spelling, dumps
 
-_TWICE = {5021, 8001, 8006, 8007}
+_TWICE = {3021, 3036, 3046, 4006, 5021, 5504, 8001, 8006, 8007}
+_OPENAI_CODES = {429: "rate_limit_exceeded"}
 
 
 def success(result: Any) -> Json:
@@ -25,8 +26,8 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
     Args:
         error: The refusal.
         request_id: Uuid that the model service puts at the end of the text.
-        spelling: ``object`` (``errors`` as one object) or ``binding`` (as a gateway log shows it); else by
-            its layer.
+        spelling: ``object`` (``errors`` as one object), ``binding`` (as a gateway log shows it) or ``openai``
+            (the Responses route); else by its layer.
     """
     if spelling == "binding":
         return {
@@ -46,7 +47,12 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
             "httpCode": error.status,
             "internalCode": error.code,
         }
-    item = {"message": message_of(error, request_id), "code": error.code}
+    if spelling == "openai" and error.layer == "ai":
+        code = "server_error" if error.status >= 500 else _OPENAI_CODES.get(error.status, "invalid_prompt")
+        return {"error": {"code": code, "message": message_of(error, request_id)}}
+    item: Json = {"message": message_of(error, request_id), "code": error.code}
+    if error.code is None:
+        item.pop("code")
     if error.layer == "api":
         return {"success": False, "errors": [item], "messages": [], "result": None}
     return {
@@ -59,7 +65,7 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
 
 def message_of(error: ServiceError, request_id: str) -> str:
     """The text of a refusal with the service's own prefix and suffix."""
-    if error.layer != "ai":
+    if error.layer != "ai" or error.raw:
         return error.message
     prefix = "AiError: AiError: " if error.code in _TWICE else "AiError: "
     return f"{prefix}{error.message} ({request_id})"

@@ -5,7 +5,8 @@ Sources: https://developers.cloudflare.com/workers-ai/models/ and the type defin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.shapes.pieces import Padding, argument_pieces, text_pieces
 
@@ -13,44 +14,73 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.shapes.answer import Answer, ToolCall
+    from workers_ai_emulator.shapes.answer import Answer, Choice, ToolCall
     from workers_ai_emulator.wire import Json
 
 
 def whole(answer: Answer, model: Model) -> Json:
-    """The ``result`` of a whole reply. This family has no finish reason."""
+    """Return the ``result`` of a whole reply. This family has no finish reason."""
     choice = answer.choices[0]
-    result: Json = {"response": choice.parsed if choice.is_json else choice.text}
-    if model.reasoning and choice.reasoning:
-        result["response"] = f"{choice.reasoning}\n</think>\n\n{choice.text}"
+    return {**response_of(choice, model), "usage": usage_of(answer, model)}
+
+
+def response_of(choice: Choice, model: Model) -> Json:
+    """Return ``response`` and ``tool_calls``, the part that the hybrid family shares."""
     if choice.tool_calls:
-        result["response"] = None
-        result["tool_calls"] = [_call(call, model) for call in choice.tool_calls]
-    return result | {"usage": answer.usage.as_dict()}
+        return {"response": None, "tool_calls": [_call(call, model) for call in choice.tool_calls]}
+    if choice.is_json:
+        return {"response": choice.parsed, "tool_calls": []}
+    return {"response": parsed(_text(choice, model)), "tool_calls": []}
 
 
-def events(answer: Answer, model: Model, padding: Padding) -> Iterator[Json]:
-    """The events of a stream, without the end mark."""
+def parsed(text: str) -> Any:
+    """Return the object or list that a text spells, else the text; the service does so without being asked."""
+    if text.strip()[:1] not in {"{", "["}:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def events(answer: Answer, model: Model, padding: Padding, *, usage: bool = True) -> Iterator[Json]:
+    """Yield the events of a stream, without the end mark."""
     choice = answer.choices[0]
-    text = f"{choice.reasoning}\n</think>\n\n{choice.text}" if model.reasoning and choice.reasoning else choice.text
-    for piece in text_pieces(text):
+    for piece in text_pieces(_text(choice, model)):
         yield {"response": piece, "p": padding()}
     for index, call in enumerate(choice.tool_calls):
-        start = {"id": call.id, "type": "function", "index": index, "function": {"name": call.name}}
-        yield {"tool_calls": [start], "p": padding()}
-        for piece in argument_pieces(call.arguments_text):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}], "p": padding()}
-        end = {"id": None, "type": None, "index": index, "function": {"name": None, "arguments": ""}}
-        yield {"tool_calls": [end], "p": padding()}
+        for piece in call_pieces(index, call):
+            yield {"tool_calls": [piece], "p": padding()}
     if choice.tool_calls:
         yield {"finish_reason": "tool_calls"}
     yield {"response": ""}
-    yield usage_event(answer)
+    if usage:
+        yield usage_event(answer, model)
 
 
-def usage_event(answer: Answer) -> Json:
-    """The event that carries the usage of the whole request."""
-    return {"response": "", "usage": answer.usage.as_dict()}
+def call_pieces(index: int, call: ToolCall) -> Iterator[Json]:
+    """Yield a call in pieces: its start, its arguments, and an end of nulls."""
+    yield {"id": call.id, "type": "function", "index": index, "function": {"name": call.name}}
+    for piece in argument_pieces(call.arguments_text):
+        yield {"index": index, "function": {"arguments": piece}}
+    yield {"id": None, "type": None, "index": index, "function": {"name": None, "arguments": ""}}
+
+
+def usage_event(answer: Answer, model: Model) -> Json:
+    """Return the event that carries the usage of the whole request."""
+    return {"response": "", "usage": usage_of(answer, model)}
+
+
+def usage_of(answer: Answer, model: Model) -> Json:
+    """Return the usage record of the model."""
+    usage = answer.usage.as_dict()
+    if model.usage_without_neurons:
+        usage = {key: usage[key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    return usage
+
+
+def _text(choice: Choice, model: Model) -> str:
+    return f"{choice.reasoning}\n</think>\n\n{choice.text}" if model.reasoning and choice.reasoning else choice.text
 
 
 def _call(call: ToolCall, model: Model) -> Json:

@@ -1,15 +1,15 @@
 """The OpenAI family: ``chat.completion`` objects, bare on ``/ai/v1`` and inside ``result`` on ``/ai/run``.
 
-Every event of a stream has padding and its own, incremental usage, as captured from newer models in October
-2026 (https://github.com/cloudflare/ai/issues/651 shows such usage). Models of the native family take this
-shape on ``/ai/v1`` too, with an id like ``id-<milliseconds>`` (https://github.com/vercel/ai/issues/4031).
+Two engines serve it and leave different keys: sglang adds ``matched_stop``, vLLM a set of keys that are null. Every
+reply on ``/ai/v1`` has the null keys (recorded by public repositories in September 2026).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from workers_ai_emulator.rules.words import count_tokens, neurons
 from workers_ai_emulator.shapes.answer import Choice, ToolCall, Usage
@@ -22,100 +22,208 @@ if TYPE_CHECKING:
     from workers_ai_emulator.shapes.answer import Answer
     from workers_ai_emulator.wire import Json
 
+StreamUsage = Literal["each", "last", "none"]
 
-def whole(answer: Answer) -> Json:
-    """A ``chat.completion``."""
-    choices = [
-        {
-            "index": index,
-            "message": _message(choice),
-            "logprobs": _logprobs(choice.text, answer.logprobs),
-            "finish_reason": choice.finish_reason,
-            "matched_stop": choice.matched_stop,
-        }
-        for index, choice in enumerate(answer.choices)
-    ]
+_END_TOKEN = 163586
+_NULLS_OF_REPLY = (
+    "service_tier",
+    "prompt_logprobs",
+    "prompt_text",
+    "prompt_token_ids",
+    "kv_transfer_params",
+    "ec_transfer_params",
+    "metrics",
+)
+_NULLS_OF_CHOICE = ("stop_reason", "token_ids", "routed_experts")
+_NULLS_OF_MESSAGE = ("refusal", "annotations", "audio", "function_call", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How events are written.
+
+    Attributes:
+        padding: Makes the ``p`` of an event; None for no padding.
+        usage: ``each``: increments on every event. ``last``: null, and the sum on the event without choices.
+            ``none``: no usage at all.
+    """
+
+    padding: Padding | None
+    usage: StreamUsage = "each"
+
+
+def whole(answer: Answer, model: Model, *, compat: bool = False) -> Json:
+    """Return a ``chat.completion``.
+
+    Args:
+        answer: What the model said.
+        model: The model that is played.
+        compat: Whether the reply goes out on ``/ai/v1``.
+    """
+    nulls = compat or model.engine == "vllm"
+    choices = [_choice(index, choice, answer, model, nulls=nulls) for index, choice in enumerate(answer.choices)]
     return {
-        "choices": choices,
-        "created": answer.created,
         "id": answer.id,
-        "model": answer.model,
         "object": "chat.completion",
+        "created": answer.created,
+        "model": answer.model,
+        "choices": choices,
         "usage": answer.usage.as_dict(),
+        **(dict.fromkeys(_NULLS_OF_REPLY) if nulls else {}),
     }
 
 
-def choices_of(completion: Json, is_json: bool) -> list[Choice]:
-    """The choices of a foreign ``chat.completion``, read back from their wire form."""
-    return [_choice_of(choice, is_json) for choice in completion["choices"]]
-
-
-def whole_text(answer: Answer) -> Json:
-    """A ``text_completion``, the answer of this family to a ``prompt``."""
+def whole_text(answer: Answer, model: Model) -> Json:
+    """Return a ``text_completion``, the answer of this family to a ``prompt``."""
     choices = [
         {"index": index, "text": choice.text, "logprobs": None, "finish_reason": choice.finish_reason}
         for index, choice in enumerate(answer.choices)
     ]
-    return {**whole(answer), "choices": choices, "object": "text_completion"}
+    return {**whole(answer, model), "choices": choices, "object": "text_completion"}
 
 
-def events(answer: Answer, model: Model, padding: Padding) -> Iterator[Json]:
-    """The events of a stream up to the one without choices; the native usage event and the end mark come after."""
-    chunks = _Chunks(answer, model, padding)
+def queued(completion: Json, model: Model) -> Json:
+    """Return a completion as a finished batch has it: no neurons, calls and thinking always present."""
+    usage = {key: value for key, value in completion["usage"].items() if key != "neurons"}
+    for choice in completion["choices"]:
+        if "message" in choice:
+            choice["message"] = dict.fromkeys(("reasoning_content", "tool_calls")) | choice["message"]
+    extra = {"metadata": {"weight_version": "default"}} if model.engine == "sglang" else {}
+    return {
+        **completion,
+        "id": str(completion["id"]).removeprefix("chatcmpl-").replace("-", ""),
+        "usage": {**usage, "prompt_tokens_details": None},
+        **extra,
+    }
+
+
+def choices_of(completion: Json, is_json: bool) -> list[Choice]:
+    """Return the choices of a foreign ``chat.completion``, read back from their wire form."""
+    return [_choice_of(choice, is_json) for choice in completion["choices"]]
+
+
+def events(answer: Answer, model: Model, style: Style) -> Iterator[Json]:
+    """Yield the events of a stream; the native usage event and the end mark come after."""
+    chunks = _Chunks(answer, model, style)
     for index, choice in enumerate(answer.choices):
-        first = {"role": "assistant", "content": "", "reasoning_content": None}
-        yield chunks.event(
-            index,
-            first,
-            Usage(answer.usage.prompt_tokens if index == 0 else 0, 0, answer.usage.cached_tokens),
-        )
-        for piece in text_pieces(choice.reasoning):
-            yield chunks.event(index, {"reasoning_content": piece}, Usage(0, count_tokens(piece)))
-        for piece in text_pieces(choice.text):
-            yield chunks.event(index, {"content": piece}, Usage(0, count_tokens(piece)), piece)
-        for delta in _call_deltas(choice):
-            yield chunks.event(index, {"tool_calls": [delta]}, Usage(0, 1))
-        end = chunks.event(index, {"reasoning_content": None}, Usage(0, 0))
-        end["choices"][0] |= {"finish_reason": choice.finish_reason, "matched_stop": choice.matched_stop}
+        first: Json = {"role": "assistant", "content": ""}
+        if model.engine == "sglang":
+            first["reasoning_content"] = None
+        prompt = answer.usage.prompt_tokens if index == 0 else 0
+        yield chunks.event(index, first, Usage(prompt, 0, answer.usage.cached_tokens))
+        for delta, tokens, text in deltas(choice, model):
+            yield chunks.event(index, delta, Usage(0, tokens), text)
+        end = chunks.event(index, {"reasoning_content": None} if model.engine == "sglang" else {}, Usage(0, 0))
+        end["choices"][0]["finish_reason"] = choice.finish_reason
+        if model.engine == "sglang":
+            end["choices"][0]["matched_stop"] = _matched_stop(choice)
         yield end
-    yield chunks.last()
+    if not model.late_zeros or style.usage == "last":
+        yield chunks.last()
+
+
+def zeros(answer: Answer, model: Model, style: Style) -> Json:
+    """Return the event of zeros that follows the native usage event in some streams."""
+    return _Chunks(answer, model, style).zeros()
+
+
+def deltas(choice: Choice, model: Model) -> Iterator[tuple[Json, int, str]]:
+    """Yield each delta of a completion between its first and its last, with its tokens and its visible text."""
+    for piece in text_pieces(choice.reasoning):
+        yield dict.fromkeys(model.reasoning_keys, piece), count_tokens(piece), ""
+    hidden = model.answers_in_reasoning and not choice.reasoning
+    for piece in text_pieces(choice.text):
+        yield {"content": "", "reasoning": piece} if hidden else {"content": piece}, count_tokens(piece), piece
+    for delta in _call_deltas(choice):
+        yield {"tool_calls": [delta]}, 1, ""
+
+
+def message_of(choice: Choice, model: Model, *, nulls: bool) -> Json:
+    """Return the message of a whole reply."""
+    ate_budget = choice.reasoning and not choice.text and choice.finish_reason == "length"
+    message: Json = {"role": "assistant", "content": None if ate_budget else choice.text}
+    if nulls:
+        message |= dict.fromkeys(_NULLS_OF_MESSAGE)
+    if choice.reasoning:
+        message |= dict.fromkeys(model.reasoning_keys, choice.reasoning)
+    if choice.tool_calls:
+        message["content"] = choice.text or None
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments_text},
+            }
+            for call in choice.tool_calls
+        ]
+    return message
 
 
 class _Chunks:
-    """Makes events of one answer and keeps count of the tokens already told."""
+    """Makes events of one answer and keeps count of the tokens already reported."""
 
-    def __init__(self, answer: Answer, model: Model, padding: Padding) -> None:
+    def __init__(self, answer: Answer, model: Model, style: Style) -> None:
         self._answer = answer
         self._model = model
-        self._padding = padding
+        self._style = style
         self._left = answer.usage.completion_tokens
 
     def event(self, index: int, delta: Json, usage: Usage, text: str = "") -> Json:
         usage.completion_tokens = min(usage.completion_tokens, self._left)
         self._left -= usage.completion_tokens
-        choice = {
+        choice: Json = {
             "index": index,
             "delta": delta,
             "logprobs": _logprobs(text, self._answer.logprobs) if text else None,
             "finish_reason": None,
-            "matched_stop": None,
         }
+        if self._model.engine == "sglang":
+            choice["matched_stop"] = None
         return self._wrap([choice], usage)
 
     def last(self) -> Json:
-        return self._wrap([], Usage(0, self._left))
+        event = self._wrap([], Usage(0, self._left))
+        if self._style.usage == "last":
+            event["usage"] = self._answer.usage.as_dict()
+        return event
+
+    def zeros(self) -> Json:
+        return self._wrap([], Usage(0, 0))
 
     def _wrap(self, choices: list[Json], usage: Usage) -> Json:
         usage.neurons = neurons(self._model, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-        return {
+        event: Json = {
             "id": self._answer.id,
             "object": "chat.completion.chunk",
             "created": self._answer.created,
             "model": self._answer.model,
             "choices": choices,
-            "usage": usage.as_dict(),
-            "p": self._padding(),
         }
+        if self._style.usage != "none":
+            event["usage"] = usage.as_dict() if self._style.usage == "each" else None
+        if self._style.padding is not None:
+            event["p"] = self._style.padding()
+        return event
+
+
+def _choice(index: int, choice: Choice, answer: Answer, model: Model, *, nulls: bool) -> Json:
+    shape: Json = {
+        "index": index,
+        "message": message_of(choice, model, nulls=nulls),
+        "logprobs": _logprobs(choice.text, answer.logprobs),
+        "finish_reason": choice.finish_reason,
+    }
+    if nulls:
+        shape |= dict.fromkeys(_NULLS_OF_CHOICE)
+    if model.engine == "vllm":
+        return shape | {"stop_reason": choice.matched_stop}
+    return shape | {"matched_stop": _matched_stop(choice)}
+
+
+def _matched_stop(choice: Choice) -> str | int | None:
+    if choice.matched_stop is None and choice.finish_reason == "stop":
+        return _END_TOKEN
+    return choice.matched_stop
 
 
 def _choice_of(choice: Json, is_json: bool) -> Choice:
@@ -131,38 +239,16 @@ def _choice_of(choice: Json, is_json: bool) -> Choice:
     return read
 
 
-def _message(choice: Choice) -> Json:
-    ate_budget = choice.reasoning and not choice.text and choice.finish_reason == "length"
-    message: Json = {"role": "assistant", "content": None if ate_budget else choice.text}
-    if choice.reasoning:
-        message["reasoning_content"] = choice.reasoning
-    if choice.tool_calls:
-        message["content"] = choice.text or None
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments_text},
-            }
-            for call in choice.tool_calls
-        ]
-    return message
-
-
 def _call_deltas(choice: Choice) -> Iterator[Json]:
+    """Yield the pieces of calls; the first one of a call has no ``arguments`` key."""
     for index, call in enumerate(choice.tool_calls):
-        yield {
-            "index": index,
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": ""},
-        }
+        yield {"index": index, "id": call.id, "type": "function", "function": {"name": call.name}}
         for piece in argument_pieces(call.arguments_text):
             yield {"index": index, "function": {"arguments": piece}}
 
 
 def _logprobs(text: str, alternatives: int | None) -> Json | None:
-    """Log probabilities of made-up tokens: one per word, all equally sure."""
+    """Return log probabilities of made-up tokens: one per word, all equally sure."""
     if alternatives is None:
         return None
     tokens: list[dict[str, Any]] = []

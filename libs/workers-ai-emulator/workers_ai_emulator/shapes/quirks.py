@@ -22,11 +22,12 @@ def whole(shape: str, body: Json) -> Any:
 
 
 def _messages(body: Json) -> Iterator[Json]:
-    """The messages of a reply; in the native family ``result`` itself plays that part."""
+    """The messages of a reply; in the native family ``result`` itself plays that part, in the hybrid one both do."""
     result = body.get("result", body)
-    if isinstance(result, dict) and "choices" in result:
-        yield from (choice["message"] for choice in result["choices"] if "message" in choice)
-    elif isinstance(result, dict):
+    if not isinstance(result, dict):
+        return
+    yield from (choice["message"] for choice in result.get("choices", []) if "message" in choice)
+    if "choices" not in result or "response" in result:
         yield result
 
 

@@ -44,7 +44,7 @@ def output_schema(model: Model) -> Json:
     if model.task == "Text Classification":
         row = {"type": "object", "properties": {"id": {"type": "integer"}, "score": number}}
         return {"type": "object", "properties": {"response": {"type": "array", "items": row}}}
-    if model.family == "openai":
+    if model.family in {"openai", "hybrid"}:
         return {"type": "object", "properties": {"choices": {"type": "array"}, "usage": {"type": "object"}}}
     return {"type": "object", "properties": {"response": {"type": "string"}, "usage": {"type": "object"}}}
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.wire import Json
 
+FRAMING = frozenset(
+    {"crlf", "no_space", "comments", "two_data_lines", "no_done", "double_done", "bare_done", "open_last_line"}
+)
 _DONE = b"[DONE]"
 
 
@@ -20,8 +23,7 @@ def frames(events: Iterable[Json], shapes: list[str], end: Fault | None) -> Iter
 
     Args:
         events: The events.
-        shapes: Named shapes; those that concern framing apply: ``crlf``, ``no_space``, ``comments``,
-            ``two_data_lines``, ``no_done``, ``double_done``, ``bare_done``, ``open_last_line``.
+        shapes: Named shapes; those of ``FRAMING`` apply.
         end: A ``cut`` or an ``error_frame`` that ends the stream early; after either there is no end mark.
     """
     framing = _Framing(shapes)

@@ -37,6 +37,9 @@ def _on_deltas(change: Callable[[Json], None]) -> Callable[[list[Json]], list[Js
     def apply(events: list[Json]) -> list[Json]:
         for delta in _deltas(events):
             change(delta)
+        for event in events:
+            if "choices" in event and "response" in event:
+                change(event)
         return events
 
     return apply
@@ -75,12 +78,12 @@ def _cumulative(events: list[Json]) -> list[Json]:
     seen = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     kept = [event for event in events if "choices" in event]
     for event in kept:
-        seen = {key: count + event["usage"][key] for key, count in seen.items()}
+        seen = {key: count + ((event.get("usage") or {}).get(key) or 0) for key, count in seen.items()}
         event["usage"] = dict(seen)
     return kept or events
 
 
-def _legacy(events: list[Json]) -> list[Json]:
+def legacy_chunks(events: list[Json]) -> list[Json]:
     """Chunks with neither index, role, finish reason, usage nor padding."""
     kept = []
     for event in events:
@@ -143,7 +146,8 @@ def _null_end(events: list[Json]) -> list[Json]:
     model: Any = events[place - 1]
     extra: Json = {"tool_calls": [end]}
     if "choices" in model:
-        extra = {**model, "choices": [{**model["choices"][0], "delta": extra}]}
+        both = {"response": "", "tool_calls": []} if "response" in model else {}
+        extra = {**model, **both, "choices": [{**model["choices"][0], "delta": extra}]}
     return [*events[:place], extra, *events[place:]]
 
 
@@ -182,6 +186,7 @@ def _null_pieces(events: list[Json]) -> list[Json]:
         if event.get("choices") and event["choices"][0]["delta"].get("content"):
             doubled.append({**event, "choices": [{**event["choices"][0], "delta": {"content": None}}]})
             doubled[-1].pop("usage", None)
+            doubled[-1] |= {"response": None} if "response" in event else {}
         elif event.get("response"):
             doubled.append({"response": None, "p": ""})
         doubled.append(event)
@@ -196,7 +201,7 @@ STREAMED: dict[str, Callable[[list[Json]], list[Json]]] = {
     "no_ids": _on_calls(_no_id),
     "counted_ids": _on_calls(_counted_id),
     "cumulative_usage": _cumulative,
-    "legacy_chunks": _legacy,
+    "legacy_chunks": legacy_chunks,
     "no_usage": _no_usage,
     "arguments_first": _arguments_first,
     "object_arguments": _object_arguments,

@@ -5,18 +5,31 @@ from __future__ import annotations
 import dataclasses
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from workers_ai_emulator.catalogue import is_chat, is_third_party
+from workers_ai_emulator.shapes.quirks import WHOLE
+from workers_ai_emulator.shapes.sse import FRAMING
+from workers_ai_emulator.shapes.stream_quirks import STREAMED
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Collection
 
     from workers_ai_emulator.wire import Layer, Spelling
 
 FaultKind = Literal[
-    "error", "reply", "html", "drop", "latency", "cut", "error_frame", "slow", "one_byte_chunks", "shape"
+    "answer", "error", "reply", "html", "drop", "latency", "cut", "error_frame", "slow", "one_byte_chunks", "shape"
 ]
+Route = Literal[
+    "run", "run_shared", "chat_completions", "embeddings", "responses", "submit", "poll", "models_search",
+    "models_schema", "verify", "batch_worker", "universal", "v1_models", "messages",
+]  # fmt: skip
+SHAPES = frozenset(WHOLE) | frozenset(STREAMED) | FRAMING | {"json_for_stream"}
+_CHAT_ROUTES = {"run", "run_shared", "chat_completions", "responses"}
 _STREAMED = {"cut", "error_frame"}
 _BEFORE = {"error", "reply", "html", "drop"}
+_INSTEAD = _BEFORE | {"answer"}
 
 
 @dataclass
@@ -24,7 +37,8 @@ class Fault:
     """One deviation.
 
     Attributes:
-        kind: What happens. ``error``: the service refuses. ``reply``: exactly this reply. ``html``: an edge
+        kind: What happens. ``answer``: the model says ``text`` and calls ``calls``. ``error``: the service
+            refuses. ``reply``: exactly this reply. ``html``: an edge
             error page. ``drop``: the connection closes with no reply. ``latency``: ``seconds`` more. ``cut``:
             a stream closes after ``after_events`` events. ``error_frame``: an error event after
             ``after_events`` events, then the end. ``slow``: ``seconds`` between the pieces of a reply.
@@ -35,7 +49,8 @@ class Fault:
         probability: Chance to meet a matching request, drawn from the emulator's seeded generator.
         model: Only this model.
         route: Only this route: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
-            ``submit``, ``poll``, ``models_search``, ``models_schema``, ``verify``, ``batch_worker``.
+            ``submit``, ``poll``, ``models_search``, ``models_schema``, ``v1_models``, ``verify``, ``batch_worker``,
+            ``universal``, ``messages``.
         stream: Only streaming (True) or whole (False) requests.
         status: HTTP status of an ``error``, ``reply`` or ``html``.
         code: Cloudflare's code of an ``error`` or ``error_frame``.
@@ -50,7 +65,12 @@ class Fault:
         abrupt: Whether a ``cut`` breaks the connection inside the body instead of ending it in good order.
         after_events: Events that pass before a ``cut`` or ``error_frame``.
         shape: Name of a ``shape``.
+        text: Text of an ``answer``.
+        calls: Tool calls of an ``answer``, as (name, arguments).
         met: How many requests it has met; read it in tests.
+
+    Raises:
+        ValueError: If the kind, the shape or the route is unknown, or the model id has no ``@``.
     """
 
     kind: FaultKind
@@ -73,12 +93,36 @@ class Fault:
     abrupt: bool = False
     after_events: int = 1
     shape: str = ""
+    text: str = ""
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     met: int = 0
+
+    def __post_init__(self) -> None:
+        _check_name("kind", self.kind, get_args(FaultKind))
+        if self.kind == "shape":
+            _check_name("shape", self.shape, SHAPES)
+        if self.route is not None:
+            _check_name("route", self.route, get_args(Route))
+        if self.model is not None and not self.model.startswith("@") and not is_third_party(self.model):
+            raise ValueError(f"unknown model {self.model!r}; ids of the catalogue begin with @")
 
     @property
     def before(self) -> bool:
-        """Whether it takes the place of the service's own answer."""
+        """Whether it takes the place of the whole reply."""
         return self.kind in _BEFORE
+
+    @property
+    def instead(self) -> bool:
+        """Whether it takes the place of the service's own answer; one such fault meets a request."""
+        return self.kind in _INSTEAD
+
+    def on(self, **changes: Any) -> Fault:
+        """Return a copy with other fields: ``Fault.say("a").on(model=…, times=2)``."""
+        return dataclasses.replace(self, **changes)
+
+    def and_call(self, name: str, /, **arguments: Any) -> Fault:
+        """Return a copy of an ``answer`` with one more tool call."""
+        return dataclasses.replace(self, calls=[*self.calls, (name, arguments)])
 
     def matches(self, route: str, model: str, stream: bool) -> bool:
         """Whether it concerns such a request."""
@@ -88,7 +132,18 @@ class Fault:
             and self.route in {None, route}
             and self.stream in {None, stream}
             and (stream or self.kind not in _STREAMED)
+            and (self.kind != "answer" or (route in _CHAT_ROUTES and is_chat(model)))
         )
+
+    @classmethod
+    def say(cls, text: str, **where: Any) -> Fault:
+        """The model answers this text to one chat request; several are a script, in the order of adding."""
+        return cls("answer", text=text, **where)
+
+    @classmethod
+    def call(cls, name: str, /, **arguments: Any) -> Fault:
+        """The model calls this tool with these arguments; see also :meth:`and_call` and :meth:`on`."""
+        return cls("answer", calls=[(name, arguments)])
 
     @classmethod
     def busy(cls, **where: Any) -> Fault:
@@ -195,7 +250,7 @@ class Faults:
         drawn: list[Fault] = []
         with self._lock:
             for fault in self._faults:
-                if not fault.matches(route, model, stream) or (fault.before and any(one.before for one in drawn)):
+                if not fault.matches(route, model, stream) or (fault.instead and any(one.instead for one in drawn)):
                     continue
                 if fault.skip > 0:
                     fault.skip -= 1
@@ -218,7 +273,13 @@ def fault_from_dict(data: dict[str, Any]) -> Fault:
     values = dict(data)
     if values.get("chunks") is not None:
         values["chunks"] = [str(chunk).encode() for chunk in values["chunks"]]
+    values["calls"] = [(str(name), dict(arguments)) for name, arguments in values.get("calls") or []]
     return Fault(**values)
+
+
+def _check_name(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise ValueError(f"unknown {what} {name!r}; choose one of {sorted(known)}")
 
 
 def _plain(value: Any) -> Any:

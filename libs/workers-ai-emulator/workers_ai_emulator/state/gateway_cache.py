@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Reply
 
 
+_MAX_REPLIES = 1_000
+
+
 class GatewayCache:
     """Whole replies by key, each until its time is over.
 
@@ -32,3 +35,5 @@ class GatewayCache:
         """Keep a reply for so many seconds."""
         with self._lock:
             self._kept[key] = (self._clock.now() + ttl_s, reply)
+            while len(self._kept) > _MAX_REPLIES:
+                del self._kept[next(iter(self._kept))]

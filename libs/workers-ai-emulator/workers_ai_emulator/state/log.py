@@ -11,6 +11,8 @@ from typing import Any
 
 REDACTED = "REDACTED"
 _SECRET_HEADERS = {"authorization", "cf-aig-authorization", "x-auth-key"}
+_MAX_HEADERS = 100
+_MAX_VALUE = 2_000
 
 
 @dataclass(slots=True)
@@ -60,7 +62,8 @@ class Log:
 
     Args:
         max_entries: Requests kept; older ones are forgotten, the counters are not.
-        max_body_bytes: Bytes of request bodies kept in all; older bodies are forgotten first.
+        max_body_bytes: Bytes of request bodies kept in all; older bodies are forgotten first. Of paths and headers,
+            2,000 characters each are kept, and 100 headers.
     """
 
     def __init__(self, max_entries: int = 20_000, max_body_bytes: int = 64 * 2**20) -> None:
@@ -72,7 +75,7 @@ class Log:
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._entries: collections.deque[LogEntry] = collections.deque(maxlen=self._max_entries)
+            self._entries: collections.deque[LogEntry] = collections.deque()
             self._bodies: collections.deque[LogEntry] = collections.deque()
             self._body_bytes = 0
             self._texts: collections.Counter[bytes] = collections.Counter()
@@ -124,10 +127,16 @@ class Log:
     def add(self, entry: LogEntry) -> None:
         """Record a request at its arrival."""
         entry.headers = {
-            name.lower(): REDACTED if name.lower() in _SECRET_HEADERS else value
-            for name, value in entry.headers.items()
+            name.lower(): REDACTED if name.lower() in _SECRET_HEADERS else value[:_MAX_VALUE]
+            for name, value in list(entry.headers.items())[:_MAX_HEADERS]
+        }
+        entry.path = entry.path[:_MAX_VALUE]
+        entry.query = {
+            name[:_MAX_VALUE]: value[:_MAX_VALUE] for name, value in list(entry.query.items())[:_MAX_HEADERS]
         }
         with self._lock:
+            if len(self._entries) == self._max_entries:
+                self._forget_body_of(self._entries.popleft())
             self._entries.append(entry)
             self.requests += 1
             self.running += 1
@@ -139,6 +148,12 @@ class Log:
                 oldest = self._bodies.popleft()
                 self._body_bytes -= len(oldest.body or b"")
                 oldest.body = None
+
+    def _forget_body_of(self, entry: LogEntry) -> None:
+        """Keep the list of bodies no longer than the list of entries; both are in order of arrival."""
+        if self._bodies and self._bodies[0] is entry:
+            self._bodies.popleft()
+            self._body_bytes -= len(entry.body or b"")
 
     def answer(self, entry: LogEntry, status: int | None, code: int | None = None) -> None:
         """Note the reply to a request."""

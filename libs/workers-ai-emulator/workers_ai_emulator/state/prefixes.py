@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.settings import Settings
 
 BLOCK_TOKENS = 64
+_MAX_SESSIONS = 1_000
 
 
 class Prefixes:
@@ -33,6 +34,8 @@ class Prefixes:
         with self._lock:
             before = self._prompts.get((session, model), "")
             self._prompts[(session, model)] = prompt
+            while len(self._prompts) > _MAX_SESSIONS:
+                del self._prompts[next(iter(self._prompts))]
         same = next((at for at, (one, two) in enumerate(zip(before, prompt, strict=False)) if one != two), None)
         common = prompt[: len(before) if same is None else same]
         return count_tokens(common) // BLOCK_TOKENS * BLOCK_TOKENS

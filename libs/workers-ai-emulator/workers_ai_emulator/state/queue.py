@@ -1,20 +1,18 @@
 """The asynchronous queue: what was submitted, how far it is, what became of it.
 
-Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves
-    open is a
+Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves open is a
 setting here, and the README says which choice is the default.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    import random
-
     from workers_ai_emulator.state.clock import Clock
 
 Progress = Literal["at_once", "polls", "seconds", "never"]
@@ -50,11 +48,16 @@ class QueueSettings:
         submit_status: HTTP status of an accepted submission.
         pending_status: HTTP status of a poll that finds the batch unfinished.
         status_when_done: Value of a ``status`` key beside ``responses``; None for no such key, as documented.
+        results_for: Models whose batches finish under ``results`` with ``index``: the whole ``openai`` family, or
+            ``kimi`` alone, the one it was recorded of; the others finish under ``responses`` with ``id``.
+        results_models: Exceptions from it by model id: True for ``results``, False for ``responses``.
+        results_reference: Whether items of ``results`` repeat an ``external_reference``.
+        unsupported_code: Code of the refusal of a model without the queue.
         error_key: Where a failed item says why: ``error``, ``errors`` (a list) or empty for nowhere.
         answers_at_once: Whether a submission is answered with the responses themselves.
         poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without
             it.
-        shuffle: Whether ``responses`` come in random order; their order is not promised.
+        shuffle: Whether items come in random order; the service was recorded not to keep their order.
         unknown_status: HTTP status for an unknown, lost or expired id.
         unknown_code: Code for it.
         unknown_message: Text for it.
@@ -71,13 +74,17 @@ class QueueSettings:
     submit_status: int = 200
     pending_status: int = 200
     status_when_done: str | None = None
+    results_for: Literal["openai", "kimi"] = "openai"
+    results_models: dict[str, bool] = field(default_factory=dict)
+    results_reference: bool = False
+    unsupported_code: int = 5006
     error_key: Literal["error", "errors", ""] = "error"
     answers_at_once: bool = False
     poll_needs_flag: bool = False
-    shuffle: bool = False
+    shuffle: bool = True
     unknown_status: int = 404
-    unknown_code: int = 3043
-    unknown_message: str = "No such request"
+    unknown_code: int = 5504
+    unknown_message: str = "Request not found in queue"
     retention_s: float = 86_400.0
     lose: int = 0
     fail_batches: int = 0
@@ -110,12 +117,12 @@ class Queue:
     Args:
         clock: The emulator's clock.
         settings: How the queue behaves; may be changed at any time.
-        rng: A seeded generator, for ``shuffle``.
+        seed: Seed of ``shuffle``.
     """
 
-    def __init__(self, clock: Clock, settings: QueueSettings, rng: random.Random) -> None:
+    def __init__(self, clock: Clock, settings: QueueSettings, seed: int) -> None:
         self._clock = clock
-        self._rng = rng
+        self._seed = seed
         self._lock = threading.Lock()
         self.settings = settings
         self._jobs: dict[str, Job] = {}
@@ -176,12 +183,16 @@ class Queue:
                 job.failed_items = self._choose_failures(job) if self.settings.failures else {}
             return job.failed_items
 
-    def arrange(self, responses: list[Any]) -> list[Any]:
-        """The responses in the order in which they go out."""
+    def uses_results(self, model_id: str, family: str) -> bool:
+        """Whether the finished batches of a model stand under ``results``."""
+        by_family = family == "openai" and (self.settings.results_for == "openai" or "kimi" in model_id)
+        return self.settings.results_models.get(model_id, by_family)
+
+    def arrange(self, job: Job, items: list[Any]) -> list[Any]:
+        """Return the items in the order in which they go out, the same at every poll."""
         if self.settings.shuffle:
-            with self._lock:
-                self._rng.shuffle(responses)
-        return responses
+            random.Random(f"{self._seed}/{job.request_id}").shuffle(items)
+        return items
 
     def _choose_failures(self, job: Job) -> dict[int, ItemFailure]:
         chosen: dict[int, ItemFailure] = {}

@@ -56,7 +56,7 @@ class Service:
         self.gateway_cache = GatewayCache(clock)
         self.upstream = upstream
         self.prefixes = Prefixes(settings)
-        self.queue = Queue(clock, queue, random.Random(seed))
+        self.queue = Queue(clock, queue, seed)
 
     def new_uuid(self) -> str:
         """A uuid that depends on the seed and on nothing else."""

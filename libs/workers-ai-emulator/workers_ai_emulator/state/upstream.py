@@ -39,6 +39,7 @@ class Upstream:
         chat_model: Model to ask for in chat; None for the id that the request names.
         embedding_model: Model to ask for in embeddings; None for the id that the request names.
         transport: Transport of the client; None for the network.
+        api_key: Key that is sent as a bearer token; None for none.
     """
 
     def __init__(
@@ -47,16 +48,20 @@ class Upstream:
         chat_model: str | None = None,
         embedding_model: str | None = None,
         transport: httpx.BaseTransport | None = None,
+        *,
+        api_key: str | None = None,
     ) -> None:
         self._chat_model = chat_model
         self._embedding_model = embedding_model
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, transport=transport)
+        self._api_key = api_key
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else None
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, transport=transport, headers=headers)
 
     def chat(self, model: str, body: Json) -> Json:
         """The upstream's ``chat.completion`` for a chat body.
 
         Raises:
-            ServiceError: 8007 with the upstream's words when it refuses, 8008 when it fails.
+            ServiceError: With the upstream's status: 8007 and its text when it refuses, 8008 when it fails.
         """
         asked: Json = {key: body[key] for key in _CHAT_KEYS if body.get(key) is not None}
         if "messages" not in asked:
@@ -83,8 +88,16 @@ class Upstream:
             reply = self._http.post(path, json=body)
         except httpx.TransportError as error:
             raise ServiceError(502, 8008, f"The upstream did not answer: {error}") from None
+        waits = {name: reply.headers[name] for name in ("retry-after",) if name in reply.headers}
         if reply.is_client_error:
-            raise ServiceError(400, 8007, reply.text)
+            raise ServiceError(reply.status_code, 8007, self._without_key(reply.text), headers=waits)
         if not reply.is_success:
-            raise ServiceError(500, 8008, f"The upstream failed with status {reply.status_code}")
-        return reply.json()
+            status = reply.status_code if reply.is_server_error else 502
+            raise ServiceError(status, 8008, f"The upstream failed with status {reply.status_code}", headers=waits)
+        try:
+            return reply.json()
+        except ValueError:
+            raise ServiceError(502, 8008, "The upstream's reply is not JSON") from None
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._api_key, "REDACTED") if self._api_key else text

@@ -10,7 +10,7 @@ globalThis.fetch = (url, init) => {
 };
 
 const workersai = createWorkersAI({ accountId: "acct", apiKey: "token" });
-const LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast";
+const LLAMA = "@cf/ibm-granite/granite-4.0-h-micro"; // of the native family
 const GEMMA = "@cf/google/gemma-4-26b-a4b-it";
 const clock = tool({
   description: "Tells the time in a city",

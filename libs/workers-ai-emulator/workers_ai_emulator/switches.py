@@ -1,0 +1,85 @@
+"""The open questions of the service as switches: what was never recorded, and the positions each answer can take.
+
+One switch is one question, one field of :class:`Settings` or :class:`QueueSettings`, and one line of the README's
+table "What was never seen live".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.emulator import Emulator
+
+Holder = Literal["settings", "queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One open question.
+
+    Attributes:
+        name: Field that holds the choice.
+        question: What is not known of the service.
+        positions: Values of the field; the first one is the default.
+        holder: Object with the field: ``Emulator.settings`` or ``Emulator.queue.settings``.
+    """
+
+    name: str
+    question: str
+    positions: tuple[Any, ...]
+    holder: Holder = "settings"
+
+    @property
+    def default(self) -> Any:
+        """The choice made here."""
+        return self.positions[0]
+
+    def get(self, emulator: Emulator) -> Any:
+        """Return the present position."""
+        return getattr(self._target(emulator), self.name)
+
+    def set(self, emulator: Emulator, position: Any) -> None:
+        """Put the switch into a position.
+
+        Raises:
+            ValueError: If it is not one of ``positions``.
+        """
+        if position not in self.positions:
+            raise ValueError(f"{self.name} has no position {position!r}; choose one of {list(self.positions)}")
+        setattr(self._target(emulator), self.name, position)
+
+    def _target(self, emulator: Emulator) -> Any:
+        return emulator.settings if self.holder == "settings" else emulator.queue.settings
+
+
+SWITCHES: tuple[Switch, ...] = (
+    Switch("submit_status", "HTTP status of an accepted submission", (200, 202), "queue"),
+    Switch("pending_status", "HTTP status of a poll before the end", (200, 202), "queue"),
+    Switch("unknown_status", "HTTP status of an unknown request id (5504)", (404, 400), "queue"),
+    Switch("results_for", "models beside kimi that finish under `results`", ("openai", "kimi"), "queue"),
+    Switch("results_reference", "`external_reference` in the items of `results`", (False, True), "queue"),
+    Switch("error_key", "where a failed item says why", ("error", "errors", ""), "queue"),
+    Switch("unsupported_code", "code of `requests` for a model without the queue", (5006, 10063), "queue"),
+    Switch("v1_native_usage", "trailing native usage event on `/ai/v1`", (False, True)),
+    Switch("v1_padding", "padding `p` on `/ai/v1`", (True, False)),
+    Switch("v1_usage_unasked", "usage in streams on `/ai/v1` that do not ask for it", ("each", "last", "none")),
+    Switch("v1_legacy_chunks", "bare chunks of older models on `/ai/v1`", (False, True)),
+    Switch("v1_base64", "`encoding_format: base64` on `/ai/v1/embeddings`", (False, True)),
+    Switch("v1_dimensions", "`dimensions` on `/ai/v1/embeddings`", ("ignore", "cut", "reject")),
+    Switch("hybrid_tool_calls", "where llama-3.3-70b has its tool calls", ("both", "choices", "top")),
+    Switch("glm_required", '`tool_choice: "required"` on glm-4.7-flash', ("reject", "accept")),
+    Switch("json_mode_status", 'HTTP status of "JSON Mode couldn\'t be met"', (400, 422, 500, 200)),
+    Switch("json_mode_code", 'code of "JSON Mode couldn\'t be met"', (5024, None)),
+    Switch("schema_forms", "JSON schema bare on `/ai/v1`, in an envelope on `/ai/run`", ("both", "own")),
+    Switch("unsupported_tools", "tools for a model without them", ("ignore", "reject")),
+    Switch("long_texts", "bge-*-en texts above 512 tokens", ("cut", "reject")),
+    Switch("too_many_texts_code", "code of more than 100 texts", (5006, 3030)),
+    Switch("unit_vectors", "unit length of vectors", (True, False)),
+    Switch("rerank_scores", "scores of the reranker", ("sigmoid", "raw")),
+    Switch("contexts_key", "key of bge-m3's vectors of `contexts`", ("response", "data")),
+    Switch("responses_stream", "`stream: true` on the Responses route", ("reject", "whole")),
+    Switch("shared_run_gateway", "`POST /ai/run` without the gateway header", ("reject", "accept")),
+)
+"""All open questions, in the order of the README's table."""
