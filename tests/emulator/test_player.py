@@ -92,7 +92,7 @@ def test_it_remembers_what_was_said_before(api: Api) -> None:
         {"role": "user", "content": "What is my name?"},
     ]
 
-    assert api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"] == "My name is Bob."
+    assert api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"] == "Your name is Bob."
 
 
 def test_it_sees_that_there_are_images(api: Api) -> None:
@@ -182,7 +182,7 @@ def test_a_long_tool_result_is_read_for_the_question(api: Api) -> None:
         ("Paint it blue", {"color": {"enum": ["red", "blue"]}}, None, {"color": "blue"}),
         ("Mail ann@example.org", {"to": {"type": "string", "format": "email"}}, None, {"to": "ann@example.org"}),
         ("On 2026-05-17 please", {"day": {"type": "string", "format": "date"}}, None, {"day": "2026-05-17"}),
-        ("Find cats", {"query": {"type": "string"}}, None, {"query": "Find cats"}),
+        ("Find cats", {"query": {"type": "string"}}, None, {"query": "cats"}),
         ("Find 'big cats' now", {"query": {"type": "string"}}, None, {"query": "big cats"}),
         ("Sum 1, 2 and 3", {"values": {"type": "array", "items": {"type": "integer"}}}, None, {"values": [1, 2, 3]}),
         ("Order XK-42", {"sku": {"type": "string", "pattern": "^[A-Z]{2}-\\d+$"}}, None, {"sku": "XK-42"}),

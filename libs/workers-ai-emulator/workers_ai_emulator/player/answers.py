@@ -1,63 +1,49 @@
-"""Prose: the sentences of the context that answer the question, or an honest word that there are none."""
+"""Answer in prose: from tool results, by arithmetic, from the context, or from general knowledge."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+import re
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.rules.words import content_stems
+from workers_ai_emulator.player.arithmetic import compute, steps_of
+from workers_ai_emulator.player.knowledge import FACTS
+from workers_ai_emulator.player.texts import best_sentences, sentences_of, topic_of
+from workers_ai_emulator.rules.words import content_stems, words_of
 
 if TYPE_CHECKING:
     from workers_ai_emulator.player.reading import Reading
 
-_GREETINGS = {"hello", "hey", "hi", "morning", "thank", "howdy"}
+_GREETINGS = {"hello", "hey", "hi", "morning", "thanks", "thank", "howdy"}
+_NAMED = re.compile(r"(?i:\bmy name is|\bi am|\bi'm|\bthis is)\s+([A-Z]\w+)|(?i:\bmy name is)\s+(\w+)")
+_OF_ONESELF = re.compile(r"(?i)(?:please\s+)?(?:i|i'm|i've|my|remember)\b")
 _LONG_RESULT = 400
-_SENTENCES = 3
+_FACTS = sentences_of(FACTS)
 
 
 def answer_text(reading: Reading, images: int) -> str:
-    """Answer in prose.
+    """Return an answer in prose.
 
     Args:
         reading: The conversation.
-        images: Number of images in it; the player sees that they are there and no more.
+        images: Number of images in it; the fake model sees that they are there and no more.
     """
     if reading.results:
         return _from_results(reading)
     seen = f"I see {images} image{'s' if images > 1 else ''}. " if images else ""
-    found = best_sentences(reading.question, reading.context)
+    found = _calculated(reading) or best_sentences(reading.question, reading.context)
     if found:
         return seen + " ".join(found)
-    if content_stems(reading.question) & _GREETINGS:
-        return f"{seen}Hello! How can I help you today?"
-    if reading.context:
-        return f"{seen}I could not find an answer to that in the context I was given."
-    return f"{seen}I have no context to answer this from: {reading.question}"
+    return seen + (_small_talk(reading) or " ".join(known_facts(reading.question)) or _unknown(reading))
 
 
-def best_sentences(question: str, context: list[str], count: int = _SENTENCES) -> list[str]:
-    """The sentences that share most with the question, in the order of the context.
-
-    A shared word counts more the fewer sentences hold it; a sentence must come up to half of the best one.
-    """
-    wanted = content_stems(question)
-    stems = [content_stems(sentence) for sentence in context]
-    frequency = Counter(stem for held in stems for stem in held)
-    scores = [
-        sum(math.log(1 + len(context) / frequency[stem]) for stem in wanted & held) / math.sqrt(4 + len(held))
-        for held in stems
-    ]
-    best = max(scores, default=0.0)
-    if best <= 0.0:
-        return []
-    ranked = sorted(range(len(context)), key=lambda index: -scores[index])[:count]
-    chosen = sorted(index for index in ranked if scores[index] >= best / 2)
-    return list(dict.fromkeys(context[index] for index in chosen))
+def known_facts(question: str) -> list[str]:
+    """Return the general facts that have all content words of a question's topic."""
+    wanted = content_stems(topic_of(question))
+    return [fact for fact in _FACTS if wanted and wanted <= content_stems(fact)][:2]
 
 
 def thinking_text(reading: Reading, effort: str) -> str:
-    """What a reasoning model thinks first: longer with more effort."""
+    """Return what a reasoning model thinks first: longer with more effort."""
     thoughts = [
         f"The user asks: {reading.question[:200]}",
         f"There are {len(reading.context)} sentences of context and {len(reading.results)} tool results.",
@@ -66,11 +52,38 @@ def thinking_text(reading: Reading, effort: str) -> str:
     return " ".join(thoughts[: {"low": 1, "minimal": 1, "medium": 2}.get(effort, 3)])
 
 
+def _calculated(reading: Reading) -> list[str]:
+    """Return an equation for each expression of the request."""
+    steps = steps_of(reading.request)
+    totals = {step.expression: total for step, total in zip(steps, compute(steps), strict=True)}
+    return [
+        f"{expression.strip('()') if expression.count('(') == 1 else expression} = {total}."
+        for expression, total in totals.items()
+    ]
+
+
+def _small_talk(reading: Reading) -> str:
+    """Return the answer to a greeting or to what users say of themselves; nothing for other requests."""
+    named = _NAMED.search(reading.request)
+    if named:
+        return f"Hello {named.group(1) or named.group(2).capitalize()}! How can I help you today?"
+    words = words_of(reading.question)
+    if _GREETINGS & set(words) and len(words) <= 8:
+        return "Hello! How can I help you today?"
+    told = _OF_ONESELF.match(reading.request) and not reading.request.rstrip().endswith("?")
+    return "Thank you for telling me, I will remember that." if told else ""
+
+
+def _unknown(reading: Reading) -> str:
+    if reading.context:
+        return "I could not find an answer to that in the context I was given."
+    return "I do not know: there is no context to answer this from."
+
+
 def _from_results(reading: Reading) -> str:
     told = []
     for name, text in reading.results:
         if len(text) > _LONG_RESULT:
-            found = best_sentences(reading.question, [line for line in text.splitlines() if line.strip()])
-            text = " ".join(found) or text[:_LONG_RESULT]
+            text = " ".join(best_sentences(reading.question, sentences_of(text))) or text[:_LONG_RESULT]
         told.append(f"The result of {name} is: {text}" if name else f"The result is: {text}")
     return "\n".join(told)

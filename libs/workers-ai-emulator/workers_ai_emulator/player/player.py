@@ -1,11 +1,13 @@
-"""Playing one chat request: which rule applies, and what is left of it within the budget."""
+"""Answer one chat request: which rule applies, and what is left of the answer within the budget."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 from workers_ai_emulator.player import answers, jsons, tools
+from workers_ai_emulator.player.intents import formed_answer
 from workers_ai_emulator.player.reading import read
 from workers_ai_emulator.rules.words import count_tokens
 from workers_ai_emulator.shapes.answer import Choice
@@ -22,10 +24,10 @@ _CALL_TOKENS = 16
 
 
 def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
-    """Answer a request.
+    """Return the answer to a request.
 
-    In this order: a tool is called when the request forces one or the question asks for it; JSON is given
-    when it is wanted; else the answer is prose, from tool results or from the context.
+    In this order: tools are called if the request forces one or the question asks for it; JSON is returned if it
+    is requested; a form that the prompt asks for is followed; else the answer is prose.
 
     Args:
         model: The model that is played.
@@ -38,6 +40,7 @@ def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) 
     if "llama-guard" in model.id:
         return _guard(request)
     reading = read(request.turns)
+    reading = dataclasses.replace(reading, answer=answers.answer_text(reading, 0))
     choice = Choice(reasoning=answers.thinking_text(reading, request.effort) if request.thinking else "")
     if model.function_calling:
         choice.tool_calls = tools.choose(request, reading, new_id)
@@ -50,7 +53,8 @@ def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) 
         choice.text = json.dumps(choice.parsed, ensure_ascii=False)
     else:
         images = sum(turn.images for turn in request.turns)
-        choice.text = answers.answer_text(reading, images)
+        formed = None if reading.results else formed_answer(request, reading)
+        choice.text = formed or answers.answer_text(reading, images)
         _stop(request, choice)
     _shorten(request, choice)
     return choice

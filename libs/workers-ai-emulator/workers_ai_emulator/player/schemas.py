@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import TYPE_CHECKING, Any
 
+from workers_ai_emulator.player.fields import fallback_text, text_value
+from workers_ai_emulator.player.knowledge import language_of, sentiment_of, sentiment_word
 from workers_ai_emulator.player.source import Source, split_name
+from workers_ai_emulator.player.texts import (
+    keywords_of,
+    most_fitting,
+    phrases_of,
+    ranked_choices,
+    topic_of,
+    verdict_of,
+)
+from workers_ai_emulator.rules.words import word_set
 from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.wire import Json
 
 _DEPTH = 8
-_WHOLE_TEXT = {
-    "query",
-    "question",
-    "q",
-    "search",
-    "text",
-    "input",
-    "prompt",
-    "message",
-    "request",
-    "task",
-    "topic",
-}
-_PLACES = {"location", "city", "place", "country", "town", "region", "destination", "origin"}
+_TAGS = word_set("keywords tags topics themes")
+_PHRASES = word_set("points features pros cons steps facts insights findings highlights items")
+_PARTS = word_set("sections chapters queries subtasks plan questions parts")
+_PART_NAMES = ("Introduction to {0}", "{0} in practice", "Outlook on {0}")
+_JUDGED = word_set("relevant grounded supported correct passing passes binary faithful")
+_CHOSEN = word_set("index choice selection")
+_LIKELY = word_set("confidence probability certainty")
+_RATED = word_set("rating score stars satisfaction")
+_UPSET = word_set("aggressiveness anger aggression frustration toxicity")
 _CANNED = {
     "date-time": "2026-01-01T00:00:00Z",
     "date": "2026-01-01",
@@ -72,12 +79,16 @@ class Instance:
         source.exclude(root.get("properties") or {})
 
     def build(self) -> Any:
-        """The instance.
+        """Return the instance.
 
         Raises:
             ServiceError: With the documented text, if the schema cannot be met.
         """
         return self._value(self._root, "", 0)
+
+    def build_part(self, schema: Json, depth: int) -> Any:
+        """Return an instance of one part of the schema."""
+        return self._value(schema, "", depth)
 
     def _value(self, schema: Any, name: str, depth: int) -> Any:
         schema = self._resolved(schema, depth)
@@ -100,7 +111,7 @@ class Instance:
         return None if kind == "null" else self._string(schema, name)
 
     def _resolved(self, schema: Any, depth: int) -> Json:
-        """A schema with its references followed and its ``allOf`` merged."""
+        """Return a schema with its references followed and its ``allOf`` merged."""
         if depth > _DEPTH or schema is False:
             raise ServiceError(400, 5024, "JSON Mode couldn't be met")
         if not isinstance(schema, dict):
@@ -124,18 +135,56 @@ class Instance:
         return schema
 
     def _enum(self, schema: Json, name: str) -> Any:
-        """The value said of the property, or one that the text has, or the default, or the first."""
+        """Return the value said of the property, one that the text has or speaks of, the default, or the first."""
         values = schema["enum"]
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
-        for pattern in (rf"\b{words}\b\W+(?:is\W+)?{{}}\b", r"\b{}\b"):
-            for value in values:
-                if re.search(pattern.format(re.escape(str(value))), self._source.text, re.IGNORECASE):
-                    return value
-        return schema.get("default", values[0])
+        for value in values:
+            if re.search(rf"\b{words}\b\W+(?:is\W+)?{re.escape(str(value))}\b", self._source.text, re.IGNORECASE):
+                return value
+        if {str(value).lower() for value in values} == {"yes", "no"}:
+            verdict = verdict_of(self._source.prompt)
+            wanted = "no" if verdict is False else "yes"
+            return next(value for value in values if str(value).lower() == wanted)
+        fitting = self._fitting(values, [str(value) for value in values])
+        return fitting[0] if fitting else schema.get("default", values[0])
+
+    def _fitting(self, values: list[Any], meanings: list[str]) -> list[Any]:
+        """Return the values that the text names; else those whose sentiment, language or meaning it has.
+
+        A text that names every value says nothing: it lists them.
+        """
+        text = self._source.text
+        spelled = [re.search(rf"\b{re.escape(str(value))}\b", text, re.IGNORECASE) for value in values]
+        places = sorted((found.start(), index) for index, found in enumerate(spelled) if found)
+        if places and (len(places) < len(values) or len(values) == 1):
+            return [values[index] for _, index in places]
+        texts = [str(value) for value in values]
+        word = sentiment_word(text, texts) or next(
+            (one for one in texts if one.capitalize() == language_of(text)), None
+        )
+        if word is not None:
+            return [values[texts.index(word)]]
+        return [values[index] for index in most_fitting(text, meanings)]
+
+    def _choices(self, schema: Json, depth: int) -> tuple[list[Any], list[str]]:
+        """Return the values that a schema allows by name, with what is said of each; nothing for other schemas."""
+        if schema.get("enum"):
+            return schema["enum"], [str(value) for value in schema["enum"]]
+        branches = [self._resolved(branch, depth) for branch in schema.get("anyOf") or schema.get("oneOf") or [schema]]
+        if not all("const" in branch for branch in branches):
+            return [], []
+        values = [branch["const"] for branch in branches]
+        return values, [f"{branch['const']} {branch.get('description', '')}" for branch in branches]
 
     def _union(self, branches: list[Any], name: str, depth: int) -> Any:
-        """The first branch that can be built; null only when there is no other."""
+        """Return the first branch that can be built; null if the text does not have the value."""
+        values, meanings = self._choices({"anyOf": branches}, depth)
+        if values:
+            return (self._fitting(values, meanings) or values)[0]
         ordered = sorted(branches, key=lambda branch: _kind(self._resolved(branch, depth)) == "null")
+        first = self._resolved(ordered[0], depth)
+        if _kind(self._resolved(ordered[-1], depth)) == "null" and self._lacks(first, name):
+            return None
         said = self._source.said_of(name)
         if said is not None and not _is_number(said):
             ordered.sort(key=lambda branch: _kind(self._resolved(branch, depth)) != "string")
@@ -146,10 +195,20 @@ class Instance:
                 continue
         raise ServiceError(400, 5024, "JSON Mode couldn't be met")
 
+    def _lacks(self, schema: Json, name: str) -> bool:
+        """Return whether the text has no value for a property that may be null."""
+        source = self._source
+        if schema.get("enum") or source.said_of(name) is not None:
+            return False
+        if _kind(schema) in {"integer", "number"}:
+            return not source.numbers
+        return _kind(schema) == "string" and text_value(copy.deepcopy(source), schema, name) is None
+
     def _object(self, schema: Json, depth: int) -> Json:
-        required = schema.get("required", [])
+        required, properties = schema.get("required", []), schema.get("properties") or {}
         built: Json = {}
-        for name, inner in (schema.get("properties") or {}).items():
+        for name in sorted(properties, key=self._source.rank_of):
+            inner = properties[name]
             if name not in required and (depth >= _DEPTH // 2 or (self._sparse and not self._spoken_of(inner, name))):
                 continue
             try:
@@ -157,37 +216,75 @@ class Instance:
             except ServiceError:
                 if name in required:
                     raise
-        return built
+        return {name: built[name] for name in properties if name in built}
 
     def _spoken_of(self, schema: Any, name: str) -> bool:
-        """Whether the text gives an optional property a value."""
+        """Return whether the text has a value for an optional property."""
         resolved = self._resolved(schema, 0)
         branches = [self._resolved(branch, 0) for branch in resolved.get("anyOf") or [resolved]]
         values = [str(value) for branch in branches for value in branch.get("enum") or []]
         if values:
             return any(re.search(rf"\b{re.escape(value)}\b", self._source.text, re.IGNORECASE) for value in values)
-        return self._source.said_of(name) is not None
+        source = self._source
+        if any(_kind(branch) in {"integer", "number"} for branch in branches) and source.measured(name) is not None:
+            return True
+        return source.said_of(name) is not None or bool(source.values_of_kind(name, sure=True))
 
     def _array(self, schema: Json, name: str, depth: int) -> list[Any]:
         if schema.get("prefixItems"):
             return [self._value(item, name, depth + 1) for item in schema["prefixItems"]]
         items = self._resolved(schema.get("items") or {"type": "string"}, depth)
-        offered = {"string": self._source.quoted or self._source.names, "integer": self._source.numbers}
+        longest = schema.get("maxItems", 5)
+        values = self._listed(items, name, depth)[:longest]
+        offered = {"integer": self._source.numbers, "string": self._source.quoted or self._source.names}
         offered["number"] = offered["integer"]
-        count = max(schema.get("minItems", 1), min(len(offered.get(_kind(items), [])), schema.get("maxItems", 5)))
-        count = min(count, schema.get("maxItems", count))
-        values = [self._value(items, name, depth + 1) for _ in range(count)]
+        if not values:
+            count = min(max(1, len(offered.get(_kind(items), []))), longest)
+            values = [self._value(items, name, depth + 1) for _ in range(count)]
+        while len(values) < schema.get("minItems", 0):
+            values.append(self._value(items, name, depth + 1))
         if schema.get("uniqueItems"):
             values = [value for index, value in enumerate(values) if value not in values[:index]]
         if len(values) < schema.get("minItems", 0):
             raise ServiceError(400, 5024, "JSON Mode couldn't be met")
         return values
 
+    def _listed(self, items: Json, name: str, depth: int) -> list[Any]:
+        """Return the items that the text has of a list's own kind; nothing for a list of any other kind."""
+        source, words = self._source, set(split_name(name))
+        values, meanings = self._choices(items, depth)
+        if values:
+            return list(dict.fromkeys(self._fitting(values, meanings))) or values[:1]
+        if _kind(items) == "object":
+            return self._objects(items, words, depth)
+        if _kind(items) != "string" or items.get("format") or items.get("pattern"):
+            return []
+        if words & _TAGS:
+            return list(keywords_of(source.text))
+        if words & _PHRASES:
+            return phrases_of(source.quoted[0] if source.quoted else source.text)
+        if words & _PARTS:
+            return [part.format(topic_of(source.text)) for part in _PART_NAMES]
+        return source.values_of_kind(name, sure=True) or []
+
+    def _objects(self, items: Json, words: set[str], depth: int) -> list[Any]:
+        """Return an object for each person that the text speaks of, or for each part of a plan."""
+        source, text = self._source, self._source.text
+        if words & _PARTS:
+            parts = [Source(f"'{part.format(topic_of(text))}'", answer=source.answer) for part in _PART_NAMES]
+        else:
+            named = [word for word in items.get("properties", {}) if split_name(word)[-1:] == ["name"]]
+            starts = sorted(text.find(one) for one in [*source.people, *source.initials]) if named else []
+            parts = [Source(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+        return [Instance(self._root, part, sparse=False).build_part(items, depth + 1) for part in parts]
+
     def _number(self, schema: Json, name: str, *, whole: bool) -> int | float:
         step = schema.get("multipleOf") or (1 if whole else 0)
         low = schema.get("minimum", _above(schema.get("exclusiveMinimum"), step))
         high = schema.get("maximum", _below(schema.get("exclusiveMaximum"), step))
-        candidates = [self._source.said_of(name), *self._source.numbers, schema.get("default"), 1, 0, low, high, step]
+        source = self._source
+        candidates = [source.said_of(name), source.measured(name), *self._implied(name, low, high), *source.numbers]
+        candidates += [schema.get("default"), 1, 0, low, high, step]
         for candidate in candidates:
             if candidate is None or isinstance(candidate, bool) or not _is_number(str(candidate)):
                 continue
@@ -199,10 +296,26 @@ class Instance:
                 return int(value) if whole or value.is_integer() else value
         raise ServiceError(400, 5024, "JSON Mode couldn't be met")
 
+    def _implied(self, name: str, low: float | None, high: float | None) -> list[int | float]:
+        """Return the number that a prompt implies: of its best choice, or by its sentiment."""
+        words = set(split_name(name))
+        if words & _CHOSEN:
+            return [number for number, _ in ranked_choices(self._source.prompt)[:1]]
+        if words & _LIKELY:
+            return [0.9, 90]
+        if self._source.numbers or not words & (_RATED | _UPSET):
+            return []
+        mood = sentiment_of(self._source.text) * (-1 if words & _UPSET else 1)
+        least, most = (1 if low is None else low), (10 if high is None else high)
+        return [{-1: least, 0: (least + most) // 2, 1: most}[mood]]
+
     def _boolean(self, schema: Json, name: str) -> bool:
         said = (self._source.said_of(name) or "").lower()
         if said in {"true", "yes", "on", "false", "no", "off"}:
             return said in {"true", "yes", "on"}
+        verdict = verdict_of(self._source.prompt) if set(split_name(name)) & _JUDGED else None
+        if verdict is not None:
+            return verdict
         if "default" in schema:
             return bool(schema["default"])
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
@@ -214,33 +327,10 @@ class Instance:
             return self._source.formatted(form) or _CANNED[form]
         if "pattern" in schema:
             return self._patterned(schema, name)
-        text = self._free_text(schema, name)
+        text = text_value(self._source, schema, name) or fallback_text(self._source, schema, name)
         if schema.get("maxLength") is not None:
             text = text[: schema["maxLength"]]
         return text.ljust(schema.get("minLength", 0), ".")
-
-    def _free_text(self, schema: Json, name: str) -> str:
-        said = self._source.said_of(name)
-        words = set(split_name(name))
-        if words & _WHOLE_TEXT and said is None:
-            quoted = self._source.next_of(self._source.quoted)
-            return quoted or self._source.text.strip() or name
-        if words & _PLACES and said is None:
-            said = self._source.next_of([*self._source.names, *self._source.initials])
-        if said is not None:
-            return self._full_name(said)
-        found = self._source.next_of(self._source.quoted) or self._source.next_of(self._source.names)
-        return (
-            found or schema.get("default") or self._source.text.strip() or schema.get("description") or name or "text"
-        )
-
-    def _full_name(self, said: str) -> str:
-        """The whole of a name or quotation of which one word was found."""
-        for phrase in [*self._source.quoted, *self._source.names]:
-            if phrase.startswith(said):
-                self._source.next_of([phrase])
-                return phrase
-        return said
 
     def _patterned(self, schema: Json, name: str) -> str:
         words = re.findall(r"[^\s,;]+", self._source.everything)

@@ -25,6 +25,11 @@ _STOP_WORDS_TEXT = """
 STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
+def word_set(text: str) -> frozenset[str]:
+    """Return the words between the spaces of a text, for tables of words."""
+    return frozenset(text.split())
+
+
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case; each CJK letter is a word."""
     return _WORD.findall(text.lower())
