@@ -18,6 +18,7 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.flow import adrive, drive
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.reply import shortened, unwrap
+from workers_ai.wire.usage import read_usage
 
 try:
     from langchain_core.decisions import BaseDecisionModel, ClassifierRequest, ClassifierResponse
@@ -169,7 +170,7 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
         return ClassifierResponse(
             model=model,
             answers=answers,
-            usage=body.get("usage"),
+            usage=_usage(body),
             request_id=reply.headers.get("cf-ai-req-id") or reply.headers.get("cf-ray"),
         )
     except (ValidationError, ValueError) as exc:
@@ -177,6 +178,15 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
             f"the reply is no decision: {exc}", model=model, body=shortened(json.dumps(result, default=str)),
             status_code=200,
         ) from exc  # fmt: skip
+
+
+def _usage(body: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the tokens of a decision; None if the reply does not state them as a record."""
+    usage = read_usage(body.get("usage"))
+    if usage is None:
+        return None
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    return {name: getattr(usage, name) for name in names}
 
 
 def _kind(answer: Any) -> Any:
