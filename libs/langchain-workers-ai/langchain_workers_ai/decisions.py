@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_core.messages import BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from pydantic import ValidationError, field_validator
 
 from langchain_workers_ai._connection import Connection
@@ -180,13 +181,14 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
         ) from exc  # fmt: skip
 
 
-def _usage(body: Mapping[str, Any]) -> dict[str, int] | None:
+def _usage(body: Mapping[str, Any]) -> UsageMetadata | None:
     """Return the tokens of a decision; None if the reply does not state them as a record."""
     usage = read_usage(body.get("usage"))
     if usage is None:
         return None
-    names = ("input_tokens", "output_tokens", "total_tokens")
-    return {name: getattr(usage, name) for name in names}
+    return UsageMetadata(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, total_tokens=usage.total_tokens
+    )
 
 
 def _kind(answer: Any) -> Any:
