@@ -158,6 +158,15 @@ def test_gateway_session_and_headers_travel_in_the_third_argument(env_ai: Any) -
     }
 
 
+def test_the_models_of_the_auto_router_travel_as_their_header(env_ai: Any) -> None:
+    gateway = GatewayOptions("my-gateway", allowed_models=["@cf/*", "anthropic/*"])
+    asyncio.run(AsyncClient(binding=env_ai, gateway=gateway).chat(LLAMA, HELLO))
+    assert env_ai.calls[0][2] == {
+        "gateway": {"id": "my-gateway"},
+        "extraHeaders": {"cf-aig-allowed-models": "@cf/*,anthropic/*"},
+    }
+
+
 def test_a_model_of_another_author_goes_through_the_default_gateway(scripted: Any) -> None:
     seen: list[Any] = []
     binding = scripted(lambda *call: seen.append(call) or {"response": "ok"})

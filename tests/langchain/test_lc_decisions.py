@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -202,3 +203,20 @@ def test_a_chain_and_a_batch(model: Make, emulator: Emulator) -> None:
     chain = model() | (lambda response: response.nouls["urgent"].noul)
     assert [0 <= chance <= 1 for chance in chain.batch([request] * 3)] == [True] * 3
     assert 0 <= asyncio.run(chain.ainvoke(request)) <= 1
+
+
+@pytest.mark.parametrize("odd", [None, True, -1, 1.5, "0", "x", [], ["x"], {}, {"x": 1}])
+@pytest.mark.parametrize("path", [("usage",), ("usage", "input_tokens"), ("usage", "output_tokens"), ("model",),
+                                  ("answers",), ("answers", "urgent"), ("answers", "urgent", "noul")])  # fmt: skip
+def test_a_field_of_another_type_is_a_decision_or_a_typed_error(
+    path: Any, odd: Any, model: Make, emulator: Emulator
+) -> None:
+    reply: Any = {"model": "clef", "answers": {"urgent": {"type": "noul", "noul": 0.9}},
+                  "usage": {"input_tokens": 3, "output_tokens": 0}}  # fmt: skip
+    inner = reply
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = odd
+    emulator.faults.add(Fault.reply({"result": reply, "success": True}))
+    with contextlib.suppress(ours.WorkersAIError):
+        assert model().invoke({"state": "x", "questions": {"urgent": URGENT}}).answers

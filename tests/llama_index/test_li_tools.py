@@ -69,6 +69,13 @@ class TestRequest:
         call(llm(), "chat_with_tools", tools, chat_history=USER, **options)
         assert emulator.log.last.json.get("tool_choice") == choice
 
+    @pytest.mark.parametrize("model", ["@cf/mistralai/mistral-small-3.1-24b-instruct", "@cf/zai-org/glm-4.7-flash"])
+    def test_a_tool_is_forced_on_every_model(self, llm: Make, emulator: Emulator, call: Caller, model: str) -> None:
+        one = llm(model=model)
+        response = call(one, "chat_with_tools", [WEATHER], chat_history=USER, tool_required=True)
+        assert emulator.log.last.json["tool_choice"] == FORCED
+        assert [name for name, _ in selections(one, response)] == ["weather"]
+
     def test_a_name_is_sanitised_and_comes_back(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         model = llm()
         response = call(model, "chat_with_tools", [ODD], chat_history=USER, tool_choice="Weather[str] of a city")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langchain_core.messages import BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from pydantic import ValidationError, field_validator
 
 from langchain_workers_ai._connection import Connection
@@ -21,6 +22,7 @@ from workers_ai.flow import adrive, drive
 from workers_ai.wire.chat import run_request
 from workers_ai.wire.images import image_data_url
 from workers_ai.wire.reply import shortened, unwrap
+from workers_ai.wire.usage import read_usage
 
 try:
     from langchain_core.decisions import BaseDecisionModel, ClassifierRequest, ClassifierResponse
@@ -240,7 +242,7 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
         return ClassifierResponse(
             model=model,
             answers=answers,
-            usage=body.get("usage"),
+            usage=_usage(body),
             request_id=reply.headers.get("cf-ai-req-id") or reply.headers.get("cf-ray"),
         )
     except (ValidationError, ValueError) as exc:
@@ -248,6 +250,16 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
             f"the reply is no decision: {exc}", model=model, body=shortened(json.dumps(result, default=str)),
             status_code=200,
         ) from exc  # fmt: skip
+
+
+def _usage(body: Mapping[str, Any]) -> UsageMetadata | None:
+    """Return the tokens of a decision; None if the reply does not state them as a record."""
+    usage = read_usage(body.get("usage"))
+    if usage is None:
+        return None
+    return UsageMetadata(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, total_tokens=usage.total_tokens
+    )
 
 
 def _kind(answer: Any) -> Any:

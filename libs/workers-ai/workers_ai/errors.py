@@ -135,7 +135,8 @@ class WorkersAIError(Exception):
         return []
 
     def _remedy(self) -> str:
-        return self.remedy
+        unknown_job = self.code == 5504 or "not found in queue" in self.message
+        return _SUBMIT_AGAIN if unknown_job else self.remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
@@ -258,10 +259,6 @@ class NotFoundError(APIStatusError, RuntimeError):
 
     remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
 
-    def _remedy(self) -> str:
-        unknown_job = self.code == 5504 or "not found in queue" in self.message
-        return _SUBMIT_AGAIN if unknown_job else self.remedy
-
 
 class ModelRetiredError(NotFoundError):
     """The model was withdrawn (410; code 5028).
@@ -373,9 +370,6 @@ class BatchError(WorkersAIError, RuntimeError):
 
     def _facts(self) -> list[str]:
         return [] if self.code is None else [f"code {self.code}"]
-
-    def _remedy(self) -> str:
-        return _SUBMIT_AGAIN if self.code == 5504 else self.remedy
 
 
 class BatchTimeoutError(BatchError):

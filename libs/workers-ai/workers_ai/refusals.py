@@ -15,7 +15,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai import errors as e
-from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -247,8 +246,8 @@ def _embedded(text: str, depth: int) -> Refusal | None:
     if not text.startswith(("{", "[")):
         return None
     try:
-        inner = parse_json(text)
-    except ValueError:
+        inner = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
         return None
     refusal = read_error_body(inner, depth=depth)
     if refusal is None or refusal.message == _NO_REASON:
