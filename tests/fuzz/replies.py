@@ -111,11 +111,6 @@ class Reply(NamedTuple):
     headers: dict[str, str]
     body: bytes
 
-    @property
-    def retryable(self) -> bool:
-        """Whether the status alone says that another try may help."""
-        return self.status >= 500
-
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,6 +1,6 @@
 """Long fuzz runs: ``uv run python tests/fuzz/run.py --replies 100000 [--seed 1]``.
 
-Prints the seed of each reply that fails; ``--replies 1 --seed N`` repeats it.
+Prints the seed of the first reply of each failure; ``--replies 1 --seed N`` repeats it. Ctrl+C ends a run early.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -30,16 +31,23 @@ def main() -> int:
     logging.disable()
     readers, failures = Readers(), Counter[str]()
     began = time.perf_counter()
-    for seed in range(options.seed, options.seed + options.replies):
-        try:
-            readers.put(mutated_reply(random.Random(seed)), seed)
-        except AssertionError as exc:
-            if not failures[str(exc)[:80]]:
-                sys.stdout.write(f"seed {seed} ({READERS[seed % len(READERS)]}): {exc}\n")
-            failures[str(exc)[:80]] += 1
-    took = time.perf_counter() - began
-    sys.stdout.write(f"{options.replies} replies in {took:.0f} s, {failures.total()} failed\n")
+    done = 0
+    with suppress(KeyboardInterrupt):
+        for seed in range(options.seed, options.seed + options.replies):
+            try:
+                readers.put(mutated_reply(random.Random(seed)), seed)
+            except AssertionError as exc:
+                failures[str(exc)[:80]] += 1
+                if failures[str(exc)[:80]] == 1:
+                    _say(f"seed {seed} ({READERS[seed % len(READERS)]}): {exc}")
+            done += 1
+    _say(f"{done} replies in {time.perf_counter() - began:.0f} s, {failures.total()} failed")
     return 1 if failures else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
