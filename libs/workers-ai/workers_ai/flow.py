@@ -193,7 +193,7 @@ def read(body: Body) -> bytes:
     if body.chunks is None:
         body.chunks = body.response.iter_bytes()
     try:
-        return bodies.read_on(body.chunks)  # type: ignore[no-any-return]
+        return bodies.read_on(body.chunks)
     except BaseException:
         close(body)
         raise

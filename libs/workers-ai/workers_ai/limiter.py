@@ -282,7 +282,10 @@ class Gate(_Guarded):
 
     def step_back(self, ticket: Ticket) -> None:
         """Release the slot of a call that is not sent yet; it comes back with the same number."""
-        self._note(partial(self._holders.pop, ticket, None))
+        self._note(partial(self._step_back, ticket))
+
+    def _step_back(self, ticket: Ticket) -> None:
+        self._holders.pop(ticket, None)
 
     def leave(self, ticket: Ticket, now: float) -> None:
         """Release the slot of a call that ended or backs off."""
@@ -500,12 +503,12 @@ if hasattr(os, "register_at_fork"):
 def limiter_for(base_url: str, account_id: str) -> Limiter:
     """Return the limiter that every object of this process with this URL and account shares."""
     # No lock: each step on the dict is atomic.
-    for key, known in list(_limiters.items()):
-        if not isinstance(known, weakref.ref):
-            if known.now() - known.used_at > _FORGET_S:
-                _limiters[key] = weakref.ref(known)
-        elif known() is None:
-            _limiters.pop(key, None)
+    for other, limiter in list(_limiters.items()):
+        if not isinstance(limiter, weakref.ref):
+            if limiter.now() - limiter.used_at > _FORGET_S:
+                _limiters[other] = weakref.ref(limiter)
+        elif limiter() is None:
+            _limiters.pop(other, None)
     key = (base_url, account_id)
     known = _limiters.get(key)
     if isinstance(known, weakref.ref):
