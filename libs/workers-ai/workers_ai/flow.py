@@ -196,10 +196,11 @@ def _read(body: Body) -> bytes:
 
         body.chunks, body.read_on = body.response.iter_bytes(), read_on
     try:
-        return body.read_on(body.chunks)
+        chunk: bytes = body.read_on(body.chunks)
     except BaseException:
         close(body)
         raise
+    return chunk
 
 
 async def _aread(body: Body) -> bytes:
