@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
 import random
@@ -223,6 +224,19 @@ def test_the_total_time_bounds_an_answer_that_keeps_coming(face: Callable[..., F
             call(CHAT, HI)
 
 
+def test_the_total_time_is_one_for_all_requests_of_a_call(face: Callable[..., Face]) -> None:
+    sent: list[None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(None)
+        threading.Event().wait(0.1)
+        return httpx.Response(200, json={"result": {"data": [[1.0, 2.0]]}, "success": True})
+
+    with pytest.raises(e.APITimeoutError, match="total_timeout"):
+        face(answer, total_timeout=0.35, max_concurrency=1).embed("@cf/baai/bge-m3", ["a"] * 30, batch_size=1)
+    assert len(sent) < 10
+
+
 @pytest.fixture
 def limiter_(clock: Any) -> Limiter:
     return Limiter(clock)
@@ -337,6 +351,14 @@ def test_a_reply_whose_close_raises_releases_its_slots(face: Callable[..., Face]
     calls = (one.client if one.mode == "sync" else one.aclient).service.calls
     assert calls.limiter._lanes[CHAT].in_flight == 0
     assert not calls.gate._holders
+
+
+def test_a_copied_service_keeps_its_callback_gate_and_limiter(account: dict[str, Any]) -> None:
+    service = Client(**account, on_retry=print, max_concurrency=3).service
+    for twin in (copy.copy(service), service.through(service.transport), service.for_call({"timeout": 3})[0]):
+        assert twin.calls.on_retry is print
+        assert (twin.calls.gate, twin.calls.limiter) == (service.calls.gate, service.calls.limiter)
+    assert copy.deepcopy(service).calls.on_retry is print
 
 
 # --- cancellations and event loops ---

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
@@ -94,6 +94,11 @@ class Calls:
     gate: Gate | None = None
     paced: bool = False
     ends: float | None = None
+
+    def begun(self) -> Calls:
+        """Return the flows of one call of several requests: ``total_timeout`` counts from now for all of them."""
+        total = self.settings.total_timeout
+        return self if total is None or self.ends is not None else replace(self, ends=self.clock() + total)
 
     def exchange(
         self,
@@ -298,6 +303,8 @@ class _Call:
         """
         calls, ticket, gate = self._calls, self.ticket, self._calls.gate
         turn_taken = not calls.paced
+        if (left := self._left_s()) is not None and left <= 0:
+            raise self._timeout(f"total_timeout={calls.settings.total_timeout} s ended before this request")
         moves, since = -1, 0.0
         while True:
             if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
@@ -320,10 +320,10 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
             raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
     if isinstance(timeout, (int, float)):
         check_seconds("timeout", timeout)
-    else:
-        what = "seconds or an httpx.Timeout, or (connect, read)"
-        require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
-    return timeout
+        return timeout
+    what = "seconds or an httpx.Timeout, or (connect, read)"
+    require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
+    return cast("httpx.Timeout", timeout)
 
 
 def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> dict[str, SecretStr | str]:

@@ -25,8 +25,10 @@
         ├── BatchTimeoutError         carries the request ids, so that the work can be resumed
         └── BatchItemError            one item of a batch failed
 
-Errors that another try cannot mend are also a ``ValueError`` or a ``RuntimeError``: frameworks that judge by built-in
-bases (LangGraph's ``default_retry_on``) then leave them alone. Every error pickles, and none holds the API token.
+Errors that another try cannot repair are also a ``ValueError`` or a ``RuntimeError``: frameworks that judge by built-in
+bases (LangGraph's ``default_retry_on``) then leave them alone. Refusals of the service are ``RuntimeError``: pydantic
+turns a ``ValueError`` that is raised inside a validator into a ``ValidationError``. Every error pickles, and none holds
+the API token.
 """
 
 from __future__ import annotations
@@ -322,7 +324,7 @@ class InternalServerError(APIStatusError):
     is_retryable = True
 
 
-class APIResponseValidationError(WorkersAIError, RuntimeError):
+class APIResponseValidationError(WorkersAIError, ValueError):
     """A success that does not fit: no result, a wrong count of vectors, text where JSON was due.
 
     Attributes:

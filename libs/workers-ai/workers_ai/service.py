@@ -196,7 +196,7 @@ class Service:
 
     def open_chat(self, plan: ChatPlan) -> Flow[ChatStream]:
         """Begin a streamed answer."""
-        return open_chat(self.calls, plan)
+        return open_chat(self.calls.begun(), plan)
 
     def embeddings(
         self,
@@ -226,8 +226,9 @@ class Service:
         check_embed_options(model, shape, queued=queue != "never")
         if queue != "never" and kind == "document":
             return self._queued(model, checked, shape, size, queue, deadline_s)
+        calls = self.calls.begun()
         return [
-            self.calls.embed(model, checked[first : first + size], shape, kind=kind, first=first)
+            calls.embed(model, checked[first : first + size], shape, kind=kind, first=first)
             for first in range(0, len(checked), size)
         ]
 
@@ -266,9 +267,9 @@ class Service:
             return []
         size = CONTEXTS_PER_REQUEST
         parts = [texts[first : first + size] for first in range(0, len(texts), size)]
+        calls = self.calls.begun()
         return [
-            self.calls.rerank(model, query, part, len(part) if top_n is None else min(top_n, len(part)))
-            for part in parts
+            calls.rerank(model, query, part, len(part) if top_n is None else min(top_n, len(part))) for part in parts
         ]
 
 
