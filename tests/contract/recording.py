@@ -34,7 +34,20 @@ TOKEN: Final = "TOKEN"
 EMULATOR_HEADER: Final = "x-workers-ai-emulator"
 
 KEPT_OF_REQUEST: Final = frozenset({"content-type", "x-session-affinity", "cf-aig-gateway-id"})
-KEPT_OF_REPLY: Final = frozenset({"cf-ai-neurons", "cf-aig-cache-status", "cf-ray", "content-type", "retry-after"})
+KEPT_OF_REPLY: Final = frozenset(
+    {
+        "api-version",
+        "cf-ai-neurons",
+        "cf-ai-req-id",
+        "cf-aig-cache-status",
+        "cf-auditlog-id",
+        "cf-ray",
+        "content-type",
+        "ratelimit",
+        "ratelimit-policy",
+        "retry-after",
+    }
+)
 
 _ACCOUNT_IN_PATH = re.compile(r"(?<=/accounts/)[^/\s\",?]+")
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
@@ -86,6 +99,7 @@ class Scrub:
         if EMULATOR_HEADER in headers:
             raise EmulatedReplyError("this is a reply of the emulator; only the real service is recorded")
         kept = {name: values for name, values in headers.items() if name in KEPT_OF_REPLY}
+        kept = {name: [self.text(value) for value in values] for name, values in kept.items()}
         if "cf-ray" in kept:
             kept["cf-ray"] = ["0000000000000000-AMS"]
         body = self.text(response["body"]["string"].decode()).encode()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, events_of, user
 
-from workers_ai_emulator import Emulator, Upstream
+from workers_ai_emulator import Emulator, QueueSettings, Upstream
 from workers_ai_emulator.cli.command import make, parser
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ def test_arguments_become_settings() -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="latency"):
         Emulator(latency=1)
+    with pytest.raises(ValueError, match="choose one of"):
+        Emulator(unsupported_tools="drop")
+    with pytest.raises(ValueError, match="choose one of"):
+        QueueSettings(progress="later")  # type: ignore[arg-type]
 
 
 def test_the_plugin_is_found_by_its_entry_point() -> None:

@@ -251,6 +251,8 @@ def test_control_over_http(served: tuple[Emulator, httpx.Client]) -> None:
         ("faults", {}, 400),
         ("capacity", {"slot": 1}, 400),
         ("settings", {"latency": 1}, 400),
+        ("settings", {"hybrid_tool_calls": "nowhere"}, 400),
+        ("queue", {"progress": "later"}, 400),
         ("clock/advance", {}, 400),
         ("nothing", {}, 501),
     ],

@@ -54,9 +54,7 @@ def test_other_paths_and_methods_have_the_routers_envelope(
     }
 
 
-@pytest.mark.parametrize(
-    "path", ["/ai/tomarkdown", "/ai/finetunes", f"/ai/run/{'@cf/openai/whisper'}"]
-)
+@pytest.mark.parametrize("path", ["/ai/tomarkdown", "/ai/finetunes", f"/ai/run/{'@cf/openai/whisper'}"])
 def test_what_is_not_emulated_says_so(api: Api, path: str) -> None:
     reply = api.http.post(path, json={"audio": []})
 

@@ -97,7 +97,8 @@ def test_a_blip_is_not_seen(task: str, chat: Any, emulator: Emulator, call: Any)
 def test_a_used_up_allocation_is_asked_once_and_never_waited_for(
     task: str, code: int, chat: Any, emulator: Emulator, call: Any, no_waiting: list[float]
 ) -> None:
-    emulator.faults.add(Fault.error(429, code, "used up", retry_after="3600", times=None))
+    text = "you have used up your daily free allocation of 10,000 neurons"  # the Responses route sends no number
+    emulator.faults.add(Fault.error(429, code, text, retry_after="3600", times=None))
     with pytest.raises(QuotaExhaustedError, match=r"renewed at .* 00:00 UTC"):
         TASKS[task](call, chat, emulator, {"max_retries": 5, "on_busy": "retry"})
     assert len(emulator.log.entries) == 1

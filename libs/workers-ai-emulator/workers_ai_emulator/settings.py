@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 @dataclass
@@ -90,3 +90,18 @@ class Settings:
     )
     busy_in_queue: bool = False
     max_body_bytes: int = 10 * 10**6
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+def check_choices(settings: Any) -> None:
+    """Refuse a value that is not one of its field's choices.
+
+    Raises:
+        ValueError: If a field of literals holds something else.
+    """
+    for name, hint in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ValueError(f"unknown {name} {value!r}; choose one of {list(get_args(hint))}")

@@ -186,12 +186,12 @@ class _Connection:
             body += event.data
         return bytes(body[: limit + 1])
 
-    def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+    def _next_event(self) -> h11.Event | None:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
             if self._protocol.they_are_waiting_for_100_continue:
                 self._write(h11.InformationalResponse(status_code=100, headers=[]))
             self._protocol.receive_data(self._socket.recv(_READ))
-        return event
+        return event if isinstance(event, h11.Event) else None
 
     def _send(self, reply: Reply, method: str) -> None:
         headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in reply.headers.items()]

@@ -154,6 +154,7 @@ def _queue(emulator: Emulator, call: Call) -> Json:
         emulator.queue.expire(str(body.pop("expire")))
     if "failures" in body:
         body["failures"] = [ItemFailure(**item) for item in body["failures"]]
+    dataclasses.replace(settings, **body)  # raises for an unknown choice
     for name, value in body.items():
         setattr(settings, name, value)
     return dataclasses.asdict(settings)
@@ -162,6 +163,7 @@ def _queue(emulator: Emulator, call: Call) -> Json:
 def _settings(emulator: Emulator, call: Call) -> Json:
     body = call.json_object()
     _only(body, set(dataclasses.asdict(emulator.settings)))
+    dataclasses.replace(emulator.settings, **body)  # raises for an unknown choice
     for name, value in body.items():
         setattr(emulator.settings, name, value)
     return dataclasses.asdict(emulator.settings)

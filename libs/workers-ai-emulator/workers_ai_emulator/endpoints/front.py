@@ -158,7 +158,7 @@ def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
         return _scripted(fault)
     headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
     raise ServiceError(
-        fault.status, fault.code or 0, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
+        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
     )
 
 

@@ -130,7 +130,7 @@ def _choice(choice: Any) -> str:
 def _format(body: Json) -> tuple[bool, Json | None]:
     """Whether JSON is wanted, and of which schema: bare, or in OpenAI's wrapper, or as ``guided_json``."""
     if isinstance(body.get("guided_json"), dict):
-        return True, body["guided_json"]
+        return True, body["guided_json"] or None
     wanted = body.get("response_format") or {}
     if wanted.get("type") == "json_object":
         return True, None

@@ -49,8 +49,8 @@ def events(answer: Answer, model: Model, padding: Padding, *, usage: bool = True
     for piece in text_pieces(_text(choice, model)):
         yield {"response": piece, "p": padding()}
     for index, call in enumerate(choice.tool_calls):
-        for piece in call_pieces(index, call):
-            yield {"tool_calls": [piece], "p": padding()}
+        for part in call_pieces(index, call):
+            yield {"tool_calls": [part], "p": padding()}
     if choice.tool_calls:
         yield {"finish_reason": "tool_calls"}
     yield {"response": ""}

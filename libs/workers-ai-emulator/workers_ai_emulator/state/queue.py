@@ -12,6 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from workers_ai_emulator.settings import check_choices
+
 if TYPE_CHECKING:
     from workers_ai_emulator.state.clock import Clock
 
@@ -90,6 +92,9 @@ class QueueSettings:
     fail_batches: int = 0
     failures: list[ItemFailure] = field(default_factory=list)
     max_bytes: int = 10 * 10**6
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 @dataclass(slots=True)
