@@ -194,10 +194,12 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
 
-    def bind(self, **kwargs: Any) -> Any:
-        """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
-        with framework_errors:
-            return super().bind(**masked_keywords(kwargs))
+    if not TYPE_CHECKING:  # the declared type stays LangChain's own, which differs between its versions
+
+        def bind(self, **kwargs: Any) -> Any:
+            """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
+            with framework_errors:
+                return super().bind(**masked_keywords(kwargs))
 
     # --- tools and structured output: LangChain's fallbacks resolve these annotations when they run ---
 
