@@ -67,7 +67,7 @@ QUEUE_WORKERS: Final = _COLLECTORS + 1
 
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
-_GLANCE_S: Final = 0.02
+_GLANCE_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
@@ -317,9 +317,13 @@ class Engine:
         self._count(waits_for=self.ledger.silent_run())
         return Sleep(_FOREIGN_S, "other processes")
 
+    def _probing(self) -> bool:
+        """Whether everything has failed so far, so that one failed request at a time is taken apart."""
+        return self._health.blamed and not self._health.succeeded
+
     def _may_send(self) -> bool:
         """Direct requests are bounded by the workers; submissions go one after the other, and wait in the queue."""
-        if self._health.hold_s(self.clock()) > 0:
+        if self._health.hold_s(self.clock()) > 0 or (self._probing() and self.tally.jobs):
             return False
         return self.mode == "direct" or (self.tally.jobs < self.limits.jobs and not self._sending)
 
@@ -368,7 +372,7 @@ class Engine:
             max_bytes=self.limits.max_bytes,
             max_tokens=self._max_tokens,
             requests=None if self.mode == "queue" else 1,
-            probe=self._alone or (self._health.blamed and not self._health.succeeded),
+            probe=self._alone or self._probing(),
         )
         if claim is None:
             return None
