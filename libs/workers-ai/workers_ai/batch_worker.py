@@ -18,6 +18,7 @@ from workers_ai.errors import BadRequestError
 from workers_ai.gateway import require
 from workers_ai.http import PARSED, HttpTransport, parsed
 from workers_ai.refusals import CODES, read_refusal
+from workers_ai.wire.batch import batch_entries
 from workers_ai.wire.batch_worker import check_model, group_answer, name_job, sizes_asked, to_worker
 from workers_ai.wire.reply import unwrap
 
@@ -92,14 +93,14 @@ class BatchWorkerTransport:
             check_model(request.model, result)
             if request_id := result.get("request_id"):
                 return _with_body(reply, {**result, "request_id": name_job(str(request_id), sizes)})
-        responses = result.get("responses")
-        if not isinstance(responses, list) or not sizes:
+        entries = batch_entries(result)
+        if entries is None or not sizes:
             return reply
         try:
-            grouped = group_answer(responses, sizes, request.model)
+            grouped = group_answer(entries, sizes, request.model)
         except BadRequestError as exc:
             return self._refused(reply, {"error": exc.message})
-        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped})
+        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped, "results": None})
 
     def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
         """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""

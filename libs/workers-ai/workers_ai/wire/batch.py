@@ -2,13 +2,15 @@
 
 The documented part (https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/): requests go in as
 ``{"requests": [...]}`` with ``?queueRequest=true``, a ``request_id`` comes back, and asking with it answers ``queued``
-or ``running``, then ``{"responses": [{"id", "result", "success", "external_reference"}]}``. Not documented, and so
-read in every form that is likely: the HTTP status of a pending answer, how a failed item says why, whether a finished
-batch repeats its status, and what an id the queue has lost is answered with.
+or ``running``, then ``{"responses": [{"id", "result", "success", "external_reference"}]}``. Recorded of kimi-k2.6, not
+documented: ``{"results": [{"index", "result", "success"}]}``; which model uses which form is open, so both are read
+for every model. Not documented, and so read in every form that is likely: the HTTP status of a pending answer, how a
+failed item says why, whether a finished batch repeats its status, and what an id the queue has lost is answered with.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -25,7 +27,7 @@ from workers_ai.wire.chat import plan_chat, run_request
 from workers_ai.wire.jsontext import whole_number
 from workers_ai.wire.reply import shortened, unwrap
 from workers_ai.wire.types import JSON, Request, Usage
-from workers_ai.wire.usage import read_usage
+from workers_ai.wire.usage import add_usage, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +37,9 @@ __all__ = [
     "BatchItem",
     "BatchJob",
     "BatchStatus",
+    "batch_entries",
     "chat_inputs",
+    "entry_index",
     "json_bytes",
     "poll_request",
     "read_poll",
@@ -245,24 +249,46 @@ def _pending(result: JSON) -> Literal["queued", "running"] | None:
 def _finished(
     result: JSON, model: str, size: int | None, request_id: str, neurons: str | None = None
 ) -> BatchStatus | None:
-    responses = result.get("responses") if isinstance(result, dict) else result
-    if not isinstance(responses, list):
+    entries = batch_entries(result)
+    if entries is None:
         return None
     found: dict[int, BatchItem] = {}
-    for entry in responses:
-        index = _index(entry)
+    for entry in entries:
+        index = entry_index(entry)
         if index is None or (size is not None and index >= size) or (index in found and found[index].success):
             continue  # no index of ours, or one that has its result
         found[index] = _item(index, entry, model, request_id)
     expected = range(size) if size is not None else sorted(found)
+    if len(found) < max(len(expected), 1) and isinstance(result, dict) and result.get("status") and _pending(result):
+        return None  # still running, and only some of the results are there
     items = [found.get(index) or _missing(index, model, request_id) for index in expected]
-    usage = read_usage(result.get("usage"), neurons) if isinstance(result, dict) else None
-    return BatchStatus("done", items, usage)
+    return BatchStatus("done", items, _total_usage(result, items, neurons))
 
 
-def _index(entry: JSON) -> int | None:
-    """The index an entry names, which is the only thing that says which request it answers."""
-    return whole_number(entry.get("id")) if isinstance(entry, dict) else None
+def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) -> Usage | None:
+    """Return the usage of the whole batch, or the sum of the items' own records where the batch has none."""
+    whole = result.get("usage") if isinstance(result, dict) else None
+    if not isinstance(whole, dict):
+        records = (item.result.get("usage") for item in items if isinstance(item.result, dict))
+        if usage := functools.reduce(add_usage, map(read_usage, records), None):
+            return usage
+    return read_usage(whole, neurons)
+
+
+def batch_entries(result: JSON) -> list[JSON] | None:
+    """Return the entries of a finished batch, from ``responses`` and from ``results``; None if it has neither list."""
+    if not isinstance(result, dict):
+        return result if isinstance(result, list) else None
+    lists = [found for key in ("responses", "results") if isinstance(found := result.get(key), list)]
+    return [entry for found in lists for entry in found] if lists else None
+
+
+def entry_index(entry: JSON) -> int | None:
+    """Return the index of the request that an entry answers: its ``index``, or its ``id``; None if it has neither."""
+    if not isinstance(entry, dict):
+        return None
+    index = whole_number(entry.get("index"))
+    return whole_number(entry.get("id")) if index is None else index
 
 
 def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) -> BatchItem:

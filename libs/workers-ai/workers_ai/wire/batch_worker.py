@@ -15,15 +15,18 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.wire.jsontext import whole_number
+from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
+from workers_ai.wire.batch import entry_index
 from workers_ai.wire.types import JSON, Request
+from workers_ai.wire.vectors import vector_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["check_model", "group_answer", "name_job", "sizes_asked", "to_worker"]
 
+_OF_ONE_PART: Final = frozenset({"response", "shape", "usage"})
+"""Fields of a result that no longer hold once its texts are grouped anew."""
 _TEXT_KEYS: Final = frozenset({"text", "documents"})
 _JOB_ID: Final = re.compile(r"(.+)\.(\d+x\d+(?:-\d+x\d+)*)")
 
@@ -93,12 +96,10 @@ def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) ->
         BadRequestError: They do not fit the texts.
     """
     found = {
-        index: entry
-        for entry in responses
-        if isinstance(entry, dict) and (index := whole_number(entry.get("id"))) is not None and index < len(responses)
+        index: entry for entry in responses if (index := entry_index(entry)) is not None and index < len(responses)
     }
     entries = [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
-    rows = [_rows(entry) for entry in entries]
+    rows = [_rows(entry, model) for entry in entries]
     spans = _spans([None if part is None else len(part) for part in rows], sum(sizes))
     if spans is None:
         raise BadRequestError(f"its answer does not fit the {sum(sizes)} texts of the job", model=model)
@@ -114,18 +115,23 @@ def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) ->
         texts, of_text = of_text[:size], of_text[size:]
         failed = next((entry for entry, row in texts if row is None), None)
         if failed is None:
-            result = {**texts[0][0]["result"], "data": [row for _, row in texts]}
+            facts = {key: value for key, value in texts[0][0]["result"].items() if key not in _OF_ONE_PART}
+            result = {**facts, "data": [row for _, row in texts]}
             grouped.append({"id": index, "success": True, "result": result})
         else:
-            grouped.append({**failed, "id": index, "success": False})
+            grouped.append({**failed, "id": index, "index": index, "success": False})
     return grouped
 
 
-def _rows(entry: Mapping[str, JSON]) -> list[JSON] | None:
-    """The vectors of one response; None where it failed."""
+def _rows(entry: Mapping[str, JSON], model: str) -> list[JSON] | None:
+    """Return the vectors of one response; None if it failed."""
     result = entry.get("result")
-    rows = result.get("data") if isinstance(result, dict) and entry.get("success") is not False else None
-    return rows if isinstance(rows, list) else None
+    if not isinstance(result, dict) or entry.get("success") is False:
+        return None
+    try:
+        return vector_rows(result, model)
+    except APIResponseValidationError:
+        return None
 
 
 def _spans(found: Sequence[int | None], total: int) -> list[int] | None:

@@ -26,6 +26,7 @@ __all__ = [
     "read_vectors",
     "require_one_length",
     "rerank_request",
+    "vector_rows",
 ]
 
 CONTEXTS_PER_REQUEST: Final = 100
@@ -96,25 +97,38 @@ def read_vectors(
         APIResponseValidationError: Not one finite, non-zero vector per text, all of the same length.
     """
     result = unwrap(data)
-    rows: JSON = (result.get("data") or result.get("response")) if isinstance(result, dict) else None
-    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
-        rows = _in_order(rows, model)
-    if isinstance(rows, list) and rows and isinstance(rows[0], str):
-        rows = [_from_base64(row, model) for row in rows]
-    if not isinstance(rows, list):
+    rows = vector_rows(result, model)
+    if rows is None:
         what = "was queued" if isinstance(result, dict) and "request_id" in result else "has no vectors"
         raise _misfit(f"the reply {what}", model, data)
-    if count == 1 and rows and isinstance(rows[0], (int, float)):
-        rows = [rows]
     if len(rows) != count:
         raise _misfit(f"the reply has {len(rows)} vectors for {count} texts", model, None)
     _check(rows, model)
     if normalize:
         rows = [_unit(row) for row in rows]
-    pooling = result.get("pooling")
+    facts = result if isinstance(result, dict) else {}
+    pooling = facts.get("pooling")
     return EmbedReply(
-        rows, model, read_usage(result.get("usage"), neurons), pooling if isinstance(pooling, str) else None
+        rows, model, read_usage(facts.get("usage"), neurons), pooling if isinstance(pooling, str) else None
     )
+
+
+def vector_rows(result: JSON, model: str) -> list[JSON] | None:
+    """Return the vectors of a result in the order of the texts, not yet checked; None if there is no list of them.
+
+    Raises:
+        APIResponseValidationError: Indexes do not fit, or a text is not base64 of float32.
+    """
+    rows = (result.get("data") or result.get("response")) if isinstance(result, dict) else result
+    if not isinstance(rows, list):
+        return None
+    if rows and isinstance(rows[0], dict):
+        rows = _in_order(rows, model)
+    if rows and isinstance(rows[0], str):
+        return [_from_base64(row, model) for row in rows]
+    if rows and isinstance(rows[0], (int, float)):
+        return [rows]  # one vector without the list around it
+    return rows
 
 
 def _misfit(message: str, model: str, data: JSON) -> APIResponseValidationError:
