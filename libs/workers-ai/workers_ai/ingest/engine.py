@@ -30,7 +30,14 @@ from workers_ai.ingest.report import neurons_of
 from workers_ai.ingest.watchlist import Watched, Watchlist
 from workers_ai.refusals import CODES, error_from_reply
 from workers_ai.watch import Watch, naming
-from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
+from workers_ai.wire.batch import (
+    MAX_SUBMISSION_BYTES,
+    BatchItem,
+    BatchJob,
+    BatchStatus,
+    UnclearReplyError,
+    json_bytes,
+)
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
 
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 
     from workers_ai.batch import BatchFlows
     from workers_ai.flow import Flow
-    from workers_ai.ingest.ledger import Ledger
+    from workers_ai.ingest.ledger import Ledger, Probe
     from workers_ai.ingest.records import Limits
     from workers_ai.ingest.report import Bar, Tally
     from workers_ai.ingest.source import Documents
@@ -211,6 +218,8 @@ class Engine:
         claim, watch = watched.claim, watched.watch
         try:
             status = yield from self.batch.ask(watch)
+        except UnclearReplyError:
+            raise  # for a quarter of an hour; the job may be there all the same
         except BatchError as exc:
             pause = yield Do(partial(self._lost, claim, exc))
             yield Sleep(pause, str(exc))
@@ -303,7 +312,8 @@ class Engine:
                 self._count(jobs=1)
             return adopted
         if self._may_send():
-            while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
+            full = self._part if self._probing() == "wide" else None
+            while not self._exhausted and self.ledger.waiting(full) < self._texts_per_claim:
                 self._feed()
             claim = self._claim() if self.ledger.waiting() else None
             if claim is not None or self.stopped:
@@ -317,13 +327,17 @@ class Engine:
         self._count(waits_for=self.ledger.silent_run())
         return Sleep(_FOREIGN_S, "other processes")
 
-    def _probing(self) -> bool:
-        """Whether everything has failed so far, so that one failed request at a time is taken apart."""
-        return self._health.blamed and not self._health.succeeded
+    def _probing(self) -> Probe | None:
+        """How to find out why everything has failed so far: by one failed request, then by requests of other texts."""
+        if self._health.succeeded or not self._health.blamed:
+            return "deep" if self._alone else None
+        return "wide" if self._health.is_deep else "deep"
 
     def _may_send(self) -> bool:
         """Direct requests are bounded by the workers; submissions go one after the other, and wait in the queue."""
-        if self._health.hold_s(self.clock()) > 0 or (self._probing() and self.tally.jobs):
+        if self._health.hold_s(self.clock()) > 0 or (
+            self.tally.jobs and self._health.blamed and not self._health.succeeded
+        ):
             return False
         return self.mode == "direct" or (self.tally.jobs < self.limits.jobs and not self._sending)
 
@@ -372,7 +386,7 @@ class Engine:
             max_bytes=self.limits.max_bytes,
             max_tokens=self._max_tokens,
             requests=None if self.mode == "queue" else 1,
-            probe=self._alone or self._probing(),
+            probe=self._probing(),
         )
         if claim is None:
             return None
