@@ -233,6 +233,7 @@ CASES = {
     "a job that is forgotten": Case(forgets, factor=1.1),
     "a job that fails as a whole": Case(once(lambda job: {"status": "failed", "error": "worker died"}), factor=1.1),
     "a job that never ends": Case(once(running), failed=PER_JOB),
+    "a job whose polls are empty for ever": Case(once(lambda job: envelope(None)), failed=PER_JOB),
     "jobs that all never end": Case(first(running, 99), ends=BatchTimeoutError),
     "vectors of another length": Case(once(wrong_length), factor=1.1),
     "a text that fails its request": Case(

@@ -66,6 +66,9 @@ _LAST_COLLECT_S: Final = 3600.0
 
 _UNREACHED_POLLS: Final = 3
 
+_HEARD_S: Final = 300.0
+"""A queue that answered a poll within so many seconds is there; a job whose polls fail all the while is at fault."""
+
 _COLLECTORS: Final = 2
 """Workers that fetch results. Each result is large, so that memory stays flat however many submissions there are."""
 
@@ -133,7 +136,7 @@ class Engine:
         self._collect_until = float("inf")
         self._reserved = 0.0
         self._looked = -_LOOK_AROUND_S
-        self._began = self.clock()
+        self._began = self._heard = self.clock()
         self._idle = threading.Condition()
         self._at_work = 0
 
@@ -218,12 +221,19 @@ class Engine:
         claim, watch = watched.claim, watched.watch
         try:
             status = yield from self.batch.ask(watch)
-        except UnclearReplyError:
-            raise  # for a quarter of an hour; the job may be there all the same
-        except BatchError as exc:
-            pause = yield Do(partial(self._lost, claim, exc))
-            yield Sleep(pause, str(exc))
+        except WorkersAIError as exc:
+            if isinstance(exc, BatchError) and not isinstance(exc, UnclearReplyError):
+                pause = yield Do(partial(self._lost, claim, exc))
+                yield Sleep(pause, str(exc))
+                return
+            # Polls of this job have failed for a quarter of an hour. It may be there all the same.
+            there = isinstance(exc, UnclearReplyError) or self.clock() - self._heard < _HEARD_S
+            if not (there and self._health.succeeded):
+                raise
+            yield Do(partial(self._give_up, claim, f"cannot be polled ({exc.message})"))
             return
+        if watch.error is None:
+            self._heard = self.clock()
         if status is not None:
             pause = yield Do(partial(self._record, claim, status))
             yield Sleep(pause, "failed requests")
@@ -246,15 +256,19 @@ class Engine:
             return True
         if not self._health.succeeded:
             raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+        self._give_up(claim, "is still unfinished after a day")
+        return False
+
+    def _give_up(self, claim: Claim, why: str) -> None:
+        """Report the texts of a job as failed in this run. It stays in the ledger, since it may be paid for."""
         message = (
-            f"the submission {claim.request_id} is still unfinished after a day; the next run polls it again, unless "
+            f"the submission {claim.request_id} {why}; the next run polls it again, unless "
             f"`workers-ai jobs {self.ledger.path} --forget {claim.request_id}` has its texts sent again"
         )
         failed = self.ledger.give_up(self.run, claim.job, message)
         with self._lock:
             self._open.difference_update(text_id for group in claim.groups for text_id in group)
             self._settle(claim, failed=failed)
-        return False
 
     def _stop(self, error: WorkersAIError) -> None:
         """Send nothing more, collect what is in flight, then end the run with ``error``."""
