@@ -338,7 +338,7 @@ class Engine:
             self._open = self.ledger.still_open(self._open)
         if not self._open:
             return None
-        self._count(waits_for=self.ledger.silent_run())
+        self._wait_for(self.ledger.silent_run())
         return Sleep(_FOREIGN_S, "other processes")
 
     def _probing(self) -> Probe | None:
@@ -531,11 +531,16 @@ class Engine:
         self._settle(claim, failed=len(verdict.failures), retries=1)
         self._health.refused(error)
 
-    def _count(self, *, waits_for: tuple[str, int, float] | None = None, **deltas: int) -> None:
+    def _wait_for(self, run: tuple[str, int, float] | None) -> None:
+        with self._lock:
+            self.tally.waits_for = run
+            self.bar.show(self.tally)
+
+    def _count(self, **deltas: int) -> None:
         with self._lock:
             for name, delta in deltas.items():
                 setattr(self.tally, name, getattr(self.tally, name) + delta)
-            self.tally.waits_for = waits_for
+            self.tally.waits_for = None
             self.bar.show(self.tally)
 
 
