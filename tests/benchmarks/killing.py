@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from workers_ai.ingest import Ledger
-from workers_ai_emulator import Emulator, QueueSettings
+from workers_ai_emulator import Emulator, Fault, QueueSettings
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
@@ -26,6 +29,21 @@ report = ingest(
 )
 print(report.embedded, report.reused, sum(1 for _ in report.vectors()))
 """
+
+
+VIRTUAL = """
+import os, time
+real, sleep, began = time.monotonic, time.sleep, time.monotonic()
+speed = float(os.environ["SPEED"])
+wall = time.time
+def jumped():
+    with open(os.environ["JUMP"]) as file:
+        return float(file.read() or 0)
+time.monotonic = lambda: began + (real() - began) * speed
+time.sleep = lambda seconds: sleep(seconds / speed)
+time.time = lambda: wall() + jumped()
+"""
+"""Put before CHILD: time passes ``SPEED`` times as fast, and the clock is off by the seconds in the file ``JUMP``."""
 
 
 @dataclass
@@ -45,6 +63,19 @@ class Outcome:
     held: int
     submissions: int
     repeated: int
+
+
+@dataclass
+class Storm(Outcome):
+    """The same with several processes, a clock that jumps, and an outage.
+
+    Attributes:
+        ended: Errors with which processes ended by themselves, each once.
+        seconds: How long it took.
+    """
+
+    ended: set[str]
+    seconds: float
 
 
 def child(url: str, ledger: Path, texts: int, per_job: int, concurrency: int) -> subprocess.Popen[str]:
@@ -79,3 +110,63 @@ def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int
         vectors = held.counts()["vectors"]
     log = emulator.log
     return Outcome(done, int(out.split()[2]), vectors, emulator.queue.submitted, log.texts_repeated)
+
+
+def storm(
+    home: Path, *, kills: int, texts: int, per_job: int, processes: int, seed: int, speed: float = 200.0,
+    outage_s: float = 600.0,
+) -> Storm:  # fmt: skip
+    """Ingest with several processes, so many kills, a clock that jumps by a day, and an outage of ten minutes."""
+    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=2)), random.Random(seed), home / "storm.ledger"
+    jump = home / "jump"
+    jump.write_text("0")
+    environment = {**os.environ, "SPEED": str(speed), "JUMP": str(jump)}
+    done, out, ended, began = 0, "", set(), time.monotonic()
+
+    with emulator.serve() as url:
+
+        def begin() -> subprocess.Popen[str]:
+            arguments = map(str, (url, ledger, MODEL, texts, per_job, 3))
+            return subprocess.Popen(
+                [sys.executable, "-c", VIRTUAL + CHILD, *arguments], env=environment, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+
+        was_down = False
+        running = [begin() for _ in range(processes)]
+        while running:
+            if done < kills:
+                until = emulator.log.requests + chance.randint(1, max(1, 3 * texts // per_job // (2 * kills)))
+                stop = time.monotonic() + 5
+                while emulator.log.requests < until and time.monotonic() < stop:
+                    threading.Event().wait(0.002)
+                victim = running[chance.randrange(len(running))]
+                done += victim.poll() is None
+                victim.kill()
+                if done == kills // 2:
+                    jump.write_text("86400")
+                if done == kills // 2 + 1 and not was_down:
+                    was_down = True
+                    emulator.faults.add(Fault.html(502, times=None))
+                    threading.Event().wait(outage_s / speed)
+                    emulator.faults.clear()
+            for place, process in enumerate(running):
+                if done < kills and process.poll() is None:
+                    continue
+                out, err = process.communicate()
+                if process.returncode > 0:
+                    ended.add(err.strip().splitlines()[-1])
+                running[place] = begin() if process.returncode or done < kills else process
+            running = [process for process in running if process.returncode != 0 or done < kills]
+    with contextlib.closing(Ledger(ledger)) as held:
+        vectors = held.counts()["vectors"]
+    log = emulator.log
+    return Storm(
+        done, int(out.split()[2]), vectors, emulator.queue.submitted, log.texts_repeated, ended,
+        time.monotonic() - began,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        print(storm(Path(folder), kills=20, texts=50_000, per_job=500, processes=3, seed=int(*sys.argv[1:] or [1])))

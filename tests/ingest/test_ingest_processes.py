@@ -48,6 +48,15 @@ def test_killed_at_random_moments_nothing_is_lost_and_little_is_paid_twice(
     assert outcome.submissions <= 40 + 5
 
 
+def test_three_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(killing: Any, tmp_path: Path) -> None:
+    """The short form of ``python tests/benchmarks/killing.py``; its time is virtual, 400 times as fast."""
+    outcome = killing.storm(tmp_path, kills=4, texts=2000, per_job=50, processes=3, seed=3, speed=400.0)
+    assert outcome.kills == 4
+    assert (outcome.vectors, outcome.held) == (2000, 2000)
+    assert outcome.repeated <= 4 * 50
+    assert all(error.startswith("workers_ai.errors.") for error in outcome.ended)
+
+
 def test_two_processes_share_the_work_of_one_ledger(killing: Any, emulator: Emulator, ledger: Path) -> None:
     """One alone has at most 64 submissions with the queue, where all stay until the other one sends, too."""
     emulator.queue.settings.progress = "never"

@@ -17,7 +17,6 @@ from workers_ai.catalogue import lookup
 from workers_ai.config import DEADLINE_S, check_model
 from workers_ai.errors import (
     APIConnectionError,
-    APIResponseValidationError,
     APIStatusError,
     BadRequestError,
     BatchTimeoutError,
@@ -34,6 +33,7 @@ from workers_ai.wire.batch import (
     BatchItem,
     BatchJob,
     BatchStatus,
+    UnclearReplyError,
     poll_request,
     read_poll,
     read_submission,
@@ -165,7 +165,7 @@ class BatchFlows:
             return None
         try:
             status = self._read(reply, job)
-        except APIResponseValidationError as exc:
+        except UnclearReplyError as exc:
             watch.failed(exc)
             return None
         watch.answered()

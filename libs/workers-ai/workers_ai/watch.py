@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
 from workers_ai.refusals import says_unknown_job
 from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
+from workers_ai.wire.batch import UnclearReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -112,7 +113,7 @@ class Watch:
             return
         since = self._failing_since = now if self._failing_since is None else self._failing_since
         self._hold_s = min(0.25 * 2.0 ** min(self.failures, 60), self._pace.longest_s)
-        unreadable = isinstance(error, APIResponseValidationError)
+        unreadable = isinstance(error, (APIResponseValidationError, UnclearReplyError))
         if not (unreadable or error.is_retryable):
             raise error
         if now - since >= FAILED_S:

@@ -30,7 +30,14 @@ from workers_ai.ingest.report import neurons_of
 from workers_ai.ingest.watchlist import Watched, Watchlist
 from workers_ai.refusals import CODES, error_from_reply
 from workers_ai.watch import UNKNOWN_S, Watch, naming
-from workers_ai.wire.batch import MAX_SUBMISSION_BYTES, BatchItem, BatchJob, BatchStatus, json_bytes
+from workers_ai.wire.batch import (
+    MAX_SUBMISSION_BYTES,
+    BatchItem,
+    BatchJob,
+    BatchStatus,
+    UnclearReplyError,
+    json_bytes,
+)
 from workers_ai.wire.usage import read_usage
 from workers_ai.wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
 
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 
     from workers_ai.batch import BatchFlows
     from workers_ai.flow import Flow
-    from workers_ai.ingest.ledger import Ledger
+    from workers_ai.ingest.ledger import Ledger, Probe
     from workers_ai.ingest.records import Limits
     from workers_ai.ingest.report import Bar, Tally
     from workers_ai.ingest.source import Documents
@@ -59,6 +66,9 @@ _LAST_COLLECT_S: Final = 3600.0
 
 _UNREACHED_POLLS: Final = 3
 
+_HEARD_S: Final = 300.0
+"""A queue that answered a poll within so many seconds is there; a job whose polls fail all the while is at fault."""
+
 _COLLECTORS: Final = 2
 """Workers that fetch results. Each result is large, so that memory stays flat however many submissions there are."""
 
@@ -67,7 +77,7 @@ QUEUE_WORKERS: Final = _COLLECTORS + 1
 
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
-_GLANCE_S: Final = 0.02
+_GLANCE_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
@@ -126,7 +136,7 @@ class Engine:
         self._collect_until = float("inf")
         self._reserved = 0.0
         self._looked = -_LOOK_AROUND_S
-        self._began = self.clock()
+        self._began = self._heard = self.clock()
         self._idle = threading.Condition()
         self._at_work = 0
 
@@ -211,10 +221,19 @@ class Engine:
         claim, watch = watched.claim, watched.watch
         try:
             status = yield from self.batch.ask(watch)
-        except BatchError as exc:
-            pause = yield Do(partial(self._lost, claim, exc))
-            yield Sleep(pause, str(exc))
+        except WorkersAIError as exc:
+            if isinstance(exc, BatchError) and not isinstance(exc, UnclearReplyError):
+                pause = yield Do(partial(self._lost, claim, exc))
+                yield Sleep(pause, str(exc))
+                return
+            # Polls of this job have failed for a quarter of an hour. It may be there all the same.
+            there = isinstance(exc, UnclearReplyError) or self.clock() - self._heard < _HEARD_S
+            if not (there and self._health.succeeded):
+                raise
+            yield Do(partial(self._give_up, claim, f"cannot be polled ({exc.message})"))
             return
+        if watch.error is None:
+            self._heard = self.clock()
         if status is not None:
             pause = yield Do(partial(self._record, claim, status))
             yield Sleep(pause, "failed requests")
@@ -237,15 +256,19 @@ class Engine:
             return True
         if not self._health.succeeded:
             raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+        self._give_up(claim, "is still unfinished after a day")
+        return False
+
+    def _give_up(self, claim: Claim, why: str) -> None:
+        """Report the texts of a job as failed in this run. It stays in the ledger, since it may be paid for."""
         message = (
-            f"the submission {claim.request_id} is still unfinished after a day; the next run polls it again, unless "
+            f"the submission {claim.request_id} {why}; the next run polls it again, unless "
             f"`workers-ai jobs {self.ledger.path} --forget {claim.request_id}` has its texts sent again"
         )
         failed = self.ledger.give_up(self.run, claim.job, message)
         with self._lock:
             self._open.difference_update(text_id for group in claim.groups for text_id in group)
             self._settle(claim, failed=failed)
-        return False
 
     def _stop(self, error: WorkersAIError) -> None:
         """Send nothing more, collect what is in flight, then end the run with ``error``."""
@@ -303,7 +326,8 @@ class Engine:
                 self._count(jobs=1)
             return adopted
         if self._may_send():
-            while not self._exhausted and self.ledger.waiting() < self._texts_per_claim:
+            full = self._part if self._probing() == "wide" else None
+            while not self._exhausted and self.ledger.waiting(full) < self._texts_per_claim:
                 self._feed()
             claim = self._claim() if self.ledger.waiting() else None
             if claim is not None or self.stopped:
@@ -314,12 +338,20 @@ class Engine:
             self._open = self.ledger.still_open(self._open)
         if not self._open:
             return None
-        self._count(waits_for=self.ledger.silent_run())
+        self._wait_for(self.ledger.silent_run())
         return Sleep(_FOREIGN_S, "other processes")
+
+    def _probing(self) -> Probe | None:
+        """How to find out why everything has failed so far: by one failed request, then by requests of other texts."""
+        if self._health.succeeded or not self._health.blamed:
+            return "deep" if self._alone else None
+        return "wide" if self._health.is_deep else "deep"
 
     def _may_send(self) -> bool:
         """Direct requests are bounded by the workers; submissions go one after the other, and wait in the queue."""
-        if self._health.hold_s(self.clock()) > 0:
+        if self._health.hold_s(self.clock()) > 0 or (
+            self.tally.jobs and self._health.blamed and not self._health.succeeded
+        ):
             return False
         return self.mode == "direct" or (self.tally.jobs < self.limits.jobs and not self._sending)
 
@@ -368,7 +400,7 @@ class Engine:
             max_bytes=self.limits.max_bytes,
             max_tokens=self._max_tokens,
             requests=None if self.mode == "queue" else 1,
-            probe=self._alone or (self._health.blamed and not self._health.succeeded),
+            probe=self._probing(),
         )
         if claim is None:
             return None
@@ -499,11 +531,16 @@ class Engine:
         self._settle(claim, failed=len(verdict.failures), retries=1)
         self._health.refused(error)
 
-    def _count(self, *, waits_for: tuple[str, int, float] | None = None, **deltas: int) -> None:
+    def _wait_for(self, run: tuple[str, int, float] | None) -> None:
+        with self._lock:
+            self.tally.waits_for = run
+            self.bar.show(self.tally)
+
+    def _count(self, **deltas: int) -> None:
         with self._lock:
             for name, delta in deltas.items():
                 setattr(self.tally, name, getattr(self.tally, name) + delta)
-            self.tally.waits_for = waits_for
+            self.tally.waits_for = None
             self.bar.show(self.tally)
 
 

@@ -200,6 +200,11 @@ class Health:
             if self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
                 raise failed[-1][0]
 
+    @property
+    def is_deep(self) -> bool:
+        """Whether enough single texts have failed, so that requests of other texts tell more."""
+        return self._single >= _SINGLE
+
     def mismatch(self, errors: Sequence[WorkersAIError]) -> None:
         """Record requests whose vectors have another length than those of the ledger.
 

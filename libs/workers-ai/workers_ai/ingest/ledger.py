@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.ingest.ledger_file import LedgerFile
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from workers_ai.ingest.judge import Retry
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Probe"]
+
+Probe: TypeAlias = Literal["deep", "wide"]
 
 _KEPT_RUNS: Final = 3
 _KEPT_S: Final = 3600.0
@@ -153,10 +155,11 @@ class Ledger(LedgerFile):
         with self._reading() as db:
             return ids & {row[0] for row in db.execute("SELECT id FROM work")}
 
-    def waiting(self) -> int:
-        """Texts that nobody has claimed."""
+    def waiting(self, part: int | None = None) -> int:
+        """Return the number of texts that nobody has claimed; with ``part``, of those in requests of that size."""
+        query = "SELECT COUNT(*) FROM work WHERE job IS NULL AND ? IN (part, 0)"
         with self._reading() as db:
-            return int(db.execute("SELECT COUNT(*) FROM work WHERE job IS NULL").fetchone()[0])
+            return int(db.execute(query, (part or 0,)).fetchone()[0])
 
     # Claims
 
@@ -169,7 +172,7 @@ class Ledger(LedgerFile):
         max_bytes: int,
         max_tokens: int | None,
         requests: int | None = None,
-        probe: bool = False,
+        probe: Probe | None = None,
     ) -> Claim | None:
         """Take up to ``texts`` waiting texts as one submission; None where nothing waits.
 
@@ -183,14 +186,17 @@ class Ledger(LedgerFile):
             max_bytes: Maximum bytes of the submission.
             max_tokens: Maximum estimated tokens of one request, if the model has such a bound.
             requests: Maximum requests of the submission, or None.
-            probe: Take one request of failed texts alone, since everything has failed so far.
+            probe: ``"deep"`` to take one request of failed texts alone, ``"wide"`` to take texts that have not failed.
         """
         with self._change() as db:
             smallest = db.execute("SELECT MIN(part) FROM work WHERE job IS NULL").fetchone()[0]
             if smallest is None:
                 return None
             which = "part > 0"
-            if smallest < 0 or (probe and smallest < part):
+            full = "SELECT 1 FROM work WHERE job IS NULL AND part = ? LIMIT 1"
+            if probe == "wide" and db.execute(full, (part,)).fetchone():
+                which = f"part = {int(part)}"
+            elif smallest < 0 or (probe and smallest < part):
                 which, texts, requests = f"part = {int(smallest)}", abs(smallest), 1
             rows = db.execute(
                 f"SELECT id, text, bytes, tokens, part FROM work WHERE job IS NULL AND {which} "

@@ -206,7 +206,10 @@ def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "sp
 
 def well_formed(text: str) -> str:
     """Return the text with lone surrogates replaced, as a request carries it."""
-    return mended(text) if has_half_pair(text) else text  # type: ignore[no-any-return]
+    if not has_half_pair(text):
+        return text
+    whole: str = mended(text)
+    return whole
 
 
 def checked(document: Any) -> tuple[str | int, str]:

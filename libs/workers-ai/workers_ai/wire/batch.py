@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import (
-    APIResponseValidationError,
     BadRequestError,
     BatchError,
     BatchItemError,
@@ -39,6 +38,7 @@ __all__ = [
     "BatchItem",
     "BatchJob",
     "BatchStatus",
+    "UnclearReplyError",
     "batch_entries",
     "chat_inputs",
     "entry_index",
@@ -102,6 +102,10 @@ class BatchItem:
     success: bool
     result: JSON
     error: BatchItemError | None
+
+
+class UnclearReplyError(BatchError):
+    """The reply to a poll is neither a state nor a result. It says nothing of the job, which can be polled again."""
 
 
 class BatchStatus(NamedTuple):
@@ -210,7 +214,7 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
 
     Raises:
         BatchError: The job has failed as a whole.
-        APIResponseValidationError: The reply is neither a state nor a result.
+        UnclearReplyError: The reply is neither a state nor a result.
     """
     result = unwrap(data)
     status = _finished(result, job.model, job.size, job.request_id, neurons)
@@ -220,11 +224,8 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
     word = _pending(result) if refusal is None else None
     if word is None:
         why = refusal.message if refusal else shortened(data, 300)
-        if refusal is None and not _is_over(result):
-            raise APIResponseValidationError(
-                f"the reply to a poll of {job.request_id} is neither a state nor a result: {why}", model=job.model
-            )
-        error = BatchError(
+        kind = BatchError if refusal or _is_over(result) else UnclearReplyError
+        error = kind(
             f"the queue has no result for {job.request_id}: {why}", model=job.model, request_ids=[job.request_id]
         )
         error.code = refusal.code if refusal else None

@@ -1,12 +1,16 @@
 """Cloudflare Workers AI embeddings for LlamaIndex."""
 
+from typing import TYPE_CHECKING, Any
+
 from llama_index.embeddings.workers_ai._version import __version__
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from llama_index.embeddings.workers_ai.batch import WorkersAIBatchEmbedding
 from llama_index.embeddings.workers_ai.docstore import docstore_rollback
 
 from workers_ai.config import GatewayOptions
-from workers_ai.ingest import LedgerError
+
+if TYPE_CHECKING:
+    from workers_ai.ingest import LedgerError
 
 __all__ = [
     "GatewayOptions",
@@ -16,3 +20,11 @@ __all__ = [
     "__version__",
     "docstore_rollback",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LedgerError":  # with SQLite behind it, which only a ledger needs
+        from workers_ai.ingest import LedgerError
+
+        return LedgerError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
