@@ -48,7 +48,7 @@ _TIME = re.compile(
     r"\b\d{1,2}:\d\d(?::\d\d)?(?:\s*[ap]\.?m\b\.?)?|\b\d{1,2}\s*[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b", re.IGNORECASE
 )
 _MONEY = re.compile(
-    r"[$€£]\s?\d[\d,]*(?:\.\d+)?|\b\d[\d,]*(?:\.\d+)?\s*(?:dollars|euros|usd|eur|pounds)\b", re.IGNORECASE
+    r"[$€£]\s?\d+(?:,\d{3})*(?:\.\d+)?|\b\d+(?:,\d{3})*(?:\.\d+)?\s*(?:dollars|euros|usd|eur|pounds)\b", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(r"#\s?\w*\d\w*|\b(?=\w*[A-Za-z])(?=[\w-]*\d)[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*\b|\b\d{3,}\b")
 _COLOR = re.compile(rf"\b(?:{'|'.join(sorted(COLORS))})\b", re.IGNORECASE)
@@ -217,6 +217,12 @@ def _phones(source: Source) -> list[str]:
     return [found for found in _all(_PHONE, texts) if sum(letter.isdigit() for letter in found) >= 7]
 
 
+def _identifiers(source: Source) -> list[str]:
+    """Return words with digits in them, those with letters first."""
+    found = _all(_IDENTIFIER, _without(source.text, [_MONEY, _PHONE, _DATE, *FORMATS.values()]))
+    return sorted(found, key=str.isdigit)
+
+
 def _near(pattern: re.Pattern[str]) -> Callable[[Source], list[str]]:
     return lambda source: _all(pattern, source.text) + _all(pattern, source.everything)
 
@@ -240,7 +246,7 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
         False,
         lambda source: [*source.placed, *source.others, *source.initials, *_all(_PLACE, source.text)],
     ),
-    (word_set("id ticket sku identifier symbol"), False, _near(_IDENTIFIER)),
+    (word_set("id ticket sku identifier symbol"), False, _identifiers),
     (
         word_set("person author customer assignee user owner speaker artist name who"),
         False,
