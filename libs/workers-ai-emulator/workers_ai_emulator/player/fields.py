@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     Finder = Callable[[Source, set[str]], str | None]
 
 _YES_NO = re.compile(r"(?is)['\"]?\byes\b['\"]?.{0,40}['\"]?\bno\b")
-_SAYING = re.compile(r"(?i)\b(?:saying|says?|that reads|with the (?:message|text|body))\s*[:,]?\s*(?:that\s+)?(.+)$")
+_SAYING = re.compile(
+    r"(?i)\b(?:saying|that says?|that reads|with the (?:message|text|body))\s*[:,]?\s*(?:that\s+)?(.+)$"
+)
 _REASON = "It fits best what was asked."
 _REMINDER = re.compile(r"(?i)\bremind(?:er)?(?: me)? to (.+?)(?=\s+(?:on|at|tomorrow|today|next)\b|[.!]|$)")
 _SENTIMENTS = ["positive", "negative", "neutral"]
@@ -52,6 +54,10 @@ TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
     (
         word_set("summary description overview abstract notes conditions"),
         lambda source, words: source.answer if "conditions" in words else summary_of(source.text).strip("'") or None,
+    ),
+    (
+        word_set("title"),
+        lambda source, words: source.next_of([*source.quoted, *source.others]) or topic_of(source.text),
     ),
     (
         word_set("query question q search subject topic title keyword term plot"),

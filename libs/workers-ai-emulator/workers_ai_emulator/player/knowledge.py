@@ -22,6 +22,8 @@ RELATED = {
     "science": "science physics physical chemistry biology quantum atom planet force gravity energy",
     "history": "history historical war century ancient empire king revolution",
     "population": "population people inhabitants bigger biggest larger largest",
+    "memory": "memory memories remember note notes",
+    "research": "research researcher find search investigate",
     "news": "news headlines latest today",
     "stock": "stock stocks share shares ticker",
     "summary": "summary summarize summarise summarization overview",

@@ -29,6 +29,7 @@ _TAGS = word_set("keywords tags topics themes")
 _PHRASES = word_set("points features pros cons steps facts insights findings highlights ingredients items")
 _PARTS = word_set("sections chapters queries subtasks plan questions parts")
 _PART_NAMES = ("Introduction to {0}", "{0} in practice", "Outlook on {0}")
+_PEOPLE = word_set("attendees participants people guests members names")
 _JUDGED = word_set("relevant grounded supported correct passing passes binary faithful")
 _CHOSEN = word_set("index choice selection")
 _LIKELY = word_set("confidence probability certainty")
@@ -269,7 +270,7 @@ class Instance:
             return phrases_of(source.quoted[0] if source.quoted else source.text)
         if words & _PARTS:
             return [part.format(topic_of(source.text)) for part in _PART_NAMES]
-        return source.values_of_kind(name, sure=True) or []
+        return source.values_of_kind(name, sure=True) or (source.others if words & _PEOPLE else [])
 
     def _objects(self, items: Json, words: set[str], depth: int) -> list[Any]:
         """Return an object for each person that the text speaks of, or for each part of a plan."""

@@ -21,6 +21,9 @@ _PLACE = re.compile(
     r"|\btoday\b))"
 )
 _DETERMINER = re.compile(r"\s+(?:an?|the|this|these|that|my|me|your|all|some|any)\b")
+_JOINED = re.compile(r"\w(?:,|,?\s+and)\s+$")
+_BY = re.compile(r"\bby\s+([A-Z]\w+(?:\s+[A-Z]\w+)*)")
+_CAPITALS = re.compile(r"\b[A-Z]{3,5}\b")
 _CODE_NAME = re.compile(r"\w*_\w*")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
@@ -66,7 +69,10 @@ _UNITS = {
 }  # fmt: skip
 _LONGEST = 20_000  # characters of a text that are searched for values
 _NEAR = 20
-_OPENINGS = word_set("hi hello hey dear i'm i've i'll it's that's what's json")
+_OPENINGS = word_set(
+    "hi hello hey dear i'm i've i'll it's that's what's json play call book send tell find show get give search compare"
+    " convert order schedule create write add set open read"
+)
 _SCALE = re.compile(
     r"(?i)\b(?:from|between)\s+\d+\s+(?:to|and)\s+\d+|\bscale\s+of\s+\d+(?:\s*(?:to|-)\s*\d+)?|\b\d+-\d+\s+scale"
 )
@@ -136,7 +142,7 @@ class Source:
     def next_of(self, candidates: Iterable[str]) -> str | None:
         """Return the first candidate that was not handed out yet."""
         for candidate in candidates:
-            if candidate not in self._given:
+            if not self._taken(candidate):
                 self._given.add(candidate)
                 return candidate
         return None
@@ -236,6 +242,7 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
     (word_set("time hour"), True, _near(_TIME)),
     (word_set("path file filename filepath directory folder"), True, _near(_PATH)),
     (word_set("address street"), True, _near(_ADDRESS)),
+    (word_set("currency symbol ticker"), True, _near(_CAPITALS)),
     (word_set("from origin departure source"), True, _near(_FROM)),
     (word_set("to destination arrival target"), True, _near(_TO)),
     (word_set("price amount cost budget salary"), True, _near(_MONEY)),
@@ -246,7 +253,12 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
         False,
         lambda source: [*source.placed, *source.others, *source.initials, *_all(_PLACE, source.text)],
     ),
-    (word_set("id ticket sku identifier symbol"), False, _identifiers),
+    (word_set("id ticket sku identifier"), False, _identifiers),
+    (
+        word_set("author director artist writer singer composer"),
+        False,
+        lambda source: [*_all(_BY, source.text), *source.people],
+    ),
     (
         word_set("person author customer assignee user owner speaker artist name who"),
         False,
@@ -266,6 +278,7 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
     placed: list[str] = []
     others: list[str] = []
     initials: list[str] = []
+    last: list[str] | None = None
     for match in _NAME.finditer(_without(text, [_CODE_NAME, *FORMATS.values()])):
         words = match.group().split()
         while words and (words[0].lower() in STOP_WORDS | _OPENINGS or _CALENDAR.match(words[0])):
@@ -281,7 +294,9 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
             initials.append(words[0])
         else:
             start = match.start() + match.group().find(words[0])
-            (placed if _PLACE_BEFORE.search(text[max(0, start - _NEAR) : start]) else others).append(" ".join(words))
+            if last is None or not _JOINED.search(text[max(0, start - _NEAR) : start]):
+                last = placed if _PLACE_BEFORE.search(text[max(0, start - _NEAR) : start]) else others
+            last.append(" ".join(words))
     return list(dict.fromkeys(placed)), list(dict.fromkeys(others)), initials
 
 

@@ -20,7 +20,7 @@ _WRAPPED = 40
 _SENTENCES = 3
 _ASKING = re.compile(
     r"(?i)^(?:(?:please|kindly|hi|hey|hello|can you|could you|would you|i(?:'d| would)? (?:want|need"
-    r"|like)(?: you)? to|now|also|then)[\s,!]+)*"
+    r"|like)(?: you)? to|now|also|then|use the \w+(?: \w+)? to)[\s,!]+)*"
     r"(?:(?:what|who|where|when|which)(?:'s|\s+(?:is|are|was|were|does|do|did|can|will|has|have))?|why(?:\s+(?:is"
     r"|are|do|does|did))?"
     r"|how(?:\s+(?:is|are|do|does|did|can|to|many|much))*|tell me|explain(?: to me)?|describe|search(?: the web"

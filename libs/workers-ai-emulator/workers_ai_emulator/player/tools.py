@@ -203,7 +203,8 @@ def _asked_for(text: str, tools: list[Tool]) -> list[Planned]:
     cuts = [max((one.end() for one in _BOUNDARY.finditer(text, 0, place)), default=0) for place, _ in asked]
     planned: list[Planned] = []
     for (place, tool), start, end in zip(asked, [0, *cuts[1:]], [*cuts[1:], len(text)], strict=False):
-        clause = text[start:end] if len(asked) > 1 and end > start and Source(text[start:end]).names else text
+        part = text[start:end]
+        clause = part if len(asked) > 1 and Source(part).names and len(content_stems(part)) > 2 else text
         planned += [Planned(tool, place, Source(clause, text))] * _repeats(clause, tool)
     return planned
 
@@ -288,6 +289,8 @@ def _repeats(question: str, tool: Tool) -> int:
     """Return how often a tool with one required text is asked for: once per name in ``Oslo and Paris``."""
     required = _required(tool)
     if len(required) != 1 or _properties(tool).get(required[0], {}).get("type") != "string":
+        return 1
+    if (_QUERY_WORDS - {"name"}) & set(split_name(required[0])):
         return 1
     names = Source(question).names
     places = sorted(question.find(name) for name in names)
