@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+import operator
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.emulator.conftest import GEMMA
+
+from workers_ai_emulator.catalogue import models
+from workers_ai_emulator.player.player import play
+from workers_ai_emulator.player.request import ChatRequest, Tool, Turn
+from workers_ai_emulator.player.schemas import Instance
+from workers_ai_emulator.player.source import Source
+from workers_ai_emulator.rules.words import content_stems
 
 if TYPE_CHECKING:
     from tests.emulator.conftest import Api
@@ -32,6 +42,7 @@ ADDER = tool("adder", "Takes two integers and returns their sum", a={"type": "in
 MULTIPLY = tool("multiply", "Multiply two numbers", a={"type": "number"}, b={"type": "number"})
 PERSON = {"name": {"type": "string"}, "age": {"type": "integer"}}
 TRIP = {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}}
+OPERATORS = {"adder": operator.add, "multiply": operator.mul, "divide": operator.truediv}
 MAGIC = tool("magic_function", "Apply magic", input={"type": "integer", "exclusiveMinimum": -9, "exclusiveMaximum": 9})
 
 
@@ -118,12 +129,76 @@ def test_it_sees_that_there_are_images(api: Api) -> None:
             [("multiply", {"a": 12, "b": 7}), ("get_weather", {"location": "Oslo"})],
         ),
         ("Call magic_function(3).", [("magic_function", {"input": 3})]),
+        ("What is 3 * 12? Also, what is 11 + 49?", [("multiply", {"a": 3, "b": 12}), ("adder", {"a": 11, "b": 49})]),
+        ("Do I need an umbrella in Oslo?", [("get_weather", {"location": "Oslo"})]),
+        ("what is the weather in sf", [("get_weather", {"location": "sf"})]),
         ("Hello!", []),
         ("Tell me about Python.", []),
     ],
 )
 def test_it_calls_a_tool_when_the_question_matches_it(api: Api, question: str, expected: list[Any]) -> None:
     assert expected == calls(api, question, [WEATHER, ADDER, MULTIPLY, MAGIC])
+
+
+SEARCH = tool("retrieve_context", "Retrieve information to help answer a query.", query={"type": "string"})
+GUIDE = "You have access to a tool that retrieves context from a blog post. Use the tool to help answer user queries."
+
+
+@pytest.mark.parametrize(
+    ("question", "system", "query"),
+    [
+        ("What is task decomposition?", "", "task decomposition"),
+        ("What is task decomposition?", GUIDE, "task decomposition"),
+        ("Who won the race in Oslo?", "", "won the race in Oslo"),
+        ("Please look up reward hacking", "", "reward hacking"),
+        ("Hi, my name is Bob.", "", None),
+        ("What is my name?", "", None),
+        ("Thanks!", "", None),
+        ("What is task decomposition?", "Task decomposition splits a task into steps.", None),
+    ],
+)
+def test_a_lone_tool_that_looks_things_up_is_called_where_the_context_has_no_answer(
+    api: Api, question: str, system: str, query: str | None
+) -> None:
+    message = say(api, question, system, tools=[SEARCH, WEATHER])
+    made = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+
+    assert made == ([] if query is None else [{"query": query}])
+
+
+def test_steps_that_build_on_each_other_wait_for_their_operands(api: Api) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "What is (121 * 3) + 42? Divide the result by 5."}]
+    divide = tool("divide", "Divide two numbers", a={"type": "number"}, b={"type": "number"})
+    called = []
+    for _ in range(4):
+        message = api.chat(GEMMA, messages, tools=[ADDER, MULTIPLY, divide]).json()["choices"][0]["message"]
+        messages.append(message)
+        for call in message.get("tool_calls", []):
+            name, numbers = call["function"]["name"], json.loads(call["function"]["arguments"])
+            called.append((name, numbers["a"], numbers["b"]))
+            result = {"adder": operator.add, "multiply": operator.mul, "divide": operator.truediv}[name](
+                *numbers.values()
+            )
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": str(result)})
+
+    assert called == [("multiply", 121, 3), ("adder", 363, 42), ("divide", 405, 5)]
+    assert messages[-1]["content"].endswith("81.0")
+
+
+def test_required_ends_with_the_form(api: Api) -> None:
+    form = tool("Forecast", "The answer", city={"type": "string"}, response={"type": "string"})
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    called = []
+    for _ in range(2):
+        body = {"tools": [WEATHER, form], "tool_choice": "required"}
+        message = api.chat(GEMMA, messages, **body).json()["choices"][0]["message"]
+        messages.append(message)
+        (call,) = message["tool_calls"]
+        called.append((call["function"]["name"], json.loads(call["function"]["arguments"])))
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "It is sunny."})
+
+    assert called[0] == ("get_weather", {"location": "Oslo"})
+    assert called[1] == ("Forecast", {"city": "Oslo", "response": "The result of get_weather is: It is sunny."})
 
 
 def test_a_forced_tool_is_always_called_and_a_forbidden_one_never(api: Api) -> None:
@@ -196,6 +271,83 @@ def test_arguments_are_taken_from_the_prompt(
     asked = tool("do_it", "Does it", required, **properties)
 
     assert [("do_it", expected)] == calls(api, question, [asked], tool_choice="required")
+
+
+PROFILE = {
+    "name": "Maria Garcia",
+    "email": "maria@corp.example",
+    "phone": "+34 600 123 456",
+    "city": "Madrid",
+    "age": 34,
+    "company": "Acme Labs",
+    "start_date": "May 17, 2026",
+    "website": "https://corp.example/maria",
+    "salary": "$4,500",
+    "manager_id": "E-204",
+    "favorite_color": "green",
+}
+SENTENCE = (
+    "Hi, I'm Maria Garcia from Madrid, 34 years old. Write to maria@corp.example or call +34 600 123 456. "
+    "I work at Acme Labs since May 17, 2026 (https://corp.example/maria) for $4,500. "
+    "My manager is E-204 and I like green."
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.permutations(list(PROFILE)))
+def test_fields_come_out_of_a_sentence_by_kind_in_any_order(order: list[str]) -> None:
+    """The order of the properties does not change who gets which value."""
+    properties = {name: {"type": "integer" if name == "age" else "string"} for name in order}
+    schema = {"type": "object", "properties": properties, "required": order}
+
+    assert Instance(schema, Source(SENTENCE), sparse=False).build() == PROFILE
+
+
+PROMPTS = """What is Rome?|(((1+2|9**9**9|1/0 + 2**99999|{"a": 1}|```json|Question:|Context:|Answer: |---------
+> Tool Name: x|Action: add|Action Input: {|<User Question>|ANSWER: <number>|(1) a|(2) b|YES or NO|[[A]]|return JSON
+Give 3 keywords.|Summarize this:|Translate to French|classify as a or b|standalone question|it * that
+Doc: 1, Relevance: 2"""
+PIECES = st.sampled_from(PROMPTS.replace("\n", "|").split("|")).map(lambda piece: f"{piece}\n")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES | st.text(max_size=12), max_size=8), st.sampled_from(["text", "tools", "json"]))
+def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
+    """No prompt makes the fake model fail, whatever it looks like."""
+    request = ChatRequest([Turn("system", pieces[0] if pieces else ""), Turn("user", "".join(pieces))])
+    request.wants_json = wanted == "json"
+    if wanted == "tools":
+        request.tools = [
+            Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in (WEATHER, ADDER, SEARCH)
+        ]
+        request.tool_choice = "required"
+    choice = play(models()[GEMMA], request, lambda name, number: f"{name}{number}")
+
+    assert choice.text or choice.tool_calls
+
+
+@pytest.mark.parametrize("question", ["Which planet is the windiest?", "Zzyzx qwerty plugh", "How is Fred's flubber?"])
+def test_it_does_not_echo_what_it_does_not_know(api: Api, question: str) -> None:
+    assert not content_stems(question) & content_stems(say(api, question)["content"])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("Answer with YES or NO.\nInformation: Glaciers are ice.\nContext: Glaciers are moving ice.\nAnswer:", "YES"),
+        ("Answer with either YES or NO.\nInformation: Glaciers are green.\nContext: Glaciers are ice.\nAnswer:", "NO"),
+        ("Classify the text into neutral, negative or positive. Text: The food was great. Sentiment:", "positive"),
+        ("Translate 'I love programming.' into Italian", "Amo programmare."),
+        ("Extract the emails from this text: write to a@b.example or c@d.example", "a@b.example, c@d.example"),
+        ("(1) apples, pears\n(2) ships, boats\nquestion: 'Which ships?'\nformat: 'ANSWER: <number>'", "ANSWER: 2"),
+        ("Fjords are deep. Fjords are long. Give 1 unique keywords for this document. Keywords: ", "Fjords"),
+        ("Summarize in one sentence: Fjords are deep. Fjords are long and deep. Cats purr.", "Fjords are"),
+        ("What is 2 + 2?", "2 + 2 = 4."),
+        ("List 2 colors", "1. red\n2. green"),
+    ],
+)  # fmt: skip
+def test_a_form_that_a_prompt_asks_for_is_followed(api: Api, prompt: str, answer: str) -> None:
+    assert say(api, prompt)["content"].strip().startswith(answer.rstrip("."))
 
 
 NESTED = {

@@ -423,7 +423,7 @@ def test_comma_separated_list(model: ChatWorkersAI) -> None:
     chain = prompt.partial(format_instructions=parser.get_format_instructions()) | model | parser
     found = chain.invoke({"subject": "ice cream flavors"})
     assert len(found) == 5
-    assert all("ice cream flavors" in one for one in found)
+    assert "vanilla" in found
 
 
 def test_summary_of_documents(model: ChatWorkersAI) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _GREETINGS = {"hello", "hey", "hi", "morning", "thanks", "thank", "howdy"}
 _NAMED = re.compile(r"(?i:\bmy name is|\bi am|\bi'm|\bthis is)\s+([A-Z]\w+)|(?i:\bmy name is)\s+(\w+)")
 _OF_ONESELF = re.compile(r"(?i)(?:please\s+)?(?:i|i'm|i've|my|remember)\b")
+_ABOUT_MODEL = re.compile(r"(?i)\b(?:what can you do|who are you|what are you|can you help|what do you do)\b")
 _LONG_RESULT = 400
 _FACTS = sentences_of(FACTS)
 
@@ -67,6 +68,8 @@ def _small_talk(reading: Reading) -> str:
     named = _NAMED.search(reading.request)
     if named:
         return f"Hello {named.group(1) or named.group(2).capitalize()}! How can I help you today?"
+    if _ABOUT_MODEL.search(reading.request):
+        return "I am the fake model of an emulator: I answer from the context, call tools and fill in forms."
     words = words_of(reading.question)
     if _GREETINGS & set(words) and len(words) <= 8:
         return "Hello! How can I help you today?"

@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     Finder = Callable[[Source, set[str]], str | None]
 
 _YES_NO = re.compile(r"(?is)['\"]?\byes\b['\"]?.{0,40}['\"]?\bno\b")
-_SAYING = re.compile(r"(?i)\b(?:saying|says?|that reads|with the (?:message|text|body))\s*[:,]?\s*(?:that\s+)?(.+)$")
+_SAYING = re.compile(
+    r"(?i)\b(?:saying|that says?|that reads|with the (?:message|text|body))\s*[:,]?\s*(?:that\s+)?(.+)$"
+)
 _REASON = "It fits best what was asked."
+_REMINDER = re.compile(r"(?i)\bremind(?:er)?(?: me)? to (.+?)(?=\s+(?:on|at|tomorrow|today|next)\b|[.!]|$)")
 _SENTIMENTS = ["positive", "negative", "neutral"]
 UNKNOWN = "unknown"
 
 
 def message_of(source: Source, words: set[str]) -> str | None:
     """Return a quotation, what the text says someone should say, or what it is about; else the whole text."""
-    said = _SAYING.search(source.text) or (
-        ABOUT.search(source.text) if words & {"body", "content", "message"} else None
+    said = (
+        _SAYING.search(source.text)
+        or _REMINDER.search(source.text)
+        or (ABOUT.search(source.text) if words & {"body", "content", "message"} else None)
     )
     return source.next_of(source.quoted) or (said.group(1).rstrip(".") if said else source.text.strip()) or None
 
@@ -39,6 +44,7 @@ TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
         lambda source, words: _REASON,
     ),
     (word_set("answer response result output conclusion"), lambda source, words: source.answer or None),
+    (word_set("followup follow"), lambda source, words: f"What else is known about {topic_of(source.text)}?"),
     (word_set("language"), lambda source, words: language_of(source.text)),
     (word_set("sentiment mood tone"), lambda source, words: sentiment_word(source.text, _SENTIMENTS)),
     (
@@ -48,6 +54,10 @@ TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
     (
         word_set("summary description overview abstract notes conditions"),
         lambda source, words: source.answer if "conditions" in words else summary_of(source.text).strip("'") or None,
+    ),
+    (
+        word_set("title"),
+        lambda source, words: source.next_of([*source.quoted, *source.others]) or topic_of(source.text),
     ),
     (
         word_set("query question q search subject topic title keyword term plot"),

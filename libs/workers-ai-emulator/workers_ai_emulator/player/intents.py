@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai_emulator.player.answers import known_facts
 from workers_ai_emulator.player.jsons import json_answer
-from workers_ai_emulator.player.knowledge import sentiment_word, translation
+from workers_ai_emulator.player.knowledge import known_list, sentiment_word, translation
 from workers_ai_emulator.player.react import react_text
 from workers_ai_emulator.player.reading import history_of, sentences
 from workers_ai_emulator.player.source import Source
@@ -48,7 +48,8 @@ _FOLLOW_UP = re.compile(
     r"(?is)(?:follow up (?:input|message|question)\s*:|<Follow Up Message>)\s*(.+?)\s*(?:<|standalone question|\Z)"
 )
 _LEAST_WORDS = 4
-_COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
+_LENGTH = re.compile(r"(?i)\b(one|a single|two|three|four|five)[- ](?:short )?sentences?\b")
+_COUNTS = {"one": 1, "a single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,9 @@ def _questions(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 def _summary(prompt: Prompt, found: re.Match[str]) -> str | None:
     material = prompt.material(found)
-    return summary_of(material, 3) if len(material.split()) > 2 else None
+    said = _LENGTH.search(prompt.everything)
+    count = _COUNTS.get(said.group(1).lower(), 2) if said else 2
+    return summary_of(material, count) if len(material.split()) > 2 else None
 
 
 def _translation(prompt: Prompt, found: re.Match[str]) -> str | None:
@@ -242,7 +245,12 @@ def _translation(prompt: Prompt, found: re.Match[str]) -> str | None:
 def _class(prompt: Prompt, found: re.Match[str]) -> str | None:
     """Name the class of the material among those that the prompt lists."""
     listed = re.findall(
-        r"[\w-]+", re.sub(r"(?i)\b(?:a|an|or|and|one|of|the|either|being|about)\b", " ", found.group("classes"))
+        r"[\w-]+",
+        re.sub(
+            r"(?i)\b(?:a|an|or|and|one|of|the|either|being|about)\b",
+            " ",
+            found.group("classes") or found.group("either"),
+        ),
     )
     listed = [one.strip("`'\"") for one in listed if one]
     text = labelled(prompt.text, "question|text|input|message|review|ticket|tweet") or prompt.material(found)
@@ -256,7 +264,8 @@ def _items(prompt: Prompt, found: re.Match[str]) -> str | None:
     """List facts, keywords of the context, or parts of the topic, in the list form that is asked for."""
     topic = topic_of(prompt.reading.question)
     known = prompt.reading.context or known_facts(topic)
-    items = (
+    members = known_list(prompt.reading.request)
+    items = members[: _count(found, 5)] or (
         keywords_of(" ".join(known), 5)
         if known
         else [f"{kind} {topic}" for kind in ("common", "rare", "old", "new", "popular")]
@@ -265,6 +274,18 @@ def _items(prompt: Prompt, found: re.Match[str]) -> str | None:
     if "comma" in form:
         return ", ".join(items)
     return "\n".join(f"{number}. {one}" if "numbered" in form else f"- {one}" for number, one in enumerate(items, 1))
+
+
+def _things(prompt: Prompt, found: re.Match[str]) -> str | None:
+    members = known_list(prompt.reading.request)[: _count(found, 5)]
+    return "\n".join(f"{number}. {one}" for number, one in enumerate(members, 1)) or None
+
+
+def _extracts(prompt: Prompt, found: re.Match[str]) -> str | None:
+    """List the values of a kind that the material has."""
+    kind = {"people": "name", "cities": "city", "companies": "company"}.get(found.group("kind").lower())
+    values = Source(prompt.material(found)).values_of_kind(kind or found.group("kind").rstrip("s").replace("-", ""))
+    return ", ".join(dict.fromkeys(values or [])) or None
 
 
 def _passage(prompt: Prompt, found: re.Match[str]) -> str | None:
@@ -288,7 +309,7 @@ def _count(found: re.Match[str], otherwise: int) -> int:
 _COUNT = r"(?P<count>\d+|two|three|four|five|six|ten)"
 _OUTPUT = r"(?:return|respond|output|answer|format|reply|provide|give|produce|generate|write)"
 _GENRES = (
-    r"(?:joke|pun|poem|haiku|limerick|song|verse|lyrics|story|tale|e?mail|tweet|post|essay|report|paragraph|section"
+    r"(?:tagline|slogan|joke|pun|poem|haiku|limerick|song|verse|lyrics|story|tale|e?mail|tweet|post|essay|report|paragraph|section"
     r"|article|blog|speech)s?"
 )
 _WRITE = r"(?:write|compose|tell|make up|create|draft|sing|generate)"
@@ -322,8 +343,9 @@ INTENTS = (
         "JSON",
         "all",
         rf"(?i)(?:^|[.!?:\n]\s*|\band |\bthen |\bplease |\bmust |\bonly ){_OUTPUT}\b[^.\n]{{0,90}}\bJSON\b"
+        r"(?!\s+(?:document|module|string|file|data|decoder|encoder|text|representation))"
         r"|output should be[^.\n]{0,40}(?:\bJSON\b|markdown code snippet)|JSON schema (?:to follow|below)"
-        r"|\bas JSON\b|\bvalid JSON\b",
+        r"|\bas JSON\b|\b(?:must|should) be (?:a )?(?:valid )?JSON\b",
         _json,
     ),
     Intent(
@@ -376,10 +398,18 @@ INTENTS = (
         "class",
         "all",
         r"(?i)\bclassif\w+\b[^.\n]*?\b(?:as|into|one of|:)\s*(?:either|being|about|being about|one of)?\s*"
-        r"(?P<classes>[^.\n]+)",
+        r"(?P<classes>[^.\n]+)|\b(?:is|are) (?:the|this|these)\b[^?\n]*?(?P<either>\w+(?:, \w+)*,? or \w+)\?",
         _class,
     ),
     Intent("list", "all", r"(?i)comma[- ]separated (?:values|list)|numbered list with|markdown list", _items),
+    Intent("things", "request", rf"(?i)^(?:please )?(?:list|name|give me) {_COUNT} \w+", _things),
+    Intent(
+        "extracts",
+        "request",
+        r"(?i)\b(?:extract|list|find|identify)\s+(?:all\s+)?(?:of\s+)?(?:the\s+)?(?P<kind>names?|people|persons?|e-?mails?"
+        r"|phones?|phone numbers?|dates?|places?|cities|locations?|companies|links?|urls?)\b",
+        _extracts,
+    ),
     Intent("passage", "all", r"(?i)write a passage to answer", _passage),
     Intent(
         "rewritten text",
@@ -390,6 +420,7 @@ INTENTS = (
     Intent("creative text", "request", rf"(?i)\b{_WRITE}\b[^.?!\n]{{0,60}}\b{_GENRES}\b", _creative),
 )
 _COMPILED = [(intent, re.compile(intent.asked)) for intent in INTENTS]
+_HEAD, _TAIL = 3000, 3000
 _DOCUMENTS = re.compile(
     r"(?s)\n\s*-{4,}\s*\n.+?\n\s*-{4,}|<(context|documents?|sources?|text|article|passage|messages)>.*?</\1>"
 )
@@ -399,7 +430,10 @@ def formed_answer(request: ChatRequest, reading: Reading) -> str | None:
     """Return the answer in the form that a prompt asks for; None if it asks for plain prose."""
     everything = "\n".join([*(turn.text for turn in request.turns if turn.role == "system"), reading.text])
     prompt = Prompt(request, reading, reading.text, everything)
-    scopes = {"all": _DOCUMENTS.sub("\n", everything), "request": reading.request}
+    shown = _DOCUMENTS.sub("\n", everything)
+    if len(shown) > _HEAD + _TAIL:  # instructions stand at the beginning or at the end
+        shown = f"{shown[:_HEAD]}\n{shown[-_TAIL:]}"
+    scopes = {"all": shown, "request": reading.request}
     for intent, asked in _COMPILED:
         found = asked.search(scopes[intent.scope])
         text = intent.answer(prompt, found) if found else None

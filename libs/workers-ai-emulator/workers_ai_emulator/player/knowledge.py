@@ -8,7 +8,8 @@ from workers_ai_emulator.rules.words import content_stems, stem, word_set, words
 
 # A topic and words that speak of it. Tools, classes and routes are found by them.
 RELATED = {
-    "weather": "weather forecast temperature rain raining rainy sun sunny umbrella snow hot cold warm degrees outside",
+    "weather": "weather forecast temperature rain raining rainy sun sunny umbrella snow degrees outside"
+    " hot cold warm hotter colder warmer",
     "time": "time clock hour o'clock",
     "billing": "billing bill charge charged invoice refund payment pay paid subscription price card money",
     "technical": "technical error errors crash crashes crashing bug bugs broken login password install fails slow code",
@@ -20,6 +21,9 @@ RELATED = {
     "math": "math maths calculate calculator arithmetic compute multiply divide add subtract sum plus minus",
     "science": "science physics physical chemistry biology quantum atom planet force gravity energy",
     "history": "history historical war century ancient empire king revolution",
+    "population": "population people inhabitants bigger biggest larger largest",
+    "memory": "memory memories remember note notes",
+    "research": "research researcher find search investigate",
     "news": "news headlines latest today",
     "stock": "stock stocks share shares ticker",
     "summary": "summary summarize summarise summarization overview",
@@ -76,6 +80,15 @@ Machine learning means that programs learn from examples instead of fixed rules.
 Paul Graham is a programmer, essayist and founder of Y Combinator.
 """
 
+LISTS = {
+    "color": "red, green, blue, yellow, purple",
+    "fruit": "apple, banana, cherry, orange, pear",
+    "planet": "Mercury, Venus, Earth, Mars, Jupiter",
+    "animal": "cat, dog, horse, lion, eagle",
+    "country": "Norway, France, Japan, Brazil, Kenya",
+    "flavor": "vanilla, chocolate, strawberry, mint, pistachio",
+    "city": "Oslo, Paris, Tokyo, Nairobi, Lima",
+}
 TRANSLATIONS = {
     "i love programming": {
         "french": "J'adore la programmation.",
@@ -128,6 +141,13 @@ def language_of(text: str) -> str:
     counts = {name: sum(word in common.split() for word in words) for name, common in _LANGUAGES.items()}
     best = max(counts, key=lambda name: counts[name])
     return best if counts[best] else "English"
+
+
+def known_list(text: str) -> list[str]:
+    """Return the members of the first class of things that a text names."""
+    words = words_of(text)
+    singular = {stem(word) for word in words} | {f"{word[:-3]}y" for word in words if word.endswith("ies")}
+    return next((members.split(", ") for name, members in LISTS.items() if name in singular), [])
 
 
 def translation(text: str, language: str) -> str:

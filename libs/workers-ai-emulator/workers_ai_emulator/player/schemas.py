@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.player.fields import fallback_text, text_value
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 _DEPTH = 8
 _TAGS = word_set("keywords tags topics themes")
-_PHRASES = word_set("points features pros cons steps facts insights findings highlights items")
+_PHRASES = word_set("points features pros cons steps facts insights findings highlights ingredients items")
 _PARTS = word_set("sections chapters queries subtasks plan questions parts")
 _PART_NAMES = ("Introduction to {0}", "{0} in practice", "Outlook on {0}")
+_PEOPLE = word_set("attendees participants people guests members names")
 _JUDGED = word_set("relevant grounded supported correct passing passes binary faithful")
 _CHOSEN = word_set("index choice selection")
 _LIKELY = word_set("confidence probability certainty")
@@ -61,6 +63,9 @@ _TRIES = [
     "AB",
     "AB12",
 ]
+
+
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Instance:
@@ -265,7 +270,7 @@ class Instance:
             return phrases_of(source.quoted[0] if source.quoted else source.text)
         if words & _PARTS:
             return [part.format(topic_of(source.text)) for part in _PART_NAMES]
-        return source.values_of_kind(name, sure=True) or []
+        return source.values_of_kind(name, sure=True) or (source.others if words & _PEOPLE else [])
 
     def _objects(self, items: Json, words: set[str], depth: int) -> list[Any]:
         """Return an object for each person that the text speaks of, or for each part of a plan."""
@@ -275,7 +280,7 @@ class Instance:
         else:
             named = [word for word in items.get("properties", {}) if split_name(word)[-1:] == ["name"]]
             starts = sorted(text.find(one) for one in [*source.people, *source.initials]) if named else []
-            parts = [Source(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+            parts = [Source(text[start:end]) for start, end in pairwise([*starts, len(text)])]
         return [Instance(self._root, part, sparse=False).build_part(items, depth + 1) for part in parts]
 
     def _number(self, schema: Json, name: str, *, whole: bool) -> int | float:
@@ -283,7 +288,16 @@ class Instance:
         low = schema.get("minimum", _above(schema.get("exclusiveMinimum"), step))
         high = schema.get("maximum", _below(schema.get("exclusiveMaximum"), step))
         source = self._source
-        candidates = [source.said_of(name), source.measured(name), *self._implied(name, low, high), *source.numbers]
+        amounts = [
+            found.group() for one in source.values_of_kind(name, sure=True) or [] if (found := _DIGITS.search(one))
+        ]
+        candidates = [
+            source.said_of(name),
+            source.measured(name),
+            *amounts[:1],
+            *self._implied(name, low, high),
+            *source.numbers,
+        ]
         candidates += [schema.get("default"), 1, 0, low, high, step]
         for candidate in candidates:
             if candidate is None or isinstance(candidate, bool) or not _is_number(str(candidate)):
@@ -305,9 +319,11 @@ class Instance:
             return [0.9, 90]
         if self._source.numbers or not words & (_RATED | _UPSET):
             return []
-        mood = sentiment_of(self._source.text) * (-1 if words & _UPSET else 1)
+        mood = sentiment_of(self._source.text)
         least, most = (1 if low is None else low), (10 if high is None else high)
-        return [{-1: least, 0: (least + most) // 2, 1: most}[mood]]
+        if words & _UPSET:
+            return [most if mood < 0 else least]
+        return [{-1: least, 0: round(least + 0.8 * (most - least)), 1: most}[mood]]
 
     def _boolean(self, schema: Json, name: str) -> bool:
         said = (self._source.said_of(name) or "").lower()

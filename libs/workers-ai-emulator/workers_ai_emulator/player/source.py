@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:\.\d+)?(?!\w|\.\d)|(?<=-)\d+(?!\w|\.\d)")
 _QUOTED = re.compile(r"""(?<!\w)'([^'\n]+)'(?!\w)|"([^"\n]+)"|“([^”\n]+)”|`([^`\n]+)`""")
-_NAME = re.compile(r"[A-ZÀ-ÖØ-Þ][\w'\u2019-]*(?:[ ]+[A-ZÀ-ÖØ-Þ][\w'\u2019-]*)*(?:, [A-Z]{2}\b)?")
+_NAME = re.compile(r"(?<!\w)[a-z]?[A-ZÀ-ÖØ-Þ][\w'\u2019-]*(?:[ ]+[A-ZÀ-ÖØ-Þ][\w'\u2019-]*)*(?:, [A-Z]{2}\b)?")
 _PLACE_BEFORE = re.compile(r"(?:\bin|\bat|\bfor|\bto|\bfrom|\bof|\bnear|\band|,)\s+$")
 _SAID = re.compile(r"(?:,|'s|\s+(?:is|was|has|had|and|or|lives|works|said|likes|will|aged|needs|must|should)\b|\s*\Z)")
 _PLACE = re.compile(
@@ -21,8 +21,14 @@ _PLACE = re.compile(
     r"|\btoday\b))"
 )
 _DETERMINER = re.compile(r"\s+(?:an?|the|this|these|that|my|me|your|all|some|any)\b")
+_JOINED = re.compile(r"\w(?:,|,?\s+and)\s+$")
+_BY = re.compile(r"\bby\s+([A-Z]\w+(?:\s+[A-Z]\w+)*)")
+_CAPITALS = re.compile(r"\b[A-Z]{3,5}\b")
 _CODE_NAME = re.compile(r"\w*_\w*")
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[a-z]*\.?"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _CALENDAR = re.compile(rf"(?i:{_MONTH}|{_DAY}|today|tomorrow|yesterday)\Z")
 FORMATS = {
@@ -45,7 +51,7 @@ _TIME = re.compile(
     r"\b\d{1,2}:\d\d(?::\d\d)?(?:\s*[ap]\.?m\b\.?)?|\b\d{1,2}\s*[ap]\.?m\b\.?|\bnoon\b|\bmidnight\b", re.IGNORECASE
 )
 _MONEY = re.compile(
-    r"[$€£]\s?\d[\d,]*(?:\.\d+)?|\b\d[\d,]*(?:\.\d+)?\s*(?:dollars|euros|usd|eur|pounds)\b", re.IGNORECASE
+    r"[$€£]\s?\d+(?:,\d{3})*(?:\.\d+)?|\b\d+(?:,\d{3})*(?:\.\d+)?\s*(?:dollars|euros|usd|eur|pounds)\b", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(r"#\s?\w*\d\w*|\b(?=\w*[A-Za-z])(?=[\w-]*\d)[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*\b|\b\d{3,}\b")
 _COLOR = re.compile(rf"\b(?:{'|'.join(sorted(COLORS))})\b", re.IGNORECASE)
@@ -61,6 +67,20 @@ _UNITS = {
     "price": r"dollars?|euros?|usd|eur", "cost": r"dollars?|euros?|usd", "temperature": r"degrees|celsius|fahrenheit",
     "rating": r"stars?|out\s+of|/", "score": r"points?|out\s+of|/", "duration": r"minutes?|hours?|mins?|days?",
 }  # fmt: skip
+_LONGEST = 20_000  # characters of a text that are searched for values
+_NEAR = 20
+_OPENINGS = word_set(
+    "hi hello hey dear i'm i've i'll it's that's what's json play call book send tell find show get give search compare"
+    " convert order schedule create write add set open read"
+)
+_SCALE = re.compile(
+    r"(?i)\b(?:from|between)\s+\d+\s+(?:to|and)\s+\d+|\bscale\s+of\s+\d+(?:\s*(?:to|-)\s*\d+)?|\b\d+-\d+\s+scale"
+)
+_ADDRESS = re.compile(r"\b\d+\s+(?:[A-Z]\w+\s+)+(?:Street|St|Road|Rd|Avenue|Ave|Lane|Way|Square|Boulevard)\b\.?")
+_PATH = re.compile(r"(?<!\w)(?:~|\.{1,2})?/[\w./-]*\w|\b[\w-]+\.(?:txt|py|md|csv|json|pdf|html|yaml|toml|log)\b")
+_FROM = re.compile(r"\bfrom\s+(?:the\s+|my\s+)?([A-Z]\w+(?:\s+[A-Z]\w+)*|[a-z]\w+)")
+_TO = re.compile(r"\bto\s+(?:the\s+|my\s+)?([A-Z]\w+(?:\s+[A-Z]\w+)*|[a-z]\w+)")
+_ADDRESSED = {"to", "cc", "bcc"}
 _METERS_PER_FOOT = 0.3048
 _FILLERS = {"num", "number", "of", "count", "total", "max", "min", "in", "the", "no", "how", "many", "desired"}
 
@@ -76,12 +96,12 @@ class Source:
     """
 
     def __init__(self, text: str, background: str = "", answer: str = "", prompt: str = "") -> None:
-        self.text = text
+        self.text = text = text[:_LONGEST]
         self.answer = answer
-        self.prompt = prompt or text
-        self._background = background
+        self.prompt = (prompt or text)[-_LONGEST:]
+        self._background = background = background[:_LONGEST]
         everything = re.sub(r"(?<=\d),(?=\d{3}\b)", "", f"{text}\n{background}")
-        taken = (*FORMATS.values(), _PHONE_LIKE, _DATE_LIKE)
+        taken = (*FORMATS.values(), _PHONE_LIKE, _DATE_LIKE, _SCALE)
         self.numbers = [match.group() for match in _NUMBER.finditer(_without(everything, taken))]
         self.quoted: list[str] = [
             next(group for group in match.groups() if group) for match in _QUOTED.finditer(everything)
@@ -122,7 +142,7 @@ class Source:
     def next_of(self, candidates: Iterable[str]) -> str | None:
         """Return the first candidate that was not handed out yet."""
         for candidate in candidates:
-            if candidate not in self._given:
+            if not self._taken(candidate):
                 self._given.add(candidate)
                 return candidate
         return None
@@ -139,13 +159,17 @@ class Source:
             name: The name of the property.
             sure: Whether only kinds count that cannot be mistaken, such as e-mail addresses.
         """
-        words = split_name(name)
+        words = ["email"] if name in _ADDRESSED and "@" in self.everything else split_name(name)
         for named, is_sure, find in KINDS:
             if any(word in named or stem(word) in named for word in words):
-                left = [] if sure and not is_sure else [one for one in find(self) if one not in self._given]
+                left = [] if sure and not is_sure else [one for one in find(self) if not self._taken(one)]
                 about = topic_stems(" ".join(words))
                 return sorted(left, key=lambda one: not about & topic_stems(one))
         return None
+
+    def _taken(self, candidate: str) -> bool:
+        """Return whether a value, or a longer one that holds it, was handed out."""
+        return any(candidate == given or f" {candidate}" in given for given in self._given)
 
     def rank_of(self, name: str) -> int:
         """Return how soon a property should have its pick of the values: the most special kinds come first."""
@@ -157,7 +181,7 @@ class Source:
 
     def measured(self, name: str) -> str | None:
         """Return the number beside the words of a property or beside its unit: ``3 nights``, ``41 years old``."""
-        words = [word for word in split_name(name) if word not in _FILLERS]
+        words = [word for word in split_name(name) if word not in _FILLERS | STOP_WORDS]
         units = [_UNITS[word] for word in words if word in _UNITS] + [rf"{re.escape(stem(word))}\w*" for word in words]
         for unit in units:
             found = re.search(rf"(?i)(?<![\w.])(-?\d+(?:\.\d+)?)[\s-]*({unit})(?!\w)", self.everything)
@@ -199,26 +223,42 @@ def _phones(source: Source) -> list[str]:
     return [found for found in _all(_PHONE, texts) if sum(letter.isdigit() for letter in found) >= 7]
 
 
+def _identifiers(source: Source) -> list[str]:
+    """Return words with digits in them, those with letters first."""
+    found = _all(_IDENTIFIER, _without(source.text, [_MONEY, _PHONE, _DATE, *FORMATS.values()]))
+    return sorted(found, key=str.isdigit)
+
+
 def _near(pattern: re.Pattern[str]) -> Callable[[Source], list[str]]:
     return lambda source: _all(pattern, source.text) + _all(pattern, source.everything)
 
 
 # Words of a property's name, whether the kind cannot be mistaken, and where its values are. The first row counts.
 KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = (
-    (word_set("email mail recipient to cc attendee"), True, _near(FORMATS["email"])),
+    (word_set("email mail recipient attendee"), True, _near(FORMATS["email"])),
     (word_set("phone telephone mobile tel fax cell"), True, _phones),
     (word_set("url link website uri homepage"), True, _near(FORMATS["uri"])),
-    (word_set("date day birthday deadline due when arrival departure"), True, _near(_DATE)),
+    (word_set("date day birthday deadline due when"), True, _near(_DATE)),
     (word_set("time hour"), True, _near(_TIME)),
+    (word_set("path file filename filepath directory folder"), True, _near(_PATH)),
+    (word_set("address street"), True, _near(_ADDRESS)),
+    (word_set("currency symbol ticker"), True, _near(_CAPITALS)),
+    (word_set("from origin departure source"), True, _near(_FROM)),
+    (word_set("to destination arrival target"), True, _near(_TO)),
     (word_set("price amount cost budget salary"), True, _near(_MONEY)),
     (word_set("color colour"), True, _near(_COLOR)),
     (word_set("company organization organisation employer"), True, _near(_COMPANY)),
     (
-        word_set("location city place country town region destination origin state address"),
+        word_set("location city place country town region state airport"),
         False,
         lambda source: [*source.placed, *source.others, *source.initials, *_all(_PLACE, source.text)],
     ),
-    (word_set("id ticket sku identifier symbol"), False, _near(_IDENTIFIER)),
+    (word_set("id ticket sku identifier"), False, _identifiers),
+    (
+        word_set("author director artist writer singer composer"),
+        False,
+        lambda source: [*_all(_BY, source.text), *source.people],
+    ),
     (
         word_set("person author customer assignee user owner speaker artist name who"),
         False,
@@ -238,11 +278,12 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
     placed: list[str] = []
     others: list[str] = []
     initials: list[str] = []
+    last: list[str] | None = None
     for match in _NAME.finditer(_without(text, [_CODE_NAME, *FORMATS.values()])):
         words = match.group().split()
-        while words and (words[0].lower() in STOP_WORDS or _CALENDAR.match(words[0])):
+        while words and (words[0].lower() in STOP_WORDS | _OPENINGS or _CALENDAR.match(words[0])):
             words.pop(0)
-        before = text[: match.start()]
+        before = text[max(0, match.start() - _NEAR) : match.start()]
         begins = not before.strip() or before.rstrip()[-1] in ".!?:\n"
         whole = len(words) == len(match.group().split())
         if not words:
@@ -252,7 +293,10 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
         if begins and whole and len(words) == 1 and not _SAID.match(text[match.end() :]):
             initials.append(words[0])
         else:
-            (placed if _PLACE_BEFORE.search(before) else others).append(" ".join(words))
+            start = match.start() + match.group().find(words[0])
+            if last is None or not _JOINED.search(text[max(0, start - _NEAR) : start]):
+                last = placed if _PLACE_BEFORE.search(text[max(0, start - _NEAR) : start]) else others
+            last.append(" ".join(words))
     return list(dict.fromkeys(placed)), list(dict.fromkeys(others)), initials
 
 

@@ -20,7 +20,7 @@ _WRAPPED = 40
 _SENTENCES = 3
 _ASKING = re.compile(
     r"(?i)^(?:(?:please|kindly|hi|hey|hello|can you|could you|would you|i(?:'d| would)? (?:want|need"
-    r"|like)(?: you)? to|now|also|then)[\s,!]+)*"
+    r"|like)(?: you)? to|now|also|then|use the \w+(?: \w+)? to)[\s,!]+)*"
     r"(?:(?:what|who|where|when|which)(?:'s|\s+(?:is|are|was|were|does|do|did|can|will|has|have))?|why(?:\s+(?:is"
     r"|are|do|does|did))?"
     r"|how(?:\s+(?:is|are|do|does|did|can|to|many|much))*|tell me|explain(?: to me)?|describe|search(?: the web"
@@ -52,9 +52,10 @@ GENRES = {
     "story": "Once upon a time there were {topic}. They set out one morning, met a friend and came home wiser.",
     "email": "Hello,\n\nthis is a short note about {topic}. Please let me know what you think.\n\nBest regards",
     "tweet": "Today I learned something new about {topic}. Worth a look!",
+    "tagline": "{Topic}: as good as it gets.",
     "report": "{Topic}: a short report. It has a background, a present state and an outlook, and each of them matters.",
 }
-_ALIASES = {"verse": "song", "lyrics": "song", "tale": "story", "mail": "email", "post": "tweet"}
+_ALIASES = {"verse": "song", "lyrics": "song", "tale": "story", "mail": "email", "post": "tweet", "slogan": "tagline"}
 _GENRE = re.compile(
     rf"(?i)\b({'|'.join([*GENRES, *_ALIASES])}|essay|paragraph|section|article|text|blog|speech|review)s?\b"
 )

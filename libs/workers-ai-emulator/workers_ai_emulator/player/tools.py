@@ -25,6 +25,7 @@ _VERBS = word_set(
     "get fetch find do run call tool function my make a the to agent transfer use lookup look list show "
     "give for of user information info create set read write check manage handle perform execute process"
 )
+_COMMON = word_set("get fetch find show give tell look search use call run do tool function transfer_to the a an for")
 _SIGNS = {
     "add": ("add", "sum", "plu"),
     "subtract": ("sub", "min", "dif"),
@@ -53,7 +54,7 @@ _SMALL_TALK = re.compile(
     r"|you help)\b"
 )
 _THEN = re.compile(r"(?i)\b(?:then|after that|afterwards|and finally|once you)\b")
-_SEVERAL = re.compile(r"(?:\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or|versus|vs\.?)\s+(?:in\s+)?)")
+_SEVERAL = re.compile(r"(?:\s*,\s*(?:and\s+|or\s+)?|\s+(?:and|or|versus|vs\.?|with|compared to|than)\s+(?:in\s+)?)")
 _BOUNDARY = re.compile(r"[.?!;,]\s+|\b(?:and|then|also)\b")
 _TAG = re.compile(r"</?\w+>")
 _AGENT = re.compile(r"[\"']?(\w+)[\"']?\s*:\s*[\"']?([^\"'\n,}]+)")
@@ -202,18 +203,22 @@ def _asked_for(text: str, tools: list[Tool]) -> list[Planned]:
     cuts = [max((one.end() for one in _BOUNDARY.finditer(text, 0, place)), default=0) for place, _ in asked]
     planned: list[Planned] = []
     for (place, tool), start, end in zip(asked, [0, *cuts[1:]], [*cuts[1:], len(text)], strict=False):
-        clause = text[start:end] if len(asked) > 1 and end > start else text
+        part = text[start:end]
+        clause = part if len(asked) > 1 and Source(part).names and len(content_stems(part)) > 2 else text
         planned += [Planned(tool, place, Source(clause, text))] * _repeats(clause, tool)
     return planned
 
 
 def _spoken_of(text: str, tool: Tool) -> tuple[int, set[str]]:
     """Return where a request speaks of a tool, and the words or topics they share."""
-    names = {stem(word) for word in split_name(tool.name)} - {stem(word) for word in _VERBS}
+    own = split_name(tool.name)
+    names = {stem(word) for word in own if word not in _VERBS} or {stem(word) for word in own if word not in _COMMON}
     asked = content_stems(text)
+    if own and text.lower().startswith(f"{own[0]} ") and not names & _COMMON and own[0] not in _COMMON:
+        return 0, {own[0], *(asked & names)}
     shared = with_related(asked) & with_related(names)
     if not shared:
-        shared = asked & (content_stems(_purpose(tool)) - _VERBS)
+        shared = asked & (content_stems(_purpose(tool)) - _COMMON)
         if len(shared) < 2 and len(shared) * 2 < len(asked):
             return -1, set()
     words = [word for word in words_of(text) if with_related({stem(word)}) & shared]
@@ -285,6 +290,8 @@ def _repeats(question: str, tool: Tool) -> int:
     required = _required(tool)
     if len(required) != 1 or _properties(tool).get(required[0], {}).get("type") != "string":
         return 1
+    if (_QUERY_WORDS - {"name"}) & set(split_name(required[0])):
+        return 1
     names = Source(question).names
     places = sorted(question.find(name) for name in names)
     ordered = sorted(names, key=question.find)
@@ -292,7 +299,7 @@ def _repeats(question: str, tool: Tool) -> int:
         _SEVERAL.fullmatch(question[start + len(name) : following])
         for start, name, following in zip(places, ordered, places[1:], strict=False)
     ]
-    conjunctions = any(match and re.search(r"and|or|v", match.group()) for match in joined)
+    conjunctions = any(match and re.search(r"and|or|v|with|to|than", match.group()) for match in joined)
     return len(names) if joined and all(joined) and conjunctions else 1
 
 
