@@ -90,6 +90,16 @@ class TestSettings:
         call(llm(additional_kwargs={"response_format": {"type": "json_object"}}), form, given)
         assert "stream" not in emulator.log.last.json
 
+    @pytest.mark.parametrize("per_call", [True, False])
+    def test_response_format_accepts_a_class(self, llm: Make, emulator: Emulator, call: Caller, per_call: bool) -> None:
+        settings = {"response_format": Person}
+        found = call(llm(**({} if per_call else settings)), "chat", USER, **(settings if per_call else {}))
+        sent = emulator.log.last.json["response_format"]["json_schema"]
+        assert (sent["name"], sent["description"]) == ("Person", "A person.")
+        assert sent["schema"]["required"] == ["name", "age"]
+        assert "stream" not in emulator.log.last.json
+        assert found.message.content
+
     def test_another_model_on_the_responses_route_is_rejected(
         self, llm: Make, emulator: Emulator, call: Caller
     ) -> None:
