@@ -401,3 +401,34 @@ def test_an_agent_in_another_loop(chat: Callable[..., ChatWorkersAI]) -> None:
     for _ in range(2):
         state = asyncio.run(agent.ainvoke({"messages": [("user", QUESTION)]}))
         assert "42" in state["messages"][-1].text
+
+
+@pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [("", "length"), (None, "abort"), ('{"path": "a', "length"), ('{"path": NaN}', "content_filter")],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_call_that_was_cut_or_never_begun_is_not_run(
+    streaming: bool, reason: str, arguments: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+) -> None:
+    """https://github.com/vllm-project/vllm/pull/46303"""
+    ran: list[str] = []
+
+    @tool
+    def delete(path: str = "*") -> str:
+        """Delete files."""
+        ran.append(path)
+        return "deleted"
+
+    function = {"name": "delete", "arguments": arguments}
+    model.says("", reason, tool_calls=[{"index": 0, "id": "c1", "type": "function", "function": function}], times=None)
+    agent = create_agent(chat(model=GPT_OSS, api=model.route, streaming=streaming), [delete])
+    last = call(agent, "invoke", {"messages": [HumanMessage("hi")]})["messages"][-1]
+    assert ran == []
+    assert last.response_metadata["finish_reason"] == reason
+    (invalid,) = last.invalid_tool_calls
+    assert (invalid["name"], invalid["args"]) == ("delete", arguments or "")
+    assert {"length": "raise max_tokens", "content_filter": "content filter", "abort": "'abort'"}[reason] in invalid[
+        "error"
+    ]

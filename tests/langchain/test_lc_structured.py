@@ -525,3 +525,34 @@ def test_an_unknown_keyword_names_the_nearest(chat: Callable[..., ChatWorkersAI]
     with pytest.raises(ours.ConfigurationError, match="max_tokens"):
         chat().with_structured_output(Person, max_token=3).invoke("hi")
     assert emulator.log.entries == []
+
+
+AROUND = ["Sure! Here it is:\n```json\n{}\n```\nLet me know.", "```json\n{}\n```\nDone.", "{}\n\nHope it helps"]
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_among_words(
+    method: Any, around: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any], call: Any
+) -> None:
+    """https://github.com/langchain4j/langchain4j/issues/1446; a forced tool that was answered in text, too."""
+    model.says(around.replace("{}", '{"name": "Ann", "age": 41}'), times=None)
+    llm = chat(model=MODEL, api=model.route)
+    assert ask(llm.with_structured_output(Person, method=method), "hi") == Person(name="Ann", age=41)
+    schema = Person.model_json_schema()
+    pieces = call(llm.with_structured_output(schema, method=method), "stream", "hi")
+    assert pieces[-1] == {"name": "Ann", "age": 41}
+
+
+@pytest.mark.parametrize("text", ['{"name": "Ann", "ag', '{"name": "Ann", "age": NaN}', ""])
+@pytest.mark.parametrize("schema", [Person, Person.model_json_schema()], ids=["class", "dict"])
+@pytest.mark.parametrize("method", METHODS)
+def test_with_the_raw_message_a_stream_raises_nothing(
+    method: Any, schema: Any, text: str, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+) -> None:
+    says(model, method, text, finish="length")
+    structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method, include_raw=True)
+    total = call.collect(structured, "hi")
+    assert total["parsed"] is None
+    assert isinstance(total["parsing_error"], OutputParserException)
+    assert isinstance(total["raw"], AIMessage)

@@ -272,3 +272,29 @@ class TestWorkflows:
         output = run(ReActAgent(llm=model, tools=[weather], streaming=streaming), "Weather in Oslo?")
         assert str(output) == "Sunny."
         assert [str(result.tool_output) for result in output.tool_calls] == ["sunny in Oslo"]
+
+
+@pytest.mark.parametrize("arguments", ["", '{"path": "a', '{"path": NaN}'])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_call_that_was_cut_or_never_begun_is_not_run(
+    streaming: bool, arguments: str, llm: Make, script: Script
+) -> None:
+    ran: list[str] = []
+
+    def delete(path: str = "*") -> str:
+        """Delete files."""
+        ran.append(path)
+        return "deleted"
+
+    one = tool_call("delete", arguments)
+    if streaming:
+        script.deltas({"tool_calls": [{"index": 0, **one}]}, finish="length")
+    else:
+        script.completion({"content": "", "tool_calls": [one]}, finish="length")
+
+    async def run() -> Any:
+        return await FunctionAgent(tools=[delete], llm=llm(max_retries=0), streaming=streaming).run("hi")
+
+    with pytest.raises(APIResponseValidationError, match="delete with arguments that are not a JSON object"):
+        asyncio.run(run())
+    assert ran == []

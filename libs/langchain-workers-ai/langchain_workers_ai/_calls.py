@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
 from langchain_workers_ai._profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.config import masked_headers, unknown_keyword
+from workers_ai.gateway import require_kind
 from workers_ai.per_call import PER_CALL
 from workers_ai.wire.params import CHAT_PARAMS
 
@@ -28,9 +30,11 @@ __all__ = [
     "Schema",
     "Tool",
     "constructor_keywords",
+    "extra_body",
     "masked_keywords",
     "read_keywords",
     "stop_of",
+    "thread_id",
     "traced_keywords",
 ]
 
@@ -168,3 +172,25 @@ def stop_of(first: Sequence[str] | str | None, second: Sequence[str] | str | Non
     if not isinstance(given, (list, tuple)):
         raise ConfigurationError(f"stop must be a text or a list of texts, not {given!r}")
     return list(given)
+
+
+def thread_id(run_manager: Any) -> str | None:
+    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
+    config = var_child_runnable_config.get()
+    found = ((config or {}).get("configurable") or {}).get("thread_id")
+    if found is None and run_manager is not None:
+        found = (run_manager.metadata or {}).get("thread_id")
+    return None if found is None else str(found)
+
+
+def extra_body(*given: Any) -> dict[str, Any]:
+    """Return fields of the body beside the parameters, the later ones of equal name.
+
+    Raises:
+        ConfigurationError: One of these is not a dict.
+    """
+    out: dict[str, Any] = {}
+    for fields in given:
+        require_kind("model_kwargs", fields, dict, "a dict of fields of the body")
+        out |= fields or {}
+    return out

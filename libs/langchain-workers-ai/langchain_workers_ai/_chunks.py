@@ -45,7 +45,7 @@ class AIMessageChunk(_ToMessage, messages.AIMessageChunk):
 
     def __add__(self, other: Any) -> BaseMessageChunk:  # type: ignore[override]
         """Add chunks as LangChain does, and say which calls must not run."""
-        added = super().__add__(other)
+        added: BaseMessageChunk = super().__add__(other)
         if isinstance(added, AIMessageChunk):
             for chunk in (self, *(other if isinstance(other, (list, tuple)) else (other,))):
                 if isinstance(chunk, AIMessageChunk) and chunk._broken:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from langchain_core.messages import AIMessage
-from langchain_core.messages import AIMessageChunk as PlainChunk
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
 
-from langchain_workers_ai._chunks import AIMessageChunk
 from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         response_metadata=_metadata(reply, model),
     )
     info: dict[str, Any] = {"finish_reason": reply.finish_reason}
-    if reply.logprobs is not None:
-        info["logprobs"] = reply.logprobs
+    if logprobs := _mergeable(reply.logprobs):
+        info["logprobs"] = logprobs
     output: dict[str, Any] = {"model_name": model}
     if (usage := reply.usage) is not None:
         output["token_usage"] = _token_usage(usage)
@@ -70,8 +69,10 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         tools: Whether the answer may have calls. All chunks of it are of one class, since the first decides.
     """
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
+    if logprobs:
+        logprobs = _mergeable(logprobs)
     content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
-    chunk_class = AIMessageChunk if tools else PlainChunk
+    chunk_class: Any = _chunk_with_calls() if tools else AIMessageChunk
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
@@ -97,7 +98,7 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         ],
         **extra,
     )
-    if isinstance(message, AIMessageChunk):
+    if tools:
         message.mark_broken(
             {first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error}
         )
@@ -105,6 +106,25 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
+
+
+def _mergeable(logprobs: Any) -> dict[str, list[Any]] | None:
+    """Return the lists of log probabilities: the rest of pieces of different types cannot be added up."""
+    if not isinstance(logprobs, dict):
+        return None
+    lists = {name: value for name, value in logprobs.items() if isinstance(value, list)}
+    return {
+        name: [item for item in items if not (isinstance(item, dict) and "index" in item)]
+        for name, items in lists.items()
+    }
+
+
+@cache
+def _chunk_with_calls() -> Any:
+    """Return the class of chunks that carry calls. It is built at the first of them: that takes about 10 ms."""
+    from langchain_workers_ai._chunks import AIMessageChunk
+
+    return AIMessageChunk
 
 
 def _invalid(arguments: str, error: str) -> InvalidToolCall:

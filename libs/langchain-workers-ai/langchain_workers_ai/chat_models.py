@@ -6,35 +6,36 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import Field, field_validator, model_validator
 
+from langchain_workers_ai._answers import finished, piece_translator
 from langchain_workers_ai._calls import (
     Method,
     Schema,
     Tool,
     constructor_keywords,
+    extra_body,
     masked_keywords,
     read_keywords,
     stop_of,
+    thread_id,
     traced_keywords,
 )
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import AFTER_BLOCKS, PROVIDER, add_outputs, to_chunk, to_result, with_output
+from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.config import BatchWorker, GatewayOptions, check_model
 from workers_ai.fields import ChatFields
-from workers_ai.gateway import require_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LangSmithParams, ModelProfile
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-
-    from workers_ai.wire.types import ChatDelta
 
 __all__ = ["ChatWorkersAI"]
 
@@ -122,7 +121,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         if (ends := stop_of(stop, options.get("stop"))) is not None:
             options["stop"] = ends
         options["api"] = options.get("api") or self.api
-        options["extra_body"] = self._extra_body(options.pop("model_kwargs", None), options.get("extra_body"))
+        options["extra_body"] = extra_body(
+            self.model_kwargs, options.pop("model_kwargs", None), options.get("extra_body")
+        )
         tools = options.get("tools")
         if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
             options["tools"] = _bound(tools).get("tools")
@@ -131,16 +132,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         if not options.pop("stream_usage", self.stream_usage):
             options.setdefault("stream_options", {"include_usage": False})
         if options.get("session_id") is None and self.session_id is None:
-            options["session_id"] = _thread_id(run_manager)
+            options["session_id"] = thread_id(run_manager)
         return model, to_wire(messages), options
-
-    def _extra_body(self, *given: Any) -> dict[str, Any]:
-        """Fields of the body beside the parameters: those of the object, and those of one call."""
-        out = dict(self.model_kwargs)
-        for fields_ in given:
-            require_kind("model_kwargs", fields_, dict, "a dict of fields of the body")
-            out |= fields_ or {}
-        return out
 
     def _generate(
         self,
@@ -151,7 +144,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return _finished(to_result(self.client.chat(model, wire, **options), model), kwargs)
+            return finished(to_result(self.client.chat(model, wire, **options), model), kwargs)
 
     async def _agenerate(
         self,
@@ -162,7 +155,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return _finished(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
+            return finished(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
 
     def _stream(
         self,
@@ -173,7 +166,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = self._chunk_of(model, options, kwargs)
+            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
             with closing(self.client.stream_chat(model, wire, **options)) as deltas:
                 for delta in deltas:
                     yield chunk_of(delta)
@@ -187,26 +180,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = self._chunk_of(model, options, kwargs)
+            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
                     yield chunk_of(delta)
-
-    def _chunk_of(
-        self, model: str, options: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> Callable[[ChatDelta], ChatGenerationChunk]:
-        """Return the function that translates the pieces of one streamed answer."""
-        first_call = AFTER_BLOCKS if self.output_version == "v1" else 0
-        tools = bool(options.get("tools") or options["extra_body"].get("tools"))
-        translate: Callable[[ChatDelta], ChatGenerationChunk]
-        translate = partial(to_chunk, model=model, first_call=first_call, tools=tools)
-        if (options.get("stream_options") or {}).get("include_usage") is False:
-            translate = _without_usage(translate)
-        if not given.get("functions"):
-            return translate
-        from langchain_workers_ai._functions import chunk_with_function_call
-
-        return lambda delta: chunk_with_function_call(translate(delta), first_call)
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
         return with_output(super()._generate_with_cache(*args, **kwargs))
@@ -217,10 +194,12 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
 
-    def bind(self, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
-        with framework_errors:
-            return super().bind(**masked_keywords(kwargs))
+    if not TYPE_CHECKING:  # the declared type stays LangChain's own, which differs between its versions
+
+        def bind(self, **kwargs: Any) -> Any:
+            """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
+            with framework_errors:
+                return super().bind(**masked_keywords(kwargs))
 
     # --- tools and structured output: LangChain's fallbacks resolve these annotations when they run ---
 
@@ -387,35 +366,13 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         vars(self).pop("_serialized", None)
 
 
-def _without_usage(translate: Callable[[ChatDelta], ChatGenerationChunk]) -> Callable[[ChatDelta], ChatGenerationChunk]:
-    return lambda delta: translate(delta._replace(usage=None) if delta.usage else delta)
-
-
 def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None = None) -> dict[str, Any]:
     from langchain_workers_ai._tools import bound_tools
 
     return bound_tools(tools, tool_choice, strict)
 
 
-def _finished(result: ChatResult, given: Mapping[str, Any]) -> ChatResult:
-    """Return the answer in the form that the keywords of the call ask for."""
-    if not given.get("functions"):
-        return result
-    from langchain_workers_ai._functions import result_with_function_call
-
-    return result_with_function_call(result)
-
-
 def _form(given: Any) -> dict[str, Any]:
     from langchain_workers_ai._structured import response_format_of
 
     return given if isinstance(given, dict) else response_format_of(given)
-
-
-def _thread_id(run_manager: Any) -> str | None:
-    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
-    config = var_child_runnable_config.get()
-    found = ((config or {}).get("configurable") or {}).get("thread_id")
-    if found is None and run_manager is not None:
-        found = (run_manager.metadata or {}).get("thread_id")
-    return None if found is None else str(found)

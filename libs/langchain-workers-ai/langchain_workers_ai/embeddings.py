@@ -42,7 +42,11 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     """
 
     extra_keyword: ClassVar[str] = "no call of this kind"
-    keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
+    keyword_aliases: ClassVar[dict[str, str]] = {
+        **Connection.keyword_aliases,
+        "model_name": "model",
+        "chunk_size": "batch_size",
+    }
     process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter"}
 
     model: str

@@ -15,7 +15,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai import errors as e
-from workers_ai.wire.jsontext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -203,8 +202,8 @@ def _embedded_message(text: str) -> str | None:
     if not text.startswith("{"):
         return None
     try:
-        inner = parse_json(text)
-    except ValueError:
+        inner = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     message = inner.get("message") if isinstance(inner, dict) else None
     return message if isinstance(message, str) else None

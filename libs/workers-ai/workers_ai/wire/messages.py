@@ -17,14 +17,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
 from workers_ai.wire.images import image_data_url
-from workers_ai.wire.jsontext import json_text, mended
+from workers_ai.wire.jsontext import json_text
+from workers_ai.wire.plain import is_cache_mark, plain_json
 from workers_ai.wire.toolcalls import arguments_text, original_id
 from workers_ai.wire.turns import arrange_turns
 from workers_ai.wire.types import JSON
@@ -32,11 +33,9 @@ from workers_ai.wire.types import JSON
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["is_cache_mark", "known_call_ids", "plain_json", "prepare_messages"]
+__all__ = ["known_call_ids", "prepare_messages"]
 
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
-_MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 _NINE = re.compile(r"[A-Za-z0-9]{9}")
 _NINE_ONLY: Final = ("mistral", "llama-4")
 
@@ -129,13 +128,6 @@ def _is_part(part: Any) -> bool:
     return isinstance(part, Mapping) and ("type" in part or "text" in part)
 
 
-def is_cache_mark(part: Any) -> bool:
-    """Return whether a content block only marks the end of a cached prefix, as Bedrock's and Anthropic's do."""
-    if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
-        return False
-    return bool(_CACHE_MARKS & {str(part.get("type")), *part})
-
-
 def _part(part: Any, index: int, card: ModelCard) -> dict[str, Any]:
     if isinstance(part, Mapping):
         kind = part.get("type")
@@ -197,33 +189,12 @@ def _arguments(arguments: Any) -> str:
         with suppress(ValueError, RecursionError):
             value = json.loads(text, parse_constant=_reject_constant)
             if isinstance(value, dict):
-                return plain_json(value)
+                return json.dumps(value, ensure_ascii=False, allow_nan=False)
     return plain_json({"invalid_arguments": text})
 
 
 def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def plain_json(value: Any) -> str:
-    """Return a Python value as strict JSON: dates in ISO 8601, bytes as text or base64, NaN and Infinity as null.
-
-    Raises:
-        BadRequestError: The value contains itself, or is nested too deep.
-    """
-    with suppress(TypeError, ValueError, RecursionError):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    try:
-        with suppress(ValueError):  # bytes that are not UTF-8
-            return _plain(value, "utf8")
-        return _plain(value, "base64")
-    except (ValueError, RecursionError) as exc:
-        raise BadRequestError(f"a value cannot be written as JSON: {exc}") from None
-
-
-def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
-    written = to_json(mended(value), inf_nan_mode="null", bytes_mode=bytes_mode, fallback=str)
-    return json.dumps(from_json(written), ensure_ascii=False)
 
 
 def _wire_id(call_id: str, card: ModelCard) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
 from workers_ai.gateway import require, require_kind
-from workers_ai.wire.messages import plain_json
+from workers_ai.wire.plain import plain_json
 from workers_ai.wire.types import JSON, Api
 
 if TYPE_CHECKING:

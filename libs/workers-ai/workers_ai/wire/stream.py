@@ -94,7 +94,8 @@ class ChatStreamReader:
         except ValueError:
             event = self._read_oddly(data, unfinished=unfinished)
         if not isinstance(event, dict):
-            return self._read_no_object(event)
+            self._read_no_object(event)
+            return None
         choices = event.get("choices")
         if "error" in event or "errors" in event or not choices:  # most events are asked no more than that
             self._raise_if_error(event)

@@ -90,7 +90,7 @@ def _parts(entry: Mapping[str, JSON]) -> tuple[str | None, JSON]:
 
 
 def arguments_text(arguments: Any) -> str:
-    """Return the JSON text of arguments, given as text, as an object, as null or not at all.
+    """Return the JSON text of arguments: text, an object or None.
 
     Raises:
         ValueError: The arguments contain themselves, or are nested too deep.
@@ -127,11 +127,8 @@ def _entries(raw: JSON) -> list[dict[str, JSON]]:
 def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, ...]:
     """Read a list of whole calls, flat or nested. Leave out entries without name and arguments.
 
-    Args:
-        raw: The list, or one call.
-        ids: Chooses the ids.
-        cut: Finish reason of an answer that is not complete, else "". A call without arguments is complete only in a
-            complete answer.
+    ``cut`` is the finish reason of an answer that is not complete, else "". Only in a complete one, a call without
+    arguments gets ``{}``.
     """
     calls = []
     for entry in _entries(raw):
@@ -152,7 +149,7 @@ class _Slot:
     does not continue it; while both readings are open, nothing is released.
     """
 
-    __slots__ = ("_halves", "_next", "_pieces", "_released", "_size", "_whole", "index", "named", "started", "wire_id")
+    __slots__ = ("_halves", "_next", "_pieces", "_released", "_whole", "index", "named", "size", "started", "wire_id")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -162,7 +159,7 @@ class _Slot:
         self._halves = HalfLetters()
         self._pieces: list[str] = []
         self._next = 0
-        self._size = 0
+        self.size = 0
         self._released = 0
         self._whole: str | None = None
 
@@ -175,7 +172,7 @@ class _Slot:
         else:
             self._whole = None
         self._pieces.append(text)
-        self._size += len(text)
+        self.size += len(text)
 
     def complete(self) -> dict[str, JSON] | None:
         """Return the arguments if they are a whole object by now."""
@@ -193,10 +190,7 @@ class _Slot:
         return _object(text) not in (None, whole)
 
     def _could_repeat(self, text: str) -> bool:
-        return 2 * len(text) >= self._size > 0 and text.lstrip().startswith("{")
-
-    def is_empty(self) -> bool:
-        return not self._size
+        return 2 * len(text) >= self.size > 0 and text.lstrip().startswith("{")
 
     def take(self) -> str:
         """Return what can be released now."""
@@ -341,7 +335,7 @@ def _begins_anew(slot: _Slot, key: int | str | None, wire_id: str | None, name: 
     if slot.named is None:
         return False
     if key is None and wire_id is None:  # only the arguments tell a second call from a repeated name
-        return slot.is_empty() or slot.complete() is not None
+        return not slot.size or slot.complete() is not None
     return slot.differs(text)
 
 
