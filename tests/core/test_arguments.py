@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from langchain_workers_ai import ChatWorkersAI
 from workers_ai import Client
 from workers_ai import errors as e
 from workers_ai.config import BatchWorker
+from workers_ai_emulator import Emulator
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 VISION = "@cf/moonshotai/kimi-k2.6"
@@ -166,3 +170,51 @@ def test_texts_may_come_from_a_generator_and_half_letters_harm_no_search_or_sess
     assert client.rerank(RERANK, "q", (text for text in ["a"]))[0].index == 0  # type: ignore[arg-type]
     assert client.models(search="llama\ud800") == []
     assert seen == ["a%3F", "search=llama%3F&page=1&per_page=100"]
+
+
+FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
+    "a near miss": (lambda c: c.chat(CHAT.removesuffix("-fast"), HI), rf"Did you mean {CHAT}"),
+    "a chat model of another provider": (lambda c: c.chat("gpt-4o-mini", HI), rf"Did you mean {CHAT} or @cf/openai"),
+    "vectors of another provider": (lambda c: c.embed("text-embedding-3-small", ["a"]), rf"Did you mean {BGE} or @cf"),
+    "a bare name": (lambda c: c.embed("bge-m3", ["a"]), rf"Did you mean {BGE}\?"),
+    "a chat model that embeds": (lambda c: c.embed(CHAT, ["a"]), rf"{CHAT} is a chat model; for this call use {BGE}"),
+    "an embedding model that chats": (
+        lambda c: c.chat(BGE, HI),
+        rf"{BGE} is an embedding model; for this call use @cf",
+    ),
+    "another length": (lambda c: c.embed(BGE, ["a"], dimensions=7), r"dimensions=7 cannot be chosen: vectors of @cf"),
+}
+
+
+@pytest.mark.parametrize(("call", "text"), FOREIGN.values(), ids=FOREIGN)
+def test_a_model_that_does_not_fit_names_one_that_does(
+    call: Callable[[Client], Any], text: str, account: dict[str, Any]
+) -> None:
+    client = Client(**account, http_client=httpx.Client(transport=Emulator().transport()))
+    with pytest.raises(e.WorkersAIError, match=text):
+        call(client)
+
+
+def test_signatures_show_every_setting_before_the_first_object() -> None:
+    code = """
+import inspect
+from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+from workers_ai import AsyncClient, Client
+for cls in (ChatWorkersAI, WorkersAIEmbeddings, AsyncClient, Client):
+    shown = inspect.signature(cls).parameters.keys()
+    assert {"account_id", "timeout", "total_timeout", "default_headers", "on_retry"} <= shown, (cls, shown)
+assert "temperature" in inspect.signature(ChatWorkersAI).parameters
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_model_may_be_given_by_position(account: dict[str, Any]) -> None:
+    assert ChatWorkersAI(CHAT, **account).model == CHAT
+    for args, given in (((CHAT, 1), {}), ((CHAT,), {"model": BGE}), ((1,), {})):
+        with pytest.raises(e.ConfigurationError, match=r"by position"):
+            ChatWorkersAI(*args, **given, **account)
+
+
+def test_a_missing_account_says_where_one_is() -> None:
+    with pytest.raises(e.ConfigurationError, match=r"dash\.cloudflare\.com .*wrangler whoami.*emulator"):
+        Client()

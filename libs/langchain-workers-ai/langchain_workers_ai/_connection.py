@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_workers_ai.errors import framework_errors
+from workers_ai.config import mask_secrets
 from workers_ai.fields import ConnectionFields
 
 __all__ = ["Connection"]
@@ -13,9 +14,14 @@ __all__ = ["Connection"]
 class Connection(ConnectionFields):
     """The settings of every class here; see :class:`workers_ai.fields.ConnectionFields`."""
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, *args: Any, **data: Any) -> None:
+        mask_secrets(data)
         with framework_errors:
-            super().__init__(**data)
+            super().__init__(*args, **data)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        with framework_errors:
+            super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         with framework_errors:

@@ -102,6 +102,13 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
             return service
         return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
 
+    def _connection(self) -> Service:
+        """The service behind both clients, paced by ``rate_limiter``."""
+        service, limiter = super()._connection(), self.rate_limiter
+        if limiter is None:
+            return service
+        return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
+
     def _sender(self) -> Any:
         return self._connection().transport
 

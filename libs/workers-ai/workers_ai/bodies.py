@@ -38,11 +38,7 @@ class _Inside(threading.local):
         self.depth = 0
         self.closing: list[httpx.Response] = []
 
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *exc: object) -> None:
-        self.depth -= 1
+    def close_all(self) -> None:
         while self.closing and not self.depth:
             with suppress(httpx.HTTPError, OSError):
                 self.closing.pop().close()
@@ -61,8 +57,16 @@ def close(response: httpx.Response) -> None:
 
 def read_on(chunks: Iterator[bytes]) -> bytes:
     """Read the next bytes of a reply; none at its end."""
-    with _inside:
+    inside = _inside
+    inside.depth += 1
+    try:
         return next(chunks, b"")
+    except BaseException as exc:  # noqa: BLE001 - raised as it is
+        raise exc.with_traceback(None)  # noqa: B904
+    finally:
+        inside.depth -= 1
+        if inside.closing:
+            inside.close_all()
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -80,33 +84,47 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._status = response.status_code
         self._left = MAX_BODY_BYTES
         self._ends = ends
-        self._coding = response.headers.pop("content-encoding", "").strip().lower()
+        self._coding = _take_coding(response.headers)
         self._decoder: Any = None
         self._begun = False
 
     def __iter__(self) -> Generator[bytes, None, None]:
         for chunk in self._raw:
-            yield from self._take(chunk)
+            if self._ends is not None or self._coding:
+                yield from self._taken(chunk)
+                continue
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise self._too_large()
+            yield chunk
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         async for chunk in self._raw:
-            for piece in self._take(chunk):
-                yield piece
+            if self._ends is not None or self._coding:
+                for piece in self._taken(chunk):
+                    yield piece
+                continue
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise self._too_large()
+            yield chunk
 
-    def _take(self, chunk: bytes) -> Iterator[bytes]:
+    def _taken(self, chunk: bytes) -> Iterator[bytes]:
         if self._ends is not None and time.monotonic() > self._ends:
             raise httpx.ReadTimeout(_OUT_OF_TIME)
-        if self._coding in ("", "identity"):
-            self._count(chunk)
-            yield chunk
-            return
+        for piece in self._decoded(chunk) if self._coding else (chunk,):
+            self._left -= len(piece)
+            if self._left < 0:
+                raise self._too_large()
+            yield piece
+
+    def _decoded(self, chunk: bytes) -> Iterator[bytes]:
         if self._decoder is not None and self._decoder.eof:
-            self._count(chunk)  # rubbish behind the end
+            self._left -= len(chunk)  # rubbish behind the end
             return
         full = False
         while chunk or full:
             piece = self._decode(chunk)
-            self._count(piece)
             yield piece
             chunk = self._decoder.unconsumed_tail
             full = len(piece) == _PIECE_BYTES
@@ -131,13 +149,11 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
             return zlib.decompressobj(-zlib.MAX_WBITS)
         return zlib.decompressobj(_GZIP_OR_ZLIB)
 
-    def _count(self, piece: bytes) -> None:
-        self._left -= len(piece)
-        if self._left < 0:
-            raise APIResponseValidationError(
-                f"HTTP {self._status} with a body of more than {MAX_BODY_BYTES:,} bytes: it was not read further",
-                status_code=self._status,
-            )
+    def _too_large(self) -> APIResponseValidationError:
+        return APIResponseValidationError(
+            f"HTTP {self._status} with a body of more than {MAX_BODY_BYTES:,} bytes: it was not read further",
+            status_code=self._status,
+        )
 
     def close(self) -> None:
         self._raw.close()
@@ -146,21 +162,42 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._raw.aclose()
 
 
+def _take_coding(headers: httpx.Headers) -> str:
+    """Remove ``content-encoding``, so that httpx does not decode, and return it; "" for none."""
+    if not any(name.lower() == b"content-encoding" for name, _ in headers.raw):
+        return ""
+    coding: str = headers.pop("content-encoding").strip().lower()
+    return "" if coding == "identity" else coding
+
+
 def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: float | None) -> httpx.Response:
     """Send a request, and read its reply unless it is the event stream that was asked for."""
     ends = None if total_s is None else time.monotonic() + total_s
-    with _inside:
-        # A client of the user: its credentials would outrank ours, and a redirect would take our headers elsewhere.
-        response = client.send(request, stream=True, auth=None, follow_redirects=False)
-        if response.is_closed:  # a transport or a hook of the user has read it
-            return response
-        try:
-            response.stream = _Body(response, ends)
-            if not (stream and is_event_stream(response)):
-                response.read()
-        except BaseException:
-            response.close()
-            raise
+    inside = _inside
+    inside.depth += 1
+    try:
+        return _send(client, request, stream, ends)
+    except BaseException as exc:  # noqa: BLE001 - raised as it is
+        # The frames of httpx have the headers that were sent.
+        raise exc.with_traceback(None)  # noqa: B904
+    finally:
+        inside.depth -= 1
+        if inside.closing:
+            inside.close_all()
+
+
+def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
+    # A client of the user: its credentials would outrank ours, and a redirect would take our headers elsewhere.
+    response = client.send(request, stream=True, auth=None, follow_redirects=False)
+    if response.is_closed:  # a transport or a hook of the user has read it
+        return response
+    try:
+        response.stream = _Body(response, ends)
+        if not (stream and is_event_stream(response)):
+            response.read()
+    except BaseException:
+        response.close()
+        raise
     return response
 
 
@@ -168,13 +205,17 @@ async def asend(
     client: httpx.AsyncClient, request: httpx.Request, stream: bool, total_s: float | None
 ) -> httpx.Response:
     """Send a request, and read its reply unless it is the event stream that was asked for."""
-    if total_s is None:
-        return await _asend(client, request, stream, None)
+    ends = None if total_s is None else time.monotonic() + total_s
     try:
+        if total_s is None:
+            return await _asend(client, request, stream, None)
         with anyio.fail_after(total_s):
-            return await _asend(client, request, stream, time.monotonic() + total_s)
+            return await _asend(client, request, stream, ends)
     except TimeoutError:
-        raise httpx.ReadTimeout(_OUT_OF_TIME) from None
+        error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
+    except BaseException as exc:  # noqa: BLE001 - raised below
+        error = exc
+    raise error.with_traceback(None)  # the frames of httpx have the headers that were sent
 
 
 async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:

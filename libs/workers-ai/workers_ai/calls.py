@@ -20,6 +20,7 @@ from workers_ai.errors import (
     CapacityError,
     ConfigurationError,
     ContextWindowExceededError,
+    NotFoundError,
     RateLimitError,
     RequestTooLargeError,
     WorkersAIError,
@@ -30,6 +31,7 @@ from workers_ai.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
 from workers_ai.per_call import Overrides
 from workers_ai.refusals import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.suggestions import hint_for
 from workers_ai.wire.jsontext import mended
 from workers_ai.wire.reply import kept_headers, read_chat, shortened
 from workers_ai.wire.types import JSON, ChatReply, EmbedReply, Request, RerankScore
@@ -50,6 +52,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("workers_ai")
+_USER_OF_URL = re.compile(r"//[^/@\s]{1,1000}@")
 _EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
@@ -159,7 +162,10 @@ class Calls:
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        return read_reply(response, request.model, self.settings)
+        reply = read_reply(response, request.model, self.settings)
+        if isinstance(reply, (NotFoundError, BadRequestError)):
+            reply.hint = hint_for(reply, request.model, request.task)
+        return reply
 
     def chat(self, plan: ChatPlan) -> Flow[ChatReply]:
         """Ask for one whole answer."""
@@ -273,10 +279,12 @@ class _Call:
         """
         calls, ticket, gate = self._calls, self.ticket, self._calls.gate
         turn_taken = not calls.paced
-        asked = calls.limiter.now() + ticket.ahead
+        moves, since = -1, 0.0
         while True:
             if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
-                self._check_gate(gate, asked)
+                if moves != gate.moves:
+                    moves, since = gate.moves, calls.clock()
+                self._check_gate(gate, calls.clock() - since)
                 yield from self._wait(wait, f"for a slot of max_concurrency={gate.limit}")
                 continue
             if not turn_taken:
@@ -290,9 +298,8 @@ class _Call:
                 gate.step_back(ticket)
             yield from self._wait_for_limit(wait)
 
-    def _check_gate(self, gate: Gate, asked: float) -> None:
-        now = self._calls.limiter.now() + self.ticket.ahead
-        if self._patience_s is not None and min(now - asked, gate.still_s(now)) > self._patience_s:
+    def _check_gate(self, gate: Gate, still_s: float) -> None:
+        if self._patience_s is not None and still_s > self._patience_s:
             raise self._timeout(
                 f"no slot of max_concurrency={gate.limit} became free within timeout={self._patience_s:g} s: "
                 "close or read the open streams of this object, or raise max_concurrency"
@@ -426,9 +433,12 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
             "PoolTimeout": "waiting for a connection",
         }
         during = phase.get(type(exc).__name__, "waiting for the reply")
-        error: APIConnectionError = APITimeoutError(f"{host} did not answer in time while {during}", model=model)
+        late = f"{host} did not answer in time while {during}"
+        if settings.total_timeout is not None:
+            late += f"; total_timeout is {settings.total_timeout:g} s"
+        error: APIConnectionError = APITimeoutError(late, model=model)
     elif isinstance(exc, httpx.RequestError):
-        detail = settings.scrub(str(exc)) or type(exc).__name__
+        detail = _USER_OF_URL.sub("//[redacted]@", settings.scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no reply from {host}: {detail}", model=model)
     elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
         return ConfigurationError(
@@ -440,6 +450,7 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         RuntimeError
     ):  # it has no request; else the exception, which stays tied to ours, would hold the token
         exc.request = httpx.Request(exc.request.method, exc.request.url)
+    exc.__cause__ = exc.__context__ = None  # their tracebacks have the headers that were sent
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from workers_ai.config import Settings, known_keywords
+from workers_ai.config import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
 from workers_ai.fanout import agather, gather
 from workers_ai.flow import adrive, drive
+from workers_ai.gateway import require
 from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.service import Service, join_embeddings, join_rankings
 from workers_ai.streams import awalk, walk
@@ -26,6 +28,8 @@ __all__ = ["AsyncClient", "Client"]
 class _Face:
     """What both clients share: how they are made."""
 
+    __signature__: ClassVar[inspect.Signature]
+
     def __init__(
         self,
         *,
@@ -37,14 +41,28 @@ class _Face:
         on_retry: Callable[[RetryEvent], None] | None = None,
         **settings: Any,
     ) -> None:
+        mask_secrets(settings)
+        owner = type(self).__name__
+        if service is not None:
+            handles = {"http_client": http_client, "http_async_client": http_async_client, "binding": binding}
+            policies = {"retry": retry, "on_retry": on_retry}
+            reject_settings(owner, settings)
+            doubled = [name for name, value in {**handles, **policies}.items() if value is not None]
+            require(not doubled, f"{owner} takes {', '.join(doubled)} from the service it was given")
         self.service = service or Service(
-            Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
+            Settings.resolve(**known_keywords(owner, settings), binding=binding is not None),
             http_client=http_client,
             http_async_client=http_async_client,
             binding=binding,
             retry=retry,
             on_retry=on_retry,
         )
+
+    def __init_subclass__(cls) -> None:
+        own = [
+            value for value in inspect.signature(_Face.__init__).parameters.values() if value.kind is value.KEYWORD_ONLY
+        ]
+        cls.__signature__ = inspect.Signature([*own, *setting_parameters()])
 
     @property
     def settings(self) -> Settings:

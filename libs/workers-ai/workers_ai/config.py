@@ -12,7 +12,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
@@ -30,7 +31,7 @@ from workers_ai.gateway import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import httpx
 
@@ -45,7 +46,11 @@ __all__ = [
     "check_on_busy",
     "from_environment",
     "known_keywords",
+    "mask_secrets",
+    "masked_headers",
+    "reject_settings",
     "session_headers",
+    "setting_parameters",
     "unknown_keyword",
 ]
 
@@ -63,7 +68,8 @@ MAX_CONCURRENCY: Final = 8
 DEADLINE_S: Final = 3600.0
 """Seconds that the queue may take by default; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
-"""Values of extra headers as long as this count as secrets; shorter ones ("true", "1") are too common in texts."""
+"""Characters of a secret that is replaced wherever it stands. A shorter token is replaced as a whole word alone;
+shorter values of extra headers ("true", "1") are not secrets."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -76,9 +82,14 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
 ALIASES: Final = {"api_key": "api_token", "request_timeout": "timeout"}
 """Other names of settings."""
 
+_EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set what it prints."
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PLACEHOLDER = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
 _LONGEST_TIMEOUT_S: Final = 1_000_000
+_OF_THE_CONNECTION: Final = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_LONGEST_MODEL: Final = 1000
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 _GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
@@ -90,6 +101,21 @@ def from_environment(setting: str) -> str | None:
         if value := os.environ.get(name, "").strip():
             return value
     return None
+
+
+def _masking_secrets(resolve: Callable[..., Settings]) -> Callable[..., Settings]:
+    """Keep secrets out of the local variables that a traceback of ``resolve`` shows."""
+
+    @wraps(resolve)
+    def masked(cls: type[Settings], **given: Any) -> Settings:
+        mask_secrets(given)
+        try:
+            return resolve(cls, **given)
+        except ConfigurationError as exc:
+            error = exc
+        raise error.with_traceback(None)
+
+    return masked
 
 
 @dataclass(frozen=True)
@@ -130,6 +156,7 @@ class Settings:
     batch_worker: BatchWorker | None = None
 
     @classmethod
+    @_masking_secrets
     def resolve(
         cls,
         *,
@@ -222,15 +249,23 @@ class Settings:
 
     def scrub(self, text: str) -> str:
         """Remove every secret of these settings from ``text``."""
-        secrets = [self.api_token.get_secret_value()]
+        for secret in self._secrets:
+            if len(secret.get_secret_value()) >= _SECRET_LENGTH:
+                text = text.replace(secret.get_secret_value(), "[redacted]")
+            elif secret.get_secret_value() in text:  # too common in words: only where it stands alone
+                text = re.sub(rf"(?<!\w){re.escape(secret.get_secret_value())}(?!\w)", "[redacted]", text)
+        return text
+
+    @cached_property
+    def _secrets(self) -> tuple[SecretStr, ...]:
+        """Every secret of these settings, the longest first."""
+        found = {self.api_token.get_secret_value()}
         if self.gateway and isinstance(self.gateway.token, SecretStr):
-            secrets.append(self.gateway.token.get_secret_value())
+            found.add(self.gateway.token.get_secret_value())
         of_the_worker = self.batch_worker.plain_headers() if self.batch_worker else {}
         for value in (*map(reveal, self.default_headers.values()), *of_the_worker.values()):
-            secrets += [part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH]
-        for secret in filter(None, secrets):
-            text = text.replace(secret, "[redacted]")
-        return text
+            found |= {part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH}
+        return tuple(SecretStr(secret) for secret in sorted(found - {""}, key=len, reverse=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -285,10 +320,10 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
             raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
     if isinstance(timeout, (int, float)):
         check_seconds("timeout", timeout)
-    else:
-        what = "seconds or an httpx.Timeout, or (connect, read)"
-        require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
-    return timeout
+        return timeout
+    what = "seconds or an httpx.Timeout, or (connect, read)"
+    require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
+    return cast("httpx.Timeout", timeout)
 
 
 def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> dict[str, SecretStr | str]:
@@ -305,6 +340,8 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
     masked: dict[str, SecretStr | str] = {}
     for header, value in (headers or {}).items():
         check_header(header, reveal(value))
+        if header.lower() in _OF_THE_CONNECTION:
+            raise ConfigurationError(f"{name} may not have {header}: the HTTP client sets it")
         masked[header] = SecretStr(reveal(value))
     return masked
 
@@ -351,7 +388,11 @@ def _credentials(account_id: str | None, api_token: SecretStr | str | None, *, o
 def _given(value: str | None, setting: str) -> str:
     found = (value or "").strip() or from_environment(setting)
     if not found:
-        raise ConfigurationError(f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}")
+        raise ConfigurationError(
+            f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}. It is on "
+            "https://dash.cloudflare.com (Account home, menu of the account, Copy account ID) and in "
+            f"`wrangler whoami`. {_EMULATOR}"
+        )
     return found
 
 
@@ -360,7 +401,10 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
     token = given or from_environment("api_token")
     if not token:
         names = " or ".join(ENVIRONMENT["api_token"])
-        raise ConfigurationError(f"api_token is missing: pass api_token= (or api_key=) or set {names}")
+        raise ConfigurationError(
+            f"api_token is missing: pass api_token= (or api_key=) or set {names}. Create one with the permission "
+            f"Workers AI Read on https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}"
+        )
     require(
         bool(_TOKEN.fullmatch(token) and token.strip("*")) and not _PLACEHOLDER.fullmatch(token),
         "api_token is malformed (white space, a control character, a placeholder, or masked as in a dump): check "
@@ -406,15 +450,46 @@ def check_model(model: str) -> str:
     Raises:
         ConfigurationError: It is empty or could bend the URL.
     """
-    if not isinstance(model, str) or not _MODEL.fullmatch(model) or ".." in model or "//" in model or model[0] == "/":
+    fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
+    if not fits or ".." in model or "//" in model or model[0] == "/":
         raise ConfigurationError(
-            f"model {model!r} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
+            f"model {model!r:.200} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
             "(no white space, '..', '?', '#' or '%')"
         )
     return model
 
 
 _KEYWORDS: Final = frozenset(inspect.signature(Settings.resolve).parameters)
+
+
+def setting_parameters() -> list[inspect.Parameter]:
+    """The settings as parameters of a client."""
+    return [value for name, value in inspect.signature(Settings.resolve).parameters.items() if name != "binding"]
+
+
+def mask_secrets(given: dict[str, Any]) -> None:
+    """Mask the secrets among settings in place, so that no local variable of a traceback shows them."""
+    for name in ("api_token", "api_key"):
+        if isinstance(value := given.get(name), str):
+            given[name] = SecretStr(value)
+    if isinstance(headers := given.get("default_headers"), Mapping):
+        given["default_headers"] = _masked_values(headers)
+    if isinstance(gateway := given.get("gateway"), Mapping) and isinstance(token := gateway.get("token"), str):
+        given["gateway"] = {**gateway, "token": SecretStr(token)}
+    if isinstance(worker := given.get("batch_worker"), Mapping) and isinstance(
+        headers := worker.get("headers"), Mapping
+    ):
+        given["batch_worker"] = {**worker, "headers": _masked_values(headers)}
+
+
+def _masked_values(headers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: SecretStr(value) if isinstance(value, str) else value for name, value in headers.items()}
+
+
+def reject_settings(owner: str, given: Mapping[str, Any]) -> None:
+    """Raise ``ConfigurationError`` for settings beside a client or service that has its own."""
+    if known := known_keywords(owner, given):
+        raise ConfigurationError(f"{owner} takes {', '.join(known)} from the client it was given: set it there")
 
 
 def known_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:

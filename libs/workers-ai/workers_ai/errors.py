@@ -25,8 +25,10 @@
         ├── BatchTimeoutError         carries the request ids, so that the work can be resumed
         └── BatchItemError            one item of a batch failed
 
-Errors that another try cannot mend are also a ``ValueError`` or a ``RuntimeError``: frameworks that judge by built-in
-bases (LangGraph's ``default_retry_on``) then leave them alone. Every error pickles, and none holds the API token.
+Errors that another try cannot repair are also a ``ValueError`` or a ``RuntimeError``: frameworks that judge by built-in
+bases (LangGraph's ``default_retry_on``) then leave them alone. Refusals of the service are ``RuntimeError``: pydantic
+turns a ``ValueError`` that is raised inside a validator into a ``ValidationError``. Every error pickles, and none holds
+the API token.
 """
 
 from __future__ import annotations
@@ -91,6 +93,7 @@ class WorkersAIError(Exception):
         request_id: The service's id of the request, or None.
         response: The reply as an :class:`ErrorResponse`, or None.
         request_ids: Ids of what the queue has taken and the caller has no result of; they can be polled again.
+        hint: What to do about this very error, in place of the remedy of its class, or "".
         index: Place of the one text or item that is to blame in the caller's list, or None.
     """
 
@@ -105,6 +108,7 @@ class WorkersAIError(Exception):
     response: ErrorResponse | None = None
     request_ids: tuple[str, ...] = ()
     index: int | None = None
+    hint: str = ""
     remedy: ClassVar[str] = ""
 
     def __init__(self, message: str, *, model: str | None = None, retry_after: float | None = None) -> None:
@@ -123,7 +127,7 @@ class WorkersAIError(Exception):
         line = self.message.rstrip(". ") or type(self).__name__
         if facts:
             line += f" ({', '.join(facts)})"
-        remedy = self._remedy()
+        remedy = self.hint or self._remedy()
         return " ".join(f"{line}. {remedy}".split()) if remedy else " ".join(line.split())
 
     def _facts(self) -> list[str]:
@@ -197,7 +201,7 @@ class APIStatusError(WorkersAIError):
         return [f"{name} {value}" for name, value in named.items() if value is not None]
 
 
-class BadRequestError(APIStatusError, ValueError):
+class BadRequestError(APIStatusError, RuntimeError):
     """The input does not fit the model or the route (400; codes such as 5004, 5006, 8001)."""
 
     def _remedy(self) -> str:
@@ -221,7 +225,7 @@ class StructuredOutputError(BadRequestError):
     remedy = "Raise max_tokens, simplify the schema, or use another method= or model."
 
 
-class AuthenticationError(APIStatusError, ValueError):
+class AuthenticationError(APIStatusError, RuntimeError):
     """The token was refused (401; codes 10000 and 9109), or the AI Gateway wants its own (2009)."""
 
     def _remedy(self) -> str:
@@ -235,7 +239,7 @@ class AuthenticationError(APIStatusError, ValueError):
         )
 
 
-class PermissionDeniedError(APIStatusError, ValueError):
+class PermissionDeniedError(APIStatusError, RuntimeError):
     """The account may not use this model or feature (403; codes such as 5018, 5016, 3041, 3023)."""
 
 
@@ -248,7 +252,7 @@ class PaidPlanRequiredError(PermissionDeniedError):
     )
 
 
-class NotFoundError(APIStatusError, ValueError):
+class NotFoundError(APIStatusError, RuntimeError):
     """No such model, account or route (404; codes 5007, 3042, 7000, 7003)."""
 
     remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
@@ -269,7 +273,7 @@ class ModelRetiredError(NotFoundError):
         return "Choose a current model: https://developers.cloudflare.com/workers-ai/models/."
 
 
-class RequestTooLargeError(APIStatusError, ValueError):
+class RequestTooLargeError(APIStatusError, RuntimeError):
     """The request body is larger than the service takes (413; code 3006)."""
 
     remedy = "Send fewer or shorter inputs in one request."

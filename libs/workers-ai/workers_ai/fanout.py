@@ -41,7 +41,7 @@ def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
                 raise _StoppedError
             try:
                 reply = yield step
-            except Exception as exc:  # noqa: BLE001 - handed on to the flow, which judges it
+            except Exception as exc:  # noqa: BLE001 - the flow decides
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)

@@ -15,12 +15,20 @@ from workers_ai.config import (
     OnBusy,
     Settings,
     check_clients,
+    check_max_retries,
+    check_timeout,
+    mask_secrets,
+    masked_headers,
     unknown_keyword,
 )
+from workers_ai.endpoints import batch_worker_options
 from workers_ai.errors import ConfigurationError
+from workers_ai.gateway import gateway_options
 from workers_ai.wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from workers_ai.client import AsyncClient, Client
     from workers_ai.service import Service
 
@@ -48,6 +56,15 @@ _HANDLES = ("http_client", "http_async_client", "binding", "on_retry")
 _CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 
 
+class _Signature:
+    """The signature of a class that pydantic has not built yet: building it is left until somebody asks."""
+
+    def __get__(self, _: object, owner: type[BaseModel]) -> Signature:
+        owner.model_rebuild()
+        signature: Signature = vars(owner)["__signature__"].__get__(None, owner)
+        return signature
+
+
 class ConnectionFields(BaseModel):
     """Fields, checks and clients of one connection to Workers AI.
 
@@ -71,6 +88,8 @@ class ConnectionFields(BaseModel):
     """Fields that a pickle leaves out and copies share: what they hold belongs to this process."""
     knobs: ClassVar[frozenset[str]] = frozenset(_SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
     """Fields that hold a secret or change only how requests are sent, never what comes back."""
+
+    __signature__: ClassVar[Any] = _Signature()
 
     account_id: str | None = None
     """Cloudflare account id; else ``CLOUDFLARE_ACCOUNT_ID`` or ``CF_ACCOUNT_ID``."""
@@ -117,8 +136,9 @@ class ConnectionFields(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
-    def __init__(self, **data: Any) -> None:
-        data = self._known(data)
+    def __init__(self, *args: Any, **data: Any) -> None:
+        mask_secrets(data)
+        data = self._known(self._with_model(args, data))
         check_clients(data.get("http_client"), data.get("http_async_client"))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
@@ -138,6 +158,22 @@ class ConnectionFields(BaseModel):
     @field_serializer("timeout")
     def _plain_timeout(self, timeout: Any) -> Any:
         return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
+
+    @classmethod
+    def _with_model(cls, args: tuple[Any, ...], data: dict[str, Any]) -> dict[str, Any]:
+        """Arguments with the one that may be given by position: the model.
+
+        Raises:
+            ConfigurationError: There are more of them, or this class has no model, or the model is given twice.
+        """
+        if not args:
+            return data
+        field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
+        if len(args) > 1 or field is None or not isinstance(args[0], str):
+            raise ConfigurationError(f"{cls.__name__} takes keyword arguments, and the model alone by position")
+        if doubled := {"model", "model_name"} & data.keys():
+            raise ConfigurationError(f"{cls.__name__} was given the model twice, by position and as {min(doubled)}")
+        return {field: args[0], **data}
 
     @classmethod
     def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -192,12 +228,15 @@ class ConnectionFields(BaseModel):
         return self._faces[1]
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in _SETTINGS:
+            value = _settled(name, value, self)
         super().__setattr__(name, value)
         if name in _SETTINGS or name in _HANDLES:
             vars(self).pop("_faces", None)
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Any:
         """Copy, as pydantic does; the copy makes its own clients."""
+        update = {name: _settled(name, value, self) for name, value in (update or {}).items()}
         copied = super().model_copy(update=update, deep=deep)
         vars(copied).pop("_faces", None)
         return copied
@@ -324,9 +363,30 @@ class EmbeddingFields(ConnectionFields):
             require_queue(model)
 
 
+def _settled(name: str, value: Any, owner: ConnectionFields) -> Any:
+    """Return the value of a setting in the form that construction gives it: checked, and masked if it is a secret.
+
+    Raises:
+        ConfigurationError: The value is malformed.
+    """
+    given = {name: value}
+    mask_secrets(given)
+    value = given[name]
+    if name == "gateway":
+        return gateway_options(value)
+    if name == "batch_worker":
+        return batch_worker_options(value, owner.allow_insecure_http)
+    if name == "default_headers":
+        return None if value is None else masked_headers(name, value)
+    if name == "timeout":
+        return None if value is None else check_timeout(value)
+    return check_max_retries(value) if name == "max_retries" else value
+
+
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
     """The same findings without the values, among which the token may be."""
     found = "; ".join(
-        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors(include_input=False)
+        ": ".join(filter(None, [".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")]))
+        for error in exc.errors(include_input=False)
     )
     return ConfigurationError(f"{owner} has malformed options: {found}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncSender", "Body", "Close", "Do", "Flow", "Read", "Send", "Sender", "Sleep", "Step", "Turn", "aclose", "adrive",
-    "aread", "close", "drive", "read",
+    "close", "drive",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -61,10 +61,14 @@ class Do:
 
 @dataclass(slots=True)
 class Body:
-    """The body of an open reply, and its pieces once reading has begun: an iterator, sync or async as the driver is."""
+    """The body of an open reply, and its pieces once reading has begun: an iterator, sync or async as the driver is.
+
+    A sync one is read by ``read_on(chunks)``.
+    """
 
     response: httpx.Response
     chunks: Any = None
+    read_on: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +164,13 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
 
 def _perform(step: Read | Close | Turn, sender: Any) -> Any:
     if isinstance(step, Read):
-        return read(step.body)
+        return _read(step.body)
     return close(step.body) if isinstance(step, Close) else sender.take_turn(step.within_s)
 
 
 async def _aperform(step: Read | Close | Turn, sender: Any) -> Any:
     if isinstance(step, Read):
-        return await aread(step.body)
+        return await _aread(step.body)
     return await (aclose(step.body) if isinstance(step, Close) else sender.atake_turn(step.within_s))
 
 
@@ -186,21 +190,19 @@ async def aclose(body: Body) -> None:
         await body.response.aclose()
 
 
-def read(body: Body) -> bytes:
-    """Read the next bytes of an open reply; none at its end. A failure closes the reply."""
-    from workers_ai import bodies
-
+def _read(body: Body) -> bytes:
     if body.chunks is None:
-        body.chunks = body.response.iter_bytes()
+        from workers_ai.bodies import read_on
+
+        body.chunks, body.read_on = body.response.iter_bytes(), read_on
     try:
-        return bodies.read_on(body.chunks)  # type: ignore[no-any-return]
+        return body.read_on(body.chunks)
     except BaseException:
         close(body)
         raise
 
 
-async def aread(body: Body) -> bytes:
-    """Read the next bytes of an open reply; none at its end. A failure closes the reply."""
+async def _aread(body: Body) -> bytes:
     if body.chunks is None:
         body.chunks = body.response.aiter_bytes()
     try:

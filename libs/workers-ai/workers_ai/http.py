@@ -6,12 +6,11 @@ They close with their owner, or with their loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 from urllib.request import getproxies
 
@@ -21,7 +20,7 @@ from workers_ai.wire.jsontext import mended, parse_body
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable
     from types import ModuleType
 
     import httpx
@@ -33,6 +32,8 @@ __all__ = ["PARSED", "HttpTransport", "body_text", "is_event_stream", "parsed", 
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
+
+AnyClient = TypeVar("AnyClient")
 
 _PATH_SAFE = "/@:+,;=!$&'()*~"
 _URLS_KEPT = 256
@@ -54,20 +55,21 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-@contextlib.contextmanager
-def _making_a_client() -> Iterator[None]:
-    """Name the variables of the environment that httpx reads, if it cannot use one of them."""
+def _make_client(make: Callable[..., AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
+    """Make a client.
+
+    Raises:
+        ConfigurationError: httpx cannot use a variable of the environment; names all that it reads.
+    """
     import httpx
 
     try:
-        yield
+        return make(headers=headers, **_client_options(settings))
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
-        names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-        # A proxy's URL may hold a password, which parts of the message can quote.
+        # A proxy's URL may hold a password, which the message can quote.
         reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
-        raise ConfigurationError(
-            f"no HTTP client can be made with this environment ({reason}): check {names}"
-        ) from None
+    names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
+    raise ConfigurationError(f"no HTTP client can be made with this environment ({reason}): check {names}")
 
 
 def _client_options(settings: Settings) -> dict[str, Any]:
@@ -130,12 +132,15 @@ class HttpTransport:
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
         client = self._own_sync or self._sync or self._make_sync()
-        return _bodies().send(client, self._build(client, request), stream, request.total_s)
+        response: httpx.Response = _bodies().send(client, self._build(client, request), stream, request.total_s)
+        return response
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; the body is read unless it is the event stream that was asked for."""
         client = self._own_async or (await self._loop_client()).client
-        return await _bodies().asend(client, self._build(client, request), stream, request.total_s)
+        ready = self._build(client, request)
+        response: httpx.Response = await _bodies().asend(client, ready, stream, request.total_s)
+        return response
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
@@ -159,7 +164,7 @@ class HttpTransport:
             return written(request.body)
         except UnicodeEncodeError:  # half a letter, as scraped pages and names of files have, costs no more than itself
             return written(mended(request.body))
-        except (TypeError, ValueError) as exc:
+        except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
     def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
@@ -181,7 +186,10 @@ class HttpTransport:
         url = self._urls.get((path, query))
         if url is None:
             text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
-            url = httpx.URL(f"{text}?{query}" if query else text)
+            try:
+                url = httpx.URL(f"{text}?{query}" if query else text)
+            except httpx.InvalidURL as exc:
+                raise BadRequestError(f"the request has no valid URL: {exc}") from None
             if len(self._urls) < _URLS_KEPT:
                 self._urls[path, query] = url
         return url
@@ -227,8 +235,7 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                with _making_a_client():
-                    self._sync = httpx.Client(headers=self._headers(), **_client_options(self._settings))
+                self._sync = _make_client(httpx.Client, self._headers(), self._settings)
                 # Not at exit: handlers that were registered with atexit may still make calls.
                 weakref.finalize(self, self._sync.close).atexit = False
             return self._sync
@@ -237,7 +244,7 @@ class HttpTransport:
         loop = running_loop()
         held = self._loops.get(loop)
         if held is None:
-            held = _LoopClient(self._headers(), _client_options(self._settings))
+            held = _LoopClient(self._headers(), self._settings)
             for ref in self._loops.keyrefs():
                 other = ref()
                 # Closed without the shutdown of its generators; trio's loops cannot be asked, and need not be.
@@ -280,11 +287,10 @@ class _LoopClient:
     A loop that shuts down closes the async generators that were begun on it, and so the client, which lives in one.
     """
 
-    def __init__(self, headers: httpx.Headers, options: dict[str, Any]) -> None:
+    def __init__(self, headers: httpx.Headers, settings: Settings) -> None:
         import httpx
 
-        with _making_a_client():
-            self.client = httpx.AsyncClient(headers=headers, **options)
+        self.client = _make_client(httpx.AsyncClient, headers, settings)
 
     async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
         self._life = _life(self.client, forget, loop)

@@ -24,7 +24,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ class Ticket:
     due: float = 0.0
     ahead: float = 0.0
     idle_since: float | None = None
-    number: int = field(default_factory=lambda: next(_arrivals))
+    number: int = field(default_factory=partial(next, _arrivals))
 
     @property
     def scope(self) -> str:
@@ -205,7 +205,7 @@ class _Guarded:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._notes: deque[Callable[[], None]] = deque()
+        self._notes: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def _acquire(self) -> bool:
         """Take the lock; False where this thread holds it already, and was interrupted."""
@@ -216,9 +216,9 @@ class _Guarded:
         if self._notes:
             self._drain()
 
-    def _note(self, work: Callable[[], None]) -> None:
+    def _note(self, work: Callable[..., None], *args: Any) -> None:
         """Do ``work`` at once, or leave it to the holder of the lock."""
-        self._notes.append(work)
+        self._notes.append((work, args))
         self._drain()
 
     def _drain(self) -> None:
@@ -231,7 +231,8 @@ class _Guarded:
 
     def _read_notes(self) -> None:
         while self._notes:
-            self._notes.popleft()()
+            work, args = self._notes.popleft()
+            work(*args)
 
 
 class Gate(_Guarded):
@@ -239,6 +240,9 @@ class Gate(_Guarded):
 
     Args:
         limit: Requests in flight at most.
+
+    Attributes:
+        moves: Counts the requests that began and ended.
     """
 
     def __init__(self, limit: int) -> None:
@@ -250,7 +254,7 @@ class Gate(_Guarded):
         self._holders: dict[Ticket, float] = {}
         self._waiting = _Queue()
         self._latency_s = 0.1
-        self._moved_at = 0.0
+        self.moves = 0
 
     def wait_s(self, ticket: Ticket, now: float) -> float:
         """Seconds to sleep before asking again; 0.0 when the ticket has a slot."""
@@ -270,28 +274,28 @@ class Gate(_Guarded):
                 del self._holders[other]
         free = self.limit - len(self._holders)
         if self._waiting.admits(ticket, free, now):
-            self._holders[ticket] = self._moved_at = now
+            self._holders[ticket] = now
+            self.moves += 1
             return 0.0
         wait = self._waiting.wait_s(ticket, free, self.limit, self._latency_s)
         ticket.due = now + wait
         return wait
 
-    def still_s(self, now: float) -> float:
-        """Seconds since a request of this object last began or ended."""
-        return now - self._moved_at
-
     def step_back(self, ticket: Ticket) -> None:
         """Release the slot of a call that is not sent yet; it comes back with the same number."""
-        self._note(partial(self._holders.pop, ticket, None))
+        self._note(self._step_back, ticket)
+
+    def _step_back(self, ticket: Ticket) -> None:
+        self._holders.pop(ticket, None)
 
     def leave(self, ticket: Ticket, now: float) -> None:
         """Release the slot of a call that ended or backs off."""
-        self._note(partial(self._leave, ticket, now))
+        self._note(self._leave, ticket, now)
 
     def _leave(self, ticket: Ticket, now: float) -> None:
         self._waiting.remove(ticket)
         if (since := self._holders.pop(ticket, None)) is not None:
-            self._moved_at = now
+            self.moves += 1
             self._latency_s += (max(0.0, now - since) - self._latency_s) / 8
 
 
@@ -391,7 +395,9 @@ class Limiter(_Guarded):
         if not (lane.congested or ticket.gentle):
             return 0.0
         free = int(lane.window) - lane.in_flight
-        if lane.waiting.admits(ticket, free, now) or (patience_s is not None and now - lane.moved_at > patience_s):
+        if lane.waiting.admits(ticket, free, now) or (
+            patience_s is not None and self.used_at - lane.moved_at > patience_s
+        ):
             return 0.0
         for other in [other for other in lane.flying if other.is_idle(now)]:
             self._land(other)
@@ -399,7 +405,7 @@ class Limiter(_Guarded):
 
     def done(self, ticket: Ticket) -> None:
         """The call was served, or failed for a reason that says nothing of capacity."""
-        self._note(partial(self._done, ticket))
+        self._note(self._done, ticket)
 
     def _done(self, ticket: Ticket) -> None:
         lane = self._land(ticket)
@@ -419,7 +425,7 @@ class Limiter(_Guarded):
             told: Whether the service named that time; then everyone who asks for the model waits as long.
             returns: Whether the call comes back; then a slot is kept for it when it is due.
         """
-        self._note(partial(self._busy, ticket, wait_s, told, returns))
+        self._note(self._busy, ticket, wait_s, told, returns)
 
     def _busy(self, ticket: Ticket, wait_s: float, told: bool, returns: bool) -> None:
         lane = self._land(ticket)
@@ -442,7 +448,7 @@ class Limiter(_Guarded):
             wait_s: Seconds to wait.
             returns: Whether the call comes back; then a request of the next minute is kept for it.
         """
-        self._note(partial(self._limited, ticket, wait_s, returns))
+        self._note(self._limited, ticket, wait_s, returns)
 
     def _limited(self, ticket: Ticket, wait_s: float, returns: bool) -> None:
         self._land(ticket)
@@ -456,7 +462,7 @@ class Limiter(_Guarded):
 
     def leave(self, ticket: Ticket) -> None:
         """The call ended without an answer: cancelled, or failed before it was sent."""
-        self._note(partial(self._leave, ticket))
+        self._note(self._leave, ticket)
 
     def _leave(self, ticket: Ticket) -> None:
         self._land(ticket)
@@ -498,12 +504,12 @@ if hasattr(os, "register_at_fork"):
 def limiter_for(base_url: str, account_id: str) -> Limiter:
     """Return the limiter that every object of this process with this URL and account shares."""
     # No lock: each step on the dict is atomic.
-    for key, known in list(_limiters.items()):
-        if not isinstance(known, weakref.ref):
-            if known.now() - known.used_at > _FORGET_S:
-                _limiters[key] = weakref.ref(known)
-        elif known() is None:
-            _limiters.pop(key, None)
+    for other, limiter in list(_limiters.items()):
+        if not isinstance(limiter, weakref.ref):
+            if limiter.now() - limiter.used_at > _FORGET_S:
+                _limiters[other] = weakref.ref(limiter)
+        elif limiter() is None:
+            _limiters.pop(other, None)
     key = (base_url, account_id)
     known = _limiters.get(key)
     if isinstance(known, weakref.ref):

@@ -16,6 +16,7 @@ from workers_ai.config import (
     session_headers,
     unknown_keyword,
 )
+from workers_ai.errors import BadRequestError
 from workers_ai.gateway import require_int, require_kind, require_one_of
 from workers_ai.http import HttpTransport
 from workers_ai.limiter import Gate, limiter_for
@@ -168,16 +169,21 @@ class Service:
             raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS | PER_CALL, "extra_body")
         if self.settings.through_binding and api in (None, "chat_completions"):
             api = "run"  # a binding has no other route for chat
-        return plan_chat(
-            check_model(model),
-            messages,
-            params,
-            api=api,
-            stream=stream,
-            reject_if_busy=self.settings.on_busy != "wait",
-            extra_body=extra_body,
-            headers=self._session_headers(model, session_id),
-        )
+        try:
+            return plan_chat(
+                check_model(model),
+                messages,
+                params,
+                api=api,
+                stream=stream,
+                reject_if_busy=self.settings.on_busy != "wait",
+                extra_body=extra_body,
+                headers=self._session_headers(model, session_id),
+            )
+        except RecursionError:
+            raise BadRequestError(
+                "messages, tools or schema are nested too deep, or hold themselves", model=model
+            ) from None
 
     def _session_headers(self, model: str, session_id: str | None) -> dict[str, str]:
         """Headers of a session; the Auto Router keeps to one model through it.

@@ -13,7 +13,8 @@ from workers_ai.errors import (
     StreamInterruptedError,
     WorkersAIError,
 )
-from workers_ai.flow import Body, Close, Read, aclose, adrive, aread, close, drive, read
+from workers_ai.flow import Body, Close, Read, aclose, adrive, close, drive
+from workers_ai.limiter import Ticket
 from workers_ai.sse import SSEDecoder
 from workers_ai.wire.reply import read_chat
 from workers_ai.wire.stream import ChatStreamReader, deltas_of
@@ -37,6 +38,8 @@ class ChatStream:
 
     Attributes:
         body: The open body; None where the answer came whole.
+        ticket: The ticket of the call in limiter and gate.
+        now: The limiter's clock.
         first: The pieces that :meth:`begin` has read.
         ended: Whether that was all of them, the last one included.
 
@@ -53,6 +56,8 @@ class ChatStream:
         self._sse = SSEDecoder()
         self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
         self.body = None if reply.stream is None else Body(reply.stream)
+        self.ticket = reply.ticket or Ticket(plan.request.model, plan.request.task)
+        self.now = calls.limiter.now
         self._failure: WorkersAIError | None = None
         self.first: list[ChatDelta] = []
         self.ended = False
@@ -138,20 +143,9 @@ class ChatStream:
     def _no_reply(self, exc: Exception) -> WorkersAIError:
         return connection_error(exc, self._plan.request.model, self._calls.settings)
 
-    def hand_out(self) -> None:
-        """Note that the consumer has the next pieces: an idle stream counts against no other call."""
-        if (ticket := self._reply.ticket) is not None:
-            ticket.idle_since = self._calls.limiter.now()
-
-    def read_on(self) -> None:
-        """Note that the consumer asked for more."""
-        if (ticket := self._reply.ticket) is not None:
-            ticket.idle_since = None
-
     def release(self) -> None:
         """Release the slots in the shared limiter and at the object's own bound."""
-        if self._reply.ticket is not None:
-            self._calls.finish(self._reply.ticket)
+        self._calls.finish(self.ticket)
 
 
 def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
@@ -203,15 +197,17 @@ def walk(opening: Flow[ChatStream], sender: Sender) -> Generator[ChatDelta, None
     stream = drive(opening, sender)
     error: WorkersAIError | None = None
     if stream.body is not None:
+        ticket, now, chunks, read_on = stream.ticket, stream.now, stream.body.chunks, stream.body.read_on
         try:
-            stream.hand_out()
+            ticket.idle_since = now()
             yield from stream.first
-            stream.read_on()
-            while not (stream.ended or stream.over) and (chunk := read(stream.body)):
+            while not (stream.ended or stream.over):
+                ticket.idle_since = None
+                if not (chunk := read_on(chunks)):
+                    break
                 deltas = stream.decode(chunk)
-                stream.hand_out()
+                ticket.idle_since = now()  # a stream that nobody reads counts against no other call
                 yield from deltas
-                stream.read_on()
             _settle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)
@@ -229,17 +225,19 @@ async def awalk(opening: Flow[ChatStream], sender: AsyncSender) -> AsyncGenerato
     stream = await adrive(opening, sender)
     error: WorkersAIError | None = None
     if stream.body is not None:
+        ticket, now, chunks = stream.ticket, stream.now, stream.body.chunks
         try:
-            stream.hand_out()
+            ticket.idle_since = now()
             for delta in stream.first:
                 yield delta
-            stream.read_on()
-            while not (stream.ended or stream.over) and (chunk := await aread(stream.body)):
+            while not (stream.ended or stream.over):
+                ticket.idle_since = None
+                if not (chunk := await anext(chunks, b"")):
+                    break
                 deltas = stream.decode(chunk)
-                stream.hand_out()
+                ticket.idle_since = now()
                 for delta in deltas:
                     yield delta
-                stream.read_on()
             await _asettle(stream.body)
         except Exception as exc:  # noqa: BLE001 - raised below, without the frames of httpx and the headers in them
             error = stream.broken(exc)

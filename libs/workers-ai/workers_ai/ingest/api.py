@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient, Client
+from workers_ai.config import reject_settings
 from workers_ai.errors import BadRequestError, BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.fanout import agather, gather
 from workers_ai.gateway import require_int
@@ -262,6 +263,8 @@ def ingest(
         limit_cost_usd, raise_on_failure, progress, total,
     )  # fmt: skip
     own = client is None
+    if client is not None:
+        reject_settings("ingest", settings)
     client = client or Client(**settings)
     try:
         ingestion = _Ingestion.begin(source, options, client.service)
@@ -305,6 +308,8 @@ async def aingest(
         limit_cost_usd, raise_on_failure, progress, total,
     )  # fmt: skip
     own = client is None
+    if client is not None:
+        reject_settings("aingest", settings)
     client = client or AsyncClient(**settings)
     in_thread = anyio.to_thread.run_sync
     try:

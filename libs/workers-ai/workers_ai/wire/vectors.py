@@ -7,6 +7,7 @@ import base64
 import math
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
 from workers_ai.gateway import require_int, require_one_of
 from workers_ai.wire.chat import run_request
@@ -86,9 +87,12 @@ def check_embed_options(model: str, options: EmbedOptions, *, queued: bool = Fal
     require_one_of("api", options.api, (None, "run", "embeddings"))
     require_int("dimensions", options.dimensions, 1, None)
     if embed_api(model, options.api) == "run":
-        if options.dimensions is not None:
+        known = lookup(model).dimensions
+        if options.dimensions not in (None, known):
+            have = "a fixed length" if known is None else f"{known} dimensions"
             raise ConfigurationError(
-                "dimensions exists only on api='embeddings': vectors of the native route have the model's own length"
+                f"dimensions={options.dimensions} cannot be chosen: vectors of {model} have {have}; the parameter "
+                "dimensions exists only on api='embeddings'"
             )
         return
     native = {"pooling": options.pooling, "truncate_inputs": options.truncate_inputs}

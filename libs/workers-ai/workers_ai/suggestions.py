@@ -1,0 +1,64 @@
+"""What to use instead: models for an id or a task that does not fit."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.catalogue import known_models, lookup
+from workers_ai.errors import BadRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from workers_ai.errors import WorkersAIError
+
+__all__ = ["hint_for"]
+
+_TASKS: Final = {"chat": "Text Generation", "embeddings": "Text Embeddings", "rerank": "Text Classification"}
+_CALLS: Final = {
+    "Text Generation": "a chat model",
+    "Text Embeddings": "an embedding model",
+    "Text Classification": "a reranker or classifier",
+}
+_USUAL: Final = {
+    "chat": ("@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b"),
+    "embeddings": ("@cf/baai/bge-m3", "@cf/qwen/qwen3-embedding-0.6b"),
+    "rerank": ("@cf/baai/bge-reranker-base",),
+}
+_NO_SUCH_MODEL = re.compile(r"no such model|model.{0,40}not (?:found|exist)|(?:unknown|invalid) model", re.IGNORECASE)
+
+
+def hint_for(error: WorkersAIError, model: str, task: str) -> str:
+    """Return what to use in place of ``model``, if the model can be the cause of ``error``; else "".
+
+    Args:
+        error: The error of a call.
+        model: The model of the call.
+        task: Its task: ``"chat"``, ``"embeddings"`` or ``"rerank"``.
+    """
+    wanted = _TASKS.get(task)
+    if wanted is None or not model:
+        return ""
+    known = lookup(model).task
+    if known is not None and known != wanted:
+        kind = _CALLS.get(known, f"a model for {known}")
+        return f"{model} is {kind}; for this call use {_listed(_USUAL[task])}."
+    is_missing = isinstance(error, NotFoundError) or (
+        isinstance(error, BadRequestError) and _NO_SUCH_MODEL.search(error.message[:1000])
+    )
+    return f"Did you mean {_listed(_candidates(model, task))}?" if is_missing and known is None else ""
+
+
+def _candidates(model: str, task: str) -> list[str]:
+    """Return the ids of current models of the task that are closest to ``model``, or the usual ones."""
+    ids = {card.id.lower(): card.id for card in known_models(_TASKS[task]) if card.retired_on is None}
+    names = {id_.rpartition("/")[2]: id_ for id_ in ids}
+    wanted = model.lower().strip("/")
+    near = [id_ for id_ in ids if id_.startswith(wanted) or wanted.startswith(id_)]
+    near += difflib.get_close_matches(wanted, ids, n=3, cutoff=0.8)
+    near += [names[name] for name in difflib.get_close_matches(wanted.rpartition("/")[2], names, n=3, cutoff=0.8)]
+    return [ids[id_] for id_ in dict.fromkeys(near)][:3] or list(_USUAL[task])
+
+
+def _listed(models: list[str] | tuple[str, ...]) -> str:
+    return " or ".join([", ".join(models[:-1]), models[-1]] if len(models) > 1 else models)

@@ -1,0 +1,267 @@
+"""Secrets show nowhere, however they were set: in no repr, dump, message, and no local variable of a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.load import dumps
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
+from llama_index.llms.workers_ai import WorkersAI
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
+from pydantic import BaseModel, field_validator
+from tests.conftest import Face
+
+from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
+from workers_ai import BatchWorker, Client, GatewayOptions
+from workers_ai import errors as e
+from workers_ai.config import Settings
+
+CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+BGE = "@cf/baai/bge-m3"
+HI = [{"role": "user", "content": "hi"}]
+SECRET = "sekrit-value"
+CLASSES: dict[str, Callable[..., Any]] = {
+    "ChatWorkersAI": lambda **s: ChatWorkersAI(model=CHAT, **s),
+    "WorkersAIEmbeddings": lambda **s: WorkersAIEmbeddings(model=BGE, **s),
+    "WorkersAIRerank": lambda **s: WorkersAIRerank(**s),
+    "WorkersAIDecisions": lambda **s: WorkersAIDecisions(model="@cf/cloudflare/clef", **s),
+    "WorkersAI": lambda **s: WorkersAI(model=CHAT, **s),
+    "WorkersAIEmbedding": lambda **s: WorkersAIEmbedding(model=BGE, **s),
+    "WorkersAIBatchEmbedding": lambda **s: WorkersAIBatchEmbedding(model=BGE, ledger="ledger.sqlite", **s),
+    "LlamaRerank": lambda **s: LlamaRerank(**s),
+}
+GIVEN: dict[str, Any] = {
+    "api_token": SECRET,
+    "gateway": {"id": "gw", "token": SECRET},
+    "default_headers": {"x-key": SECRET},
+    "batch_worker": {"url": "https://batch.example.workers.dev", "headers": {"authorization": f"Bearer {SECRET}"}},
+}
+WAYS: dict[str, Callable[[Any, str, Any], Any]] = {
+    "assignment": lambda one, name, value: setattr(one, name, value) or one,
+    "copy": lambda one, name, value: one.model_copy(update={name: value}),
+    "construction": lambda one, name, value: type(one)(**{**one_settings(one), name: value}),
+}
+
+
+def one_settings(one: Any) -> dict[str, Any]:
+    kept = {name: getattr(one, name) for name in ("account_id", "api_token", "model", "model_name", "ledger")
+            if name in type(one).model_fields}  # fmt: skip
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("setting", GIVEN)
+@pytest.mark.parametrize("made", CLASSES)
+def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, account: dict[str, Any]) -> None:
+    one = WAYS[way](CLASSES[made](**account), setting, GIVEN[setting])
+    shown = [repr(one), str(one), str(one.model_dump()), one.model_dump_json(), repr(vars(one))]
+    if hasattr(one, "to_json"):
+        shown += (
+            [str(one.to_json()), dumps(one) if one.__class__.is_lc_serializable() else ""] if "lc" in dir(one) else []
+        )
+    assert SECRET not in "".join(map(str, shown))
+    settings = one.client.settings
+    sent = str(settings.headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
+    assert SECRET in sent  # and it is used
+
+
+@pytest.mark.parametrize("made", CLASSES)
+def test_a_malformed_setting_is_rejected_when_it_is_assigned(made: str, account: dict[str, Any]) -> None:
+    one = CLASSES[made](**account)
+    for name, value in {"default_headers": {"x": "a\n"}, "gateway": {"ttl": 1}, "timeout": "long"}.items():
+        with pytest.raises(e.ConfigurationError):
+            setattr(one, name, value)
+        with pytest.raises(e.ConfigurationError):
+            one.model_copy(update={name: value})
+
+
+# --- local variables of tracebacks ---
+
+
+def frames_of(error: BaseException) -> Iterator[str]:
+    """The local variables of every frame behind an error, as tools show them, whatever the chain hides."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        left += [one.__cause__, one.__context__]
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            if "/tests/" not in frame.f_code.co_filename:  # what the caller itself holds is not ours
+                yield from (shown(value) for value in frame.f_locals.values())
+        yield str(one)
+
+
+def shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a repr that does not work shows nothing
+        return ""
+
+
+SECRETS = {"token": "secret-token-1", "gateway": "secret-gateway", "header": "secret-header", "worker": "secret-worker"}
+
+
+def secret_settings() -> dict[str, Any]:
+    return {
+        "account_id": "0123456789abcdef0123456789abcdef",
+        "api_token": SECRETS["token"],
+        "gateway": {"id": "gw", "token": SECRETS["gateway"]},
+        "default_headers": {"x-key": SECRETS["header"]},
+    }
+
+
+def shown_secrets(error: BaseException) -> set[str]:
+    text = "\n".join(frames_of(error))
+    return {name for name, secret in SECRETS.items() if secret in text}
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "unknown keyword": {"temprature": 1},
+    "malformed account": {"account_id": "x y"},
+    "malformed header": {"default_headers": {"x-key": SECRETS["header"] + "\n"}},
+    "malformed gateway": {"gateway": {"id": "a b", "token": SECRETS["gateway"]}},
+    "malformed token": {"api_token": SECRETS["token"] + " x"},
+    "malformed URL": {"base_url": "ftp://x"},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("made", [*CLASSES, "Client"])
+def test_no_frame_of_a_constructor_that_raises_shows_a_secret(made: str, wrong: dict[str, Any]) -> None:
+    make = Client if made == "Client" else CLASSES[made]
+    with pytest.raises(e.ConfigurationError) as caught:
+        make(**{**secret_settings(), **wrong})
+    assert shown_secrets(caught.value) == set()
+
+
+def refuse(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(401, json={"errors": [{"message": f"bad {dict(request.headers)}", "code": 10000}]})
+
+
+def break_off(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadError("broken off", request=request)
+
+
+def interrupt(request: httpx.Request) -> httpx.Response:
+    headers = dict(request.headers)  # what the frames of httpx have
+    raise KeyboardInterrupt(len(headers))
+
+
+@pytest.mark.parametrize("answer", [refuse, break_off, interrupt])
+@pytest.mark.parametrize("call", ["chat", "stream", "embed"])
+def test_no_frame_of_a_call_that_fails_shows_a_secret(face: Callable[..., Face], call: str, answer: Any) -> None:
+    one = face(answer, max_retries=0, **secret_settings())
+    args = (BGE, ["a"]) if call == "embed" else (CHAT, HI)
+    with pytest.raises((e.WorkersAIError, KeyboardInterrupt)) as caught:
+        getattr(one, call)(*args, extra_headers={"x-worker": SECRETS["worker"]})
+    assert shown_secrets(caught.value) == set()
+
+
+def test_no_frame_of_a_connection_that_fails_shows_a_secret(face: Callable[..., Face]) -> None:
+    one = face(None, base_url="http://127.0.0.1:9", max_retries=0, **secret_settings())
+    for call in (one.chat, one.stream):
+        with pytest.raises(e.APIConnectionError) as caught:
+            call(CHAT, HI)
+        assert shown_secrets(caught.value) == set()
+
+
+# --- proxies, short tokens, copies ---
+
+
+def test_a_proxys_password_shows_in_no_message(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("http://user:proxy-pass@127.0.0.1:9", "http://user:proxy-pass@[x", "foo://user:proxy-pass@x"):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        with pytest.raises((e.APIConnectionError, e.ConfigurationError)) as caught:
+            face(None, max_retries=0).chat(CHAT, HI)
+        assert "proxy-pass" not in "\n".join(frames_of(caught.value)) + str(caught.value)
+
+
+def test_loopback_goes_through_no_proxy(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers_ai_emulator import Emulator
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Emulator().serve() as url:
+        assert face(None, base_url=url, max_retries=0).chat(CHAT, HI).text
+
+
+def test_a_short_token_is_replaced_as_a_whole_word_alone() -> None:
+    scrub = Settings.resolve(account_id="a" * 32, api_token="t").scrub
+    assert scrub("no token t at /t/x, tt") == "no token [redacted] at /[redacted]/x, tt"
+    scrub = Settings.resolve(account_id="a" * 32, api_token="long-token").scrub
+    assert scrub("xlong-tokeny") == "x[redacted]y"
+
+
+def test_the_longer_of_two_secrets_is_replaced_first() -> None:
+    settings = Settings.resolve(account_id="a" * 32, api_token="token-12", gateway=GatewayOptions("g", "token-12345"))
+    assert settings.scrub("token-12345 token-12") == "[redacted] [redacted]"
+
+
+def test_pickles_and_settings_keep_their_secrets(account: dict[str, Any]) -> None:
+    worker = BatchWorker("https://b.example.workers.dev", {"x": SECRET})
+    client = pickle.loads(pickle.dumps(Client(**account, batch_worker=worker, default_headers={"x-key": SECRET})))
+    assert client.settings.headers()["x-key"] == SECRET
+    assert SECRET not in repr(client.settings)
+
+
+# --- errors inside validators, handlers at exit ---
+
+
+def test_a_failed_call_inside_a_validator_stays_a_typed_error(face: Callable[..., Face]) -> None:
+    one = face(refuse, max_retries=0)
+
+    class Checked(BaseModel):
+        text: str
+
+        @field_validator("text")
+        @classmethod
+        def ask(cls, text: str) -> str:
+            return one.chat(CHAT, [{"role": "user", "content": text}]).text
+
+    with pytest.raises(e.AuthenticationError):
+        Checked(text="hi")
+
+
+AT_EXIT = """
+import atexit, sys
+from workers_ai import Client
+client = Client(account_id="a" * 32, api_token="secret-token", base_url=sys.argv[1])
+texts = [str(number) for number in range(20)]
+atexit.register(lambda: print(client.chat(sys.argv[2], [{"role": "user", "content": "hi"}]).text != ""))
+atexit.register(lambda: print(len(client.embed("@cf/baai/bge-m3", texts, batch_size=2).vectors)))
+client.chat(sys.argv[2], [{"role": "user", "content": "hi"}])
+"""
+
+
+def test_handlers_at_exit_make_calls() -> None:
+    from workers_ai_emulator import Emulator
+
+    with Emulator().serve() as url:
+        run = subprocess.run(
+            [sys.executable, "-c", AT_EXIT, url, CHAT], capture_output=True, text=True, timeout=60, env=dict(os.environ)
+        )
+    assert run.stdout.split() == ["20", "True"], run.stderr
+
+
+def test_what_is_given_beside_a_service_is_rejected(account: dict[str, Any]) -> None:
+    service = Client(**account).service
+    with pytest.raises(e.ConfigurationError, match="no keyword 'unknwn'"):
+        Client(service=service, unknwn=1)
+    with pytest.raises(e.ConfigurationError, match="timeout"):
+        Client(service=service, timeout=1)
+    with pytest.raises(e.ConfigurationError, match="on_retry"):
+        Client(service=service, on_retry=print)
+    assert Client(service=service).service is service
+    assert json.loads(json.dumps({"ok": True}))
