@@ -90,6 +90,16 @@ class TestSettings:
         call(llm(additional_kwargs={"response_format": {"type": "json_object"}}), form, given)
         assert "stream" not in emulator.log.last.json
 
+    @pytest.mark.parametrize("per_call", [True, False])
+    def test_response_format_accepts_a_class(self, llm: Make, emulator: Emulator, call: Caller, per_call: bool) -> None:
+        settings = {"response_format": Person}
+        found = call(llm(**({} if per_call else settings)), "chat", USER, **(settings if per_call else {}))
+        sent = emulator.log.last.json["response_format"]["json_schema"]
+        assert (sent["name"], sent["description"]) == ("Person", "A person.")
+        assert sent["schema"]["required"] == ["name", "age"]
+        assert "stream" not in emulator.log.last.json
+        assert found.message.content
+
     def test_another_model_on_the_responses_route_is_rejected(
         self, llm: Make, emulator: Emulator, call: Caller
     ) -> None:
@@ -143,9 +153,12 @@ def test_predict_and_call_by_react(llm: Make, script: Script, call: Caller) -> N
     assert call(model, "predict_and_call", tools, user_msg="Weather?", **parts).response == "sunny in Oslo"
 
 
-class TestTextMode:
-    """Objects of models that take neither tools nor a schema."""
+class TestObjectsAmongWords:
+    """One JSON value is found, however it was requested: in the prompt, by a schema, or by a forced tool."""
 
+    @pytest.mark.parametrize(
+        "settings", [{"pydantic_program_mode": "llm"}, {"should_use_structured_outputs": True}, {}]
+    )
     @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
     @pytest.mark.parametrize(
         "text",
@@ -156,12 +169,13 @@ class TestTextMode:
         ],
     )
     def test_one_value_among_words(
-        self, llm: Make, script: Script, emulator: Emulator, call: Caller, form: str, text: str
+        self, llm: Make, script: Script, emulator: Emulator, call: Caller, form: str, text: str, settings: Any
     ) -> None:
-        if form == "structured_predict":
+        if form == "structured_predict" or "should_use_structured_outputs" in settings:  # a schema never streams
             script.completion({"content": text})
         else:
             script.deltas({"content": text[:30]}, {"content": text[30:]})
-        found = call(llm(pydantic_program_mode="llm"), form, Person, PromptTemplate("{text}"), text="x")
+        found = call(llm(**settings), form, Person, PromptTemplate("{text}"), text="x")
         assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
-        assert "JSON schema" in emulator.log.last.json["messages"][0]["content"]
+        in_prompt = "JSON schema" in emulator.log.last.json["messages"][0]["content"]
+        assert in_prompt == ("pydantic_program_mode" in settings)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from workers_ai.flow import Flow
     from workers_ai.service import Service
+    from workers_ai.wire.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
@@ -111,7 +112,14 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     # The engine: sync and async differ in their I/O alone.
 
     def _begin(self, texts: Sequence[str], kind: _Kind) -> Texts:
-        options = [self.model_name, kind, self.pooling, self.truncate_inputs, self.query_instruction, self.normalize]
+        options: list[JSON] = [
+            self.model_name,
+            kind,
+            self.pooling,
+            self.truncate_inputs,
+            self.query_instruction,
+            self.normalize,
+        ]
         if self.dimensions is not None:  # keys of other vectors stay as they are
             options.append(self.dimensions)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)

@@ -7,13 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-import filetype
+from llama_index.core.base.llms.types import DocumentBlock, ImageBlock
 
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from llama_index.core.base.llms.types import DocumentBlock, ImageBlock
-
     from workers_ai.wire.types import JSON
 
 __all__ = ["document_part", "image_part"]
@@ -58,7 +56,7 @@ def document_part(block: DocumentBlock) -> dict[str, JSON]:
     data = _read(block, "resolve_document")
     if kind := _image_type(data):
         return {"type": "image_url", "image_url": {"url": _data_url(kind, data)}}
-    if filetype.guess(data) is None:
+    if DocumentBlock(data=data).document_mimetype is None:
         try:
             return {"type": "text", "text": data.decode()}
         except UnicodeDecodeError:
@@ -101,8 +99,8 @@ def _from_base64(data: bytes) -> bytes | None:
 
 
 def _image_type(data: bytes) -> str | None:
-    guess = filetype.guess(data)
-    return guess.mime if guess and guess.mime.startswith("image/") else None
+    kind = ImageBlock(image=data).image_mimetype if data else None  # LlamaIndex looks at the first bytes
+    return kind if kind and kind.startswith("image/") else None
 
 
 def _data_url(kind: str, data: bytes) -> str:

@@ -29,9 +29,9 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
 from llama_index.llms.workers_ai._pacing import paced
-from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction
+from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, schema_format
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
-from pydantic import Field
+from pydantic import BaseModel, Field, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.config import unknown_keyword
@@ -104,6 +104,11 @@ class WorkersAI(ChatFields, StructuredPrediction):
     """Ask for structured answers with a JSON schema instead of a forced tool. None does so where the model takes a
     schema, and cannot be forced to call a tool."""
 
+    @field_validator("response_format", mode="before")
+    @classmethod
+    def _read_response_format(cls, given: Any) -> Any:
+        return _format_of(given)
+
     @classmethod
     def class_name(cls) -> str:
         """Name of the class in dumps and events."""
@@ -159,6 +164,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         extra = [self.additional_kwargs, given.pop("additional_kwargs", None), given.pop("extra_body", None)]
         options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
+        options["response_format"] = _format_of(options.get("response_format"))
         return model, options, names
 
     def _named(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,3 +357,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if error_on_no_tool_call and not selections:
             raise ValueError(f"Expected at least one tool call, but got none: {response.message.content!r}")
         return selections
+
+
+def _format_of(response_format: Any) -> Any:
+    """Return a ``response_format``, made of the schema of a pydantic class where one is given."""
+    if isinstance(response_format, type) and issubclass(response_format, BaseModel):
+        return schema_format(response_format)
+    return response_format
