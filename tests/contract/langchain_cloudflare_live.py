@@ -41,7 +41,7 @@ def substitute() -> None:
             super().__init__(**{"gateway": gateway, "api": route, **kept} if gateway else {"api": route, **kept})
 
     for module in (langchain_cloudflare, chat_models):
-        module.ChatCloudflareWorkersAI = Substitute  # type: ignore[misc, assignment]
+        module.ChatCloudflareWorkersAI = Substitute
 
 
 def aim(url: str) -> None:

@@ -105,7 +105,7 @@ def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(ValueError, match="choose one of"):
         Emulator(unsupported_tools="drop")
     with pytest.raises(ValueError, match="choose one of"):
-        QueueSettings(progress="later")  # type: ignore[arg-type]
+        QueueSettings(progress="later")
 
 
 def test_the_plugin_is_found_by_its_entry_point() -> None:
