@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from workers_ai import AsyncClient, Client, RetryPolicy, limiter
-from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
+from workers_ai import AsyncClient, Client, RetryPolicy
+
+from workers_ai._limits import limiter
+from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 
 ACCOUNT = "0123456789abcdef0123456789abcdef"
 TOKEN = "token-of-the-tests-0123456789"

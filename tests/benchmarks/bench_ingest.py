@@ -98,7 +98,7 @@ def ours(url: str, count: int) -> dict[str, float]:
     import pyarrow.parquet as pq
 
     from workers_ai.ingest import ingest
-    from workers_ai.ingest.parquet import write_parquet
+    from workers_ai.ingest._parquet import write_parquet
 
     with tempfile.TemporaryDirectory() as home:
         base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()

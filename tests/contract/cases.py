@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from exchanges import LLAMA_70B, PERSON, Ask, chat, queue, stream
 
 from workers_ai.errors import NotFoundError
-from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore, Usage
+from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore, Usage
 
 __all__ = ["CASES", "Case"]
 

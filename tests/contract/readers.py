@@ -9,7 +9,7 @@ from typing import Any
 from shapes import Call, Want
 
 from workers_ai.errors import WorkersAIError
-from workers_ai.wire.types import ChatDelta, ChatReply, Usage
+from workers_ai.types import ChatDelta, ChatReply, Usage
 
 __all__ = ["disagreements", "of_deltas", "of_error", "of_message", "of_reply"]
 

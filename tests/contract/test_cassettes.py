@@ -16,7 +16,7 @@ from recording import CASSETTES, EmulatedReplyError, describe, not_in_the_casset
 from shapes import Want
 
 from workers_ai.errors import WorkersAIError
-from workers_ai.wire.types import ChatReply
+from workers_ai.types import ChatReply
 from workers_ai_emulator import Emulator, QueueSettings
 
 DOCUMENTED = CASSETTES / "documented"

@@ -14,7 +14,7 @@ import pytest
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import Client
 from workers_ai import errors as e
-from workers_ai.config import BatchWorker
+from workers_ai._settings.settings import BatchWorker
 from workers_ai_emulator import Emulator
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -12,7 +12,9 @@ import httpx
 import pytest
 from tests.conftest import Face
 
-from workers_ai import Client, bodies
+from workers_ai import Client
+
+from workers_ai._transports import bodies
 from workers_ai import errors as e
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from workers_ai import errors as e
-from workers_ai.wire.jsontext import parse_answer, parse_growing, parse_json, written_json
+from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json, written_json
 
 HI = [{"role": "user", "content": "hi"}]
 SIZE = 200_000

@@ -23,8 +23,8 @@ import trio
 
 from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
-from workers_ai.flow import Do, Flow, Send, adrive
-from workers_ai.wire.types import Request
+from workers_ai._flow.flow import Do, Flow, Send, adrive
+from workers_ai.types import Request
 from workers_ai_emulator import Emulator, Fault
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

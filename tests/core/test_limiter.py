@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from workers_ai import Client, RetryPolicy
-from workers_ai.calls import Calls
-from workers_ai.flow import Flow, Send, Sleep
-from workers_ai.limiter import Limiter, Ticket, limiter_for
-from workers_ai.wire.types import Request
+from workers_ai._calls.requests import Calls
+from workers_ai._flow.flow import Flow, Send, Sleep
+from workers_ai._limits.limiter import Limiter, Ticket, limiter_for
+from workers_ai.types import Request
 
 
 def ticket(model: str = "@cf/a", task: str = "chat", **settings: Any) -> Ticket:

@@ -23,7 +23,7 @@ from tests.conftest import Face
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import BatchWorker, Client, GatewayOptions
 from workers_ai import errors as e
-from workers_ai.config import Settings
+from workers_ai._settings.settings import Settings
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 BGE = "@cf/baai/bge-m3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers_ai.sse import SSEDecoder
+from workers_ai._wire.sse import SSEDecoder
 
 SPELLINGS = {
     "plain": (b'data: {"a":1}\n\ndata: [DONE]\n\n', [b'{"a":1}', b"[DONE]"]),

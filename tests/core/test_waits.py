@@ -19,11 +19,11 @@ from tests.conftest import AT_ONCE, Face
 
 from workers_ai import AsyncClient, Client, RetryPolicy
 from workers_ai import errors as e
-from workers_ai.calls import Calls
-from workers_ai.fanout import Paced
-from workers_ai.flow import Send, Sleep, adrive, drive
-from workers_ai.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai.wire.types import Request
+from workers_ai._calls.requests import Calls
+from workers_ai._flow.concurrency import Paced
+from workers_ai._flow.flow import Send, Sleep, adrive, drive
+from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
+from workers_ai.types import Request
 from workers_ai_emulator import Emulator
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.timeout(20)
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers_ai.limiter.IDLE_STREAM_S", 0.05)
-    monkeypatch.setattr("workers_ai.limiter._LOCK_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.limiter._LOCK_S", 0.05)
 
 
 class Drip(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -98,7 +98,7 @@ def test_idle_streams_do_not_fill_the_window_of_a_congested_model(face: Callable
 def test_a_wait_for_a_slot_ends_with_an_error_that_names_it(
     face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers_ai.limiter.IDLE_STREAM_S", 1000.0)
+    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 1000.0)
     with pytest.raises(e.APITimeoutError, match=r"max_concurrency=1 became free within timeout=0\.2 s"):
         nested(face(streaming, max_concurrency=1, timeout=0.2), 1)
     with pytest.raises(e.APITimeoutError, match=r"total_timeout=0\.1 s .*max_concurrency=1"):
@@ -276,7 +276,7 @@ def test_limits_models_and_accounts_are_forgotten(
     clock.now += 601.0
     assert [limiter_.wait_s(Ticket("@cf/a", "chat")) for _ in range(400)] == [0.0] * 400
     assert set(limiter_._lanes) == {"@cf/a"}
-    monkeypatch.setattr("workers_ai.limiter.Limiter", lambda: Limiter(clock))
+    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(clock))
     kept = limiter_for("u", "kept")
     limiter_for("u", "gone")
     clock.now += 601.0

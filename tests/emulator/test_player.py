@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.emulator.conftest import GEMMA
 
 from workers_ai_emulator.catalogue import models
-from workers_ai_emulator.player.player import play
-from workers_ai_emulator.player.request import ChatRequest, Tool, Turn
-from workers_ai_emulator.player.schemas import Instance
-from workers_ai_emulator.player.source import Source
-from workers_ai_emulator.rules.words import content_stems
+from workers_ai_emulator.fake_model.model import play
+from workers_ai_emulator.fake_model.request import ChatRequest, Tool, Turn
+from workers_ai_emulator.fake_model.schemas import Instance
+from workers_ai_emulator.fake_model.text_values import Source
+from workers_ai_emulator.rules.tokens import content_stems
 
 if TYPE_CHECKING:
     from tests.emulator.conftest import Api

@@ -13,7 +13,11 @@ import anyio
 import httpx
 import pytest
 
-from workers_ai import AsyncClient, Client, flow, limiter
+from workers_ai import AsyncClient, Client
+
+from workers_ai._flow import flow
+
+from workers_ai._limits import limiter
 from workers_ai.ingest import IngestReport, aingest, ingest
 from workers_ai_emulator import Emulator, QueueSettings
 

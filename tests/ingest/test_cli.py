@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
 from workers_ai.cli import app, main
-from workers_ai.cli import ingestion as ingestion_module
+from workers_ai.cli import _ingestion as ingestion_module
 from workers_ai.ingest import Fingerprint, Ledger
-from workers_ai.ingest.records import text_hash
+from workers_ai.ledger._records import text_hash
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -361,7 +361,7 @@ def test_help_names_every_command_and_status(workers_ai: Any) -> None:
 def test_the_demonstration_without_the_emulator_says_what_to_install(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers_ai.demo.run._parts", lambda: [lambda stage: None])
+    monkeypatch.setattr("workers_ai._demo.run._parts", lambda: [lambda stage: None])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = workers_ai("demo", status=1)
     assert "emulator: pip install" in result.stderr
@@ -384,7 +384,7 @@ def test_the_demonstration_without_a_framework_says_what_to_install(
 
 
 def test_the_demonstration_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers_ai.demo.run._parts", list)
+    monkeypatch.setattr("workers_ai._demo.run._parts", list)
     monkeypatch.delenv("CLOUDFLARE_API_TOKEN")
     assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
 
@@ -393,7 +393,8 @@ def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a part of our own in place of the frameworks, on the service of the environment."""
-    from workers_ai.demo import Stage, run
+    from workers_ai._demo import Stage
+    from workers_ai._demo import run
 
     stages: list[Stage] = []
     monkeypatch.setattr(run, "DOCUMENTS", 50)

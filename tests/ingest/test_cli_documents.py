@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from workers_ai.cli.documents import Document, InputError, read_documents
+from workers_ai.cli._documents import Document, InputError, read_documents
 
 BOM = "\ufeff"
 

@@ -23,7 +23,7 @@ from workers_ai.errors import (
     QuotaExhaustedError,
     WorkersAIError,
 )
-from workers_ai.ingest import engine
+from workers_ai.ingest import _engine as engine
 
 TEXTS = 2000
 PER_JOB = 200

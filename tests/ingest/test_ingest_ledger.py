@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
-from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError, ledger_file
-from workers_ai.ingest.judge import Retry
+from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
+from workers_ai.ledger import _file as ledger_file
+from workers_ai.ledger._failure_policy import Retry
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1

@@ -14,8 +14,8 @@ import pytest
 
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import Estimate, Failure, IngestReport, Row, estimate
-from workers_ai.ingest.parquet import write_parquet
-from workers_ai.ingest.records import text_hash
+from workers_ai.ingest._parquet import write_parquet
+from workers_ai.ledger._records import text_hash
 from workers_ai_emulator import ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

@@ -16,7 +16,8 @@ import pytest
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
-from workers_ai.ingest import Fingerprint, Ledger, api, estimate, ingest
+from workers_ai.ingest import Fingerprint, Ledger, estimate, ingest
+from workers_ai.ingest import _api as api
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 

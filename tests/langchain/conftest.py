@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
-from workers_ai.limiter import Limiter
+from workers_ai._limits.limiter import Limiter
 from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
-    monkeypatch.setattr("workers_ai.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
     return waited
 
 

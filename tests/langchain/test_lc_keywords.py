@@ -215,7 +215,7 @@ def test_a_wrong_type_raises_whatever_the_kind_of_schema(
     ],
 )
 def test_a_dict_schema_is_checked_to_its_leaves(more: Any, says: str, chat: Make, emulator: Emulator) -> None:
-    from workers_ai.wire.conformity import conform
+    from workers_ai._wire.chat.schema_validation import conform
 
     with pytest.raises(ValueError, match=says):
         conform({"name": "Ann", "age": 41, **more}, SCHEMA)

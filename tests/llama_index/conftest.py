@@ -17,7 +17,7 @@ from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
-from workers_ai.limiter import Limiter
+from workers_ai._limits.limiter import Limiter
 from workers_ai_emulator import Clock, Emulator, Fault
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def emulator() -> Emulator:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Waits of retries take no time, and the limiter's clock moves by them; the list has their seconds."""
     waited: list[float] = []
-    monkeypatch.setattr("workers_ai.limiter.Limiter", partial(Limiter, lambda: time.monotonic() + sum(waited)))
+    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", partial(Limiter, lambda: time.monotonic() + sum(waited)))
 
     async def asleep(seconds: float) -> None:
         waited.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("workers_ai.flow.time.sleep", waited.append)
+    monkeypatch.setattr("workers_ai._flow.flow.time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     return waited
 

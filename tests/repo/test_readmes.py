@@ -22,8 +22,8 @@ DOCUMENTS = [*READMES, ROOT / "CONTRIBUTING.md", *(ROOT / "cassettes").rglob("*.
 ELSEWHERE = {
     "import daft": "tests/engines/test_daft.py",
     "import ray": "tests/engines/test_ray.py",
-    "from workers import": "tests/doors/run_pyodide.py",
-    "https://batch.example.workers.dev": "tests/doors",
+    "from workers import": "tests/transports/run_pyodide.py",
+    "https://batch.example.workers.dev": "tests/transports",
 }
 """Blocks that need what a test run does not have, by a line of them, and what runs the same instead."""
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, to_chunk
-from workers_ai.wire.plain import plain_json
+from workers_ai._wire.json_writing import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-    from workers_ai.wire.types import ChatDelta
+    from workers_ai.types import ChatDelta
 
 __all__ = ["finished", "piece_translator"]
 

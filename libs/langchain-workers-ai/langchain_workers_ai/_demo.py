@@ -15,7 +15,7 @@ from langchain_workers_ai import ChatWorkersAI, WorkersAIBatchIngestor, WorkersA
 if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStoreRetriever
 
-    from workers_ai.demo import Stage
+    from workers_ai._demo import Stage
 
 __all__ = ["show"]
 

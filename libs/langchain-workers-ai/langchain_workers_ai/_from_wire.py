@@ -9,14 +9,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
 
-from workers_ai.wire.jsontext import parse_json
+from workers_ai._wire.json_parsing import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.messages import InvalidToolCall
 
-    from workers_ai.wire.types import ChatDelta, ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_output"]
 

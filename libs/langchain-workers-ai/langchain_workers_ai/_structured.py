@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.runnables import Runnable
 
-    from langchain_workers_ai._calls import Method, Schema
+    from langchain_workers_ai._call_options import Method, Schema
     from langchain_workers_ai.chat_models import ChatWorkersAI
 
 __all__ = ["response_format_of", "structured"]

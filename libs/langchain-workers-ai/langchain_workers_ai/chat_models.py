@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._answers import finished, piece_translator
-from langchain_workers_ai._calls import (
+from langchain_workers_ai._call_options import (
     Method,
     Schema,
     Tool,
@@ -34,8 +34,8 @@ from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai.config import BatchWorker, GatewayOptions, check_model
-from workers_ai.fields import ChatFields
+from workers_ai._settings.settings import BatchWorker, GatewayOptions, check_model
+from workers_ai.integration._pydantic_fields import ChatFields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -60,7 +60,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     Every parameter can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
     ``on_busy``, ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Only what was set is sent. An unknown keyword
     raises, here and per call. The settings of the connection are those of
-    :class:`workers_ai.fields.ConnectionFields`, the parameters those of :class:`workers_ai.fields.ChatFields`.
+    :class:`workers_ai.integration._pydantic_fields.ConnectionFields`, the parameters those of :class:`workers_ai.integration._pydantic_fields.ChatFields`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.

@@ -8,20 +8,20 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._handover import Kind, Texts
+from langchain_workers_ai._precomputed import Kind, Texts
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.config import check_model
-from workers_ai.fanout import Paced, agather, gather
-from workers_ai.fields import EmbeddingFields
-from workers_ai.service import join_embeddings
+from workers_ai._settings.settings import check_model
+from workers_ai._flow.concurrency import Paced, agather, gather
+from workers_ai.integration._pydantic_fields import EmbeddingFields
+from workers_ai._service import join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai.flow import Flow
-    from workers_ai.service import Service
-    from workers_ai.wire.types import EmbedReply
+    from workers_ai._flow.flow import Flow
+    from workers_ai._service import Service
+    from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._handover import find_within, handing_over
+from langchain_workers_ai._precomputed import find_within, handing_over
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.batch import require_queue
@@ -21,8 +21,8 @@ from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import IngestReport
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.ingest.ledger_file import LedgerFile
-from workers_ai.ingest.records import text_hash
+from workers_ai.ledger._file import LedgerFile
+from workers_ai.ledger._records import text_hash
 
 if TYPE_CHECKING:
     import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.indexing import IndexingResult, RecordManager
     from langchain_core.vectorstores import VectorStore
 
-    from workers_ai.service import Service
+    from workers_ai._service import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
 

@@ -10,14 +10,14 @@ from pydantic import Field, field_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.config import check_model
+from workers_ai._settings.settings import check_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.callbacks import Callbacks
 
-    from workers_ai.wire.types import RerankScore
+    from workers_ai.types import RerankScore
 
 __all__ = ["WorkersAIRerank"]
 

@@ -6,14 +6,15 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator import routes
-from workers_ai_emulator.doors.asgi import AsgiApp
-from workers_ai_emulator.doors.transport import (
+from workers_ai_emulator.transports.asgi import AsgiApp
+from workers_ai_emulator.transports.in_process import (
     EmulatorTransport,
     in_process_error,
     in_process_response,
     read_timeout_s,
 )
-from workers_ai_emulator.endpoints import control, front
+from workers_ai_emulator.endpoints import control
+from workers_ai_emulator import middleware as front
 from workers_ai_emulator.settings import Settings
 from workers_ai_emulator.state.clock import Clock
 from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
@@ -24,7 +25,7 @@ from workers_ai_emulator.wire import DroppedConnectionError
 if TYPE_CHECKING:
     import httpx
 
-    from workers_ai_emulator.doors.server import Server
+    from workers_ai_emulator.transports.server import Server
     from workers_ai_emulator.state.capacity import Capacity
     from workers_ai_emulator.state.faults import Faults
     from workers_ai_emulator.state.flow import Flow
@@ -184,6 +185,6 @@ class Emulator:
             port: Port to listen on; 0 for a free one.
             idle_s: Seconds without a byte from the client after which a connection ends.
         """
-        from workers_ai_emulator.doors.server import Server
+        from workers_ai_emulator.transports.server import Server
 
         return Server(self, host, port, idle_s)

@@ -8,7 +8,7 @@ from workers_ai._version import __version__
 
 if TYPE_CHECKING:
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.config import BatchWorker, GatewayOptions, Settings
+    from workers_ai._settings.settings import BatchWorker, GatewayOptions, Settings
     from workers_ai.retry import RetryEvent, RetryPolicy
 
 __all__ = [
@@ -24,12 +24,12 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "workers_ai.client",
-    "BatchWorker": "workers_ai.config",
+    "BatchWorker": "workers_ai._settings.settings",
     "Client": "workers_ai.client",
-    "GatewayOptions": "workers_ai.config",
+    "GatewayOptions": "workers_ai._settings.settings",
     "RetryEvent": "workers_ai.retry",
     "RetryPolicy": "workers_ai.retry",
-    "Settings": "workers_ai.config",
+    "Settings": "workers_ai._settings.settings",
 }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.catalogue import lookup
-from workers_ai.config import DEADLINE_S, check_model
+from workers_ai._settings.settings import DEADLINE_S, check_model
 from workers_ai.errors import (
     APIConnectionError,
     APIStatusError,
@@ -25,11 +25,11 @@ from workers_ai.errors import (
     RequestTooLargeError,
     WorkersAIError,
 )
-from workers_ai.flow import Sleep, adrive, drive
-from workers_ai.gateway import require
-from workers_ai.refusals import scrub_error
-from workers_ai.watch import Pace, Watch, is_unknown, naming
-from workers_ai.wire.batch import (
+from workers_ai._flow.flow import Sleep, adrive, drive
+from workers_ai._settings.gateway import require
+from workers_ai._wire.error_mapping import scrub_error
+from workers_ai._calls.polling import Pace, Watch, is_unknown, naming
+from workers_ai._wire.batch import (
     BatchItem,
     BatchJob,
     BatchStatus,
@@ -44,9 +44,9 @@ from workers_ai.wire.batch import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai.calls import Calls, Reply
-    from workers_ai.flow import AsyncSender, Flow, Sender
-    from workers_ai.wire.types import JSON
+    from workers_ai._calls.requests import Calls, Reply
+    from workers_ai._flow.flow import AsyncSender, Flow, Sender
+    from workers_ai.types import JSON
 
 __all__ = [
     "AsyncBatch",
@@ -283,8 +283,8 @@ class Batch:
         job = client.batch.submit(model, [{"text": ["a", "b"]}, {"text": ["c"]}])
         items = client.batch.collect(job, deadline_s=600)
 
-    A request is the inputs of one call; :func:`~workers_ai.wire.vectors.embed_inputs`,
-    :func:`~workers_ai.wire.batch.chat_inputs` and :func:`~workers_ai.wire.batch.rerank_inputs` make them. An
+    A request is the inputs of one call; :func:`~workers_ai._wire.vectors.embed_inputs`,
+    :func:`~workers_ai._wire.batch.chat_inputs` and :func:`~workers_ai._wire.batch.rerank_inputs` make them. An
     ``external_reference`` beside the inputs comes back with the item.
     """
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workers_ai.config import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
-from workers_ai.fanout import agather, gather
-from workers_ai.flow import adrive, drive
-from workers_ai.gateway import require
+from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
+from workers_ai._flow.concurrency import agather, gather
+from workers_ai._flow.flow import adrive, drive
+from workers_ai._settings.gateway import require
 from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai.service import Service, join_embeddings, join_rankings
-from workers_ai.streams import awalk, walk
-from workers_ai.wire.types import ChatDelta, ChatReply, EmbedReply, RerankScore
+from workers_ai._service import Service, join_embeddings, join_rankings
+from workers_ai._calls.streaming import awalk, walk
+from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai.batch import AsyncBatch, Batch
-    from workers_ai.wire.types import JSON
+    from workers_ai.types import JSON
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -105,7 +105,7 @@ class Client(_Face):
         Args:
             model: Model id.
             messages: OpenAI-shaped messages.
-            **options: ``api``; the parameters of :data:`workers_ai.wire.chat.CHAT_PARAMS`; and settings of this call in
+            **options: ``api``; the parameters of :data:`workers_ai._wire.chat.request.CHAT_PARAMS`; and settings of this call in
                 place of the client's own, where None keeps those: ``timeout`` (seconds, ``httpx.Timeout`` or
                 ``(connect, read)``), ``total_timeout``, ``max_retries``, ``on_busy``, ``reject_if_busy``,
                 ``session_id``, ``gateway`` (an id, options, or a mapping without ``id`` that changes single options),

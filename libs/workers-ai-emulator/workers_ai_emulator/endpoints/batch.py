@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import chat, embeddings, responses
 from workers_ai_emulator.rules import embedding_checks
-from workers_ai_emulator.rules.words import neurons
+from workers_ai_emulator.rules.tokens import neurons
 from workers_ai_emulator.shapes import openai
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.wire import JSON_TYPE, Reply, ServiceError, dumps, json_reply

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints.inference import priced, work
 from workers_ai_emulator.endpoints.streams import stream_reply
-from workers_ai_emulator.player.player import play
-from workers_ai_emulator.player.request import ChatRequest, read_chat
+from workers_ai_emulator.fake_model.model import play
+from workers_ai_emulator.fake_model.request import ChatRequest, read_chat
 from workers_ai_emulator.rules.chat_checks import check_chat
-from workers_ai_emulator.rules.words import count_tokens, neurons
+from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.shapes import hybrid, native, openai
 from workers_ai_emulator.shapes.answer import Answer, Choice, ToolCall, Usage
 from workers_ai_emulator.shapes.envelopes import success
-from workers_ai_emulator.shapes.pieces import Padding
+from workers_ai_emulator.shapes.chunks import Padding
 from workers_ai_emulator.shapes.stream_quirks import legacy_chunks
 from workers_ai_emulator.wire import ServiceError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from workers_ai_emulator.endpoints.front import MARK, not_emulated
+from workers_ai_emulator.middleware import MARK, not_emulated
 from workers_ai_emulator.state.faults import fault_from_dict
 from workers_ai_emulator.state.queue import ItemFailure
 from workers_ai_emulator.wire import Reply, ServiceError, json_reply

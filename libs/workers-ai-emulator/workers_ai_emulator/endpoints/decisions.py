@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints.inference import priced, work
 from workers_ai_emulator.rules.decisions import check_decision, decide
-from workers_ai_emulator.rules.words import count_tokens, neurons
+from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.shapes.envelopes import success
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from workers_ai_emulator.endpoints.inference import work
 from workers_ai_emulator.rules import embedding_checks as checks
 from workers_ai_emulator.rules.vectors import relevance, vector_json
-from workers_ai_emulator.rules.words import count_tokens, neurons
+from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.wire import JSON_TYPE, Reply, dumps
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json

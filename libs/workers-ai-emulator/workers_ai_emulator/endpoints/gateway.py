@@ -16,7 +16,7 @@ from workers_ai_emulator.wire import NotEmulatedError, Reply, ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call

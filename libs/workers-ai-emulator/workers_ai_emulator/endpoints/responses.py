@@ -13,8 +13,8 @@ from workers_ai_emulator.wire import NotEmulatedError, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.meeting import Meeting
-    from workers_ai_emulator.player.request import ChatRequest
+    from workers_ai_emulator.endpoints.request_faults import Meeting
+    from workers_ai_emulator.fake_model.request import ChatRequest
     from workers_ai_emulator.shapes.answer import Usage
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.flow import Flow

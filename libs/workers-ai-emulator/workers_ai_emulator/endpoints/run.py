@@ -10,7 +10,7 @@ from workers_ai_emulator.wire import NotEmulatedError, ServiceError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply

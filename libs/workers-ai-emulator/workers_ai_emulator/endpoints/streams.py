@@ -10,7 +10,7 @@ from workers_ai_emulator.wire import SSE_TYPE, DroppedConnectionError, Reply, js
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from workers_ai_emulator.endpoints.meeting import Meeting
+    from workers_ai_emulator.endpoints.request_faults import Meeting
     from workers_ai_emulator.state.clock import Clock, Wait
     from workers_ai_emulator.wire import Json
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.rules.words import count_tokens
+from workers_ai_emulator.rules.tokens import count_tokens
 from workers_ai_emulator.wire import ServiceError, kind_of, strict_json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections import Counter
 
-from workers_ai_emulator.rules.words import STOP_WORDS, stem, words_of
+from workers_ai_emulator.rules.tokens import STOP_WORDS, stem, words_of
 
 _STOP_WEIGHT = 0.1
 

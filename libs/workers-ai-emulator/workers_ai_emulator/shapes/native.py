@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.shapes.pieces import Padding, argument_pieces, text_pieces
+from workers_ai_emulator.shapes.chunks import Padding, argument_pieces, text_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from workers_ai_emulator.rules.words import count_tokens, neurons
+from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.shapes.answer import Choice, ToolCall, Usage
-from workers_ai_emulator.shapes.pieces import Padding, argument_pieces, text_pieces
+from workers_ai_emulator.shapes.chunks import Padding, argument_pieces, text_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.rules.words import count_tokens
+from workers_ai_emulator.rules.tokens import count_tokens
 
 if TYPE_CHECKING:
     from workers_ai_emulator.settings import Settings

@@ -1,5 +1,5 @@
 """The command ``workers-ai``: ``ingest``, ``jobs`` and ``demo``."""
 
-from workers_ai.cli.app import app, main
+from workers_ai.cli._app import app, main
 
 __all__ = ["app", "main"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
 
-from workers_ai.calls import check_texts
+from workers_ai._calls.requests import check_texts
 from workers_ai.errors import BatchItemError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
 
     from workers_ai.ingest import IngestReport
-    from workers_ai.service import Service
+    from workers_ai._service import Service
 
 __all__ = ["WorkersAIBatchEmbedding"]
 

@@ -12,7 +12,7 @@ from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
 if TYPE_CHECKING:
-    from workers_ai.demo import Stage
+    from workers_ai._demo import Stage
 
 __all__ = ["show"]
 

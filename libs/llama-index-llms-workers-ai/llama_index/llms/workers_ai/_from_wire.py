@@ -18,13 +18,13 @@ from llama_index.core.llms.llm import ToolSelection
 from pydantic_core import from_json
 
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.wire.jsontext import parse_json
-from workers_ai.wire.toolcalls import argument_error
+from workers_ai._wire.json_parsing import parse_json
+from workers_ai._wire.chat.tool_calls import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from workers_ai.wire.types import JSON, ChatDelta, ChatReply, Usage
+    from workers_ai.types import JSON, ChatDelta, ChatReply, Usage
 
 __all__ = ["StreamedResponse", "breaks_off", "is_whole", "partial_object", "to_chat_response", "to_tool_selections"]
 

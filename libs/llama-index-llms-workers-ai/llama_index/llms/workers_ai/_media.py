@@ -12,7 +12,7 @@ from llama_index.core.base.llms.types import DocumentBlock, ImageBlock
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from workers_ai.wire.types import JSON
+    from workers_ai.types import JSON
 
 __all__ = ["document_part", "image_part"]
 

@@ -23,13 +23,13 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.wire.jsontext import parse_answer, parse_growing
-from workers_ai.wire.toolcalls import CallIds, recover_leaked_calls
+from workers_ai._wire.json_parsing import parse_answer, parse_growing
+from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
 
-    from workers_ai.wire.types import JSON
+    from workers_ai.types import JSON
 
 __all__ = ["Mode", "StructuredPrediction", "StructuredReader", "schema_format"]
 

@@ -27,7 +27,7 @@ from workers_ai.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers_ai.wire.types import JSON
+    from workers_ai.types import JSON
 
 __all__ = ["named_tool", "to_wire_messages", "to_wire_tool_choice", "to_wire_tools"]
 

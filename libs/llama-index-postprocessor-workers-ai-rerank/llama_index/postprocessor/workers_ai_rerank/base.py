@@ -12,14 +12,14 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
-from workers_ai.config import MAX_CONCURRENCY
+from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai.errors import BadRequestError
-from workers_ai.fields import ConnectionFields
+from workers_ai.integration._pydantic_fields import ConnectionFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workers_ai.wire.types import RerankScore
+    from workers_ai.types import RerankScore
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIRerank"]
 

@@ -1,0 +1,196 @@
+"""Keywords of one call, and the types of what is bound to it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from langchain_core.runnables.config import var_child_runnable_config
+from pydantic import SecretStr
+
+from langchain_workers_ai._profiles import ResolvedProfile
+from langchain_workers_ai.errors import ConfigurationError
+from workers_ai._settings.settings import masked_headers, unknown_keyword
+from workers_ai._settings.gateway import require_kind
+from workers_ai._calls.per_call import PER_CALL
+from workers_ai._wire.params import CHAT_PARAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from langchain_core.tools import BaseTool
+
+    Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
+else:
+    Tool = Any  # the module of LangChain's tools is not imported for the sake of a name
+
+__all__ = [
+    "Method",
+    "Schema",
+    "Tool",
+    "constructor_keywords",
+    "extra_body",
+    "masked_keywords",
+    "read_keywords",
+    "stop_of",
+    "thread_id",
+    "traced_keywords",
+]
+
+Schema: TypeAlias = dict[str, Any] | type
+Method: TypeAlias = Literal["function_calling", "json_schema", "json_mode"]
+
+_OWN: Final = CHAT_PARAMS | PER_CALL | {"model", "api", "model_kwargs", "stream", "stream_usage"}
+_ALIASES: Final = {
+    "model_name": "model",
+    "stop_sequences": "stop",
+    "max_completion_tokens": "max_tokens",
+    "request_timeout": "timeout",
+}
+"""Other names of keywords, of this package and of the OpenAI SDK."""
+_TRANSLATED: Final = frozenset({"functions", "function_call", "reasoning", "logit_bias", "n"})
+"""Keywords of the OpenAI SDK that become others here."""
+_IGNORED: Final = frozenset(
+    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "verbosity", "modalities",
+     "prediction", "cache_control", "betas", "truncation", "include", "previous_response_id", "prompt_cache_retention",
+     "include_response_headers", "extra_query"}
+)  # fmt: skip
+"""Keywords that components written for other providers pass, and that have no meaning here."""
+_TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
+"""Keywords that change how a request is sent, and never what comes back."""
+
+
+def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of one call under their own names.
+
+    Keywords of the OpenAI SDK are translated; those without a meaning here are left out, with one warning.
+
+    Raises:
+        ConfigurationError: A keyword is unknown (names the nearest one that is known), or given twice.
+    """
+    options: dict[str, Any] = {}
+    ignored = []
+    for name, value in given.items():
+        own = _ALIASES.get(name, name)
+        if name in _IGNORED:
+            ignored += [name] if value is not None else []
+        elif name in _TRANSLATED:
+            continue
+        elif own not in _OWN:
+            raise unknown_keyword(f"a call of {owner}", name, {*_OWN, *_ALIASES}, "model_kwargs")
+        elif options.get(own) is None:
+            options[own] = value
+        elif value is not None:
+            raise ConfigurationError(f"a call of {owner} was given {own} twice, once as {name}")
+    _warn_ignored(owner, ignored)
+    return {**options, **_translated(owner, given, options)}
+
+
+def _warn_ignored(owner: str, names: Sequence[str]) -> None:
+    """Warn once about keywords that have no meaning here."""
+    if names:
+        what = ", ".join(sorted(names))
+        warnings.warn(
+            f"{owner} ignores {what}: Workers AI has no such parameter; fields of the body go in model_kwargs",
+            stacklevel=2,
+        )
+
+
+def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what keywords of the OpenAI SDK mean here."""
+    out: dict[str, Any] = {}
+    _check_one_answer(owner, given.get("n"))
+    if functions := given.get("functions"):
+        out["tools"] = [{"type": "function", "function": function} for function in functions]
+        choice = given.get("function_call")
+        if choice is not None:
+            out["tool_choice"] = choice
+    reasoning = given.get("reasoning")
+    if isinstance(reasoning, Mapping) and "effort" in reasoning and "reasoning_effort" not in options:
+        out["reasoning_effort"] = reasoning["effort"]
+    if (bias := given.get("logit_bias")) is not None:
+        out["extra_body"] = {"logit_bias": bias, **(options.get("extra_body") or {})}
+    return out
+
+
+def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+    """Return the keywords of a constructor, with those of the OpenAI SDK translated or ignored as for a call.
+
+    Args:
+        owner: Name of the class, for errors and warnings.
+        given: The keywords.
+        fields: Names of the fields of the class.
+
+    Raises:
+        ConfigurationError: More than one answer per call is asked for.
+    """
+    foreign = (_IGNORED | _TRANSLATED) - fields
+    data = {name: value for name, value in given.items() if name not in foreign}
+    if isinstance(data.get("profile"), ResolvedProfile):  # of another object, whose model may be another
+        del data["profile"]
+    if len(data) < len(given):
+        _warn_ignored(owner, [name for name in _IGNORED - fields if given.get(name) is not None])
+        meant = _translated(owner, {name: given[name] for name in foreign & given.keys()}, data)
+        if (body := meant.pop("extra_body", None)) is not None:
+            meant["model_kwargs"] = {**body, **(data.pop("model_kwargs", None) or data.pop("extra_body", None) or {})}
+        data |= {name: value for name, value in meant.items() if name in fields}
+    return data
+
+
+def _check_one_answer(owner: str, n: Any) -> None:
+    """Raise ``ConfigurationError`` unless one answer is asked for."""
+    if n not in (None, 1):
+        raise ConfigurationError(f"{owner} was given n={n!r}: the service returns one answer per call; use batch()")
+
+
+def traced_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a call that decide what comes back: those that a trace and a cache key may hold."""
+    return {name: value for name, value in given.items() if name not in _TRANSPORT}
+
+
+def masked_keywords(given: dict[str, Any]) -> dict[str, Any]:
+    """Return keywords that are kept with a model, secrets masked as the token is."""
+    masked = dict(given)
+    if given.get("extra_headers"):
+        masked["extra_headers"] = masked_headers("extra_headers", given["extra_headers"])
+    gateway = given.get("gateway")
+    if isinstance(gateway, Mapping) and isinstance(gateway.get("token"), str):
+        masked["gateway"] = {**gateway, "token": SecretStr(gateway["token"])}
+    return masked
+
+
+def stop_of(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
+    """The first of two that was given, as a list.
+
+    Raises:
+        ConfigurationError: It is neither a text nor a list.
+    """
+    given = second if first is None else first
+    if given is None or isinstance(given, str):
+        return None if given is None else [given]
+    if not isinstance(given, (list, tuple)):
+        raise ConfigurationError(f"stop must be a text or a list of texts, not {given!r}")
+    return list(given)
+
+
+def thread_id(run_manager: Any) -> str | None:
+    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
+    config = var_child_runnable_config.get()
+    found = ((config or {}).get("configurable") or {}).get("thread_id")
+    if found is None and run_manager is not None:
+        found = (run_manager.metadata or {}).get("thread_id")
+    return None if found is None else str(found)
+
+
+def extra_body(*given: Any) -> dict[str, Any]:
+    """Return fields of the body beside the parameters, the later ones of equal name.
+
+    Raises:
+        ConfigurationError: One of these is not a dict.
+    """
+    out: dict[str, Any] = {}
+    for fields in given:
+        require_kind("model_kwargs", fields, dict, "a dict of fields of the body")
+        out |= fields or {}
+    return out

@@ -1,0 +1,112 @@
+"""Answer one chat request: which rule applies, and what is left of the answer within the budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from workers_ai_emulator.fake_model import answers
+
+from workers_ai_emulator.fake_model import json_answers as jsons
+
+from workers_ai_emulator.fake_model import tools
+from workers_ai_emulator.fake_model.intents import formed_answer
+from workers_ai_emulator.fake_model.conversation import read
+from workers_ai_emulator.rules.tokens import count_tokens
+from workers_ai_emulator.shapes.answer import Choice
+from workers_ai_emulator.shapes.chunks import text_pieces
+from workers_ai_emulator.wire import ServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers_ai_emulator.catalogue import Model
+    from workers_ai_emulator.fake_model.request import ChatRequest
+
+_CALL_TOKENS = 16
+
+
+def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
+    """Return the answer to a request.
+
+    In this order: tools are called if the request forces one or the question asks for it; JSON is returned if it
+    is requested; a form that the prompt asks for is followed; else the answer is prose.
+
+    Args:
+        model: The model that is played.
+        request: The request.
+        new_id: Makes the id of a tool call.
+
+    Raises:
+        ServiceError: 8006 when a forced call does not fit into the budget, 5024 when a schema cannot be met.
+    """
+    if "llama-guard" in model.id:
+        return _guard(request)
+    reading = read(request.turns)
+    reading = dataclasses.replace(reading, answer=answers.answer_text(reading, 0))
+    choice = Choice(reasoning=answers.thinking_text(reading, request.effort) if request.thinking else "")
+    if model.function_calling:
+        choice.tool_calls = tools.choose(request, reading, new_id)
+    if choice.tool_calls:
+        choice.finish_reason = "tool_calls"
+        return _with_room_for_calls(request, choice)
+    if request.wants_json and model.json_mode != "ignored":
+        choice.parsed = jsons.json_answer(request, reading)
+        choice.is_json = True
+        choice.text = json.dumps(choice.parsed, ensure_ascii=False)
+    else:
+        images = sum(turn.images for turn in request.turns)
+        formed = None if reading.results else formed_answer(request, reading)
+        choice.text = formed or answers.answer_text(reading, images)
+        _stop(request, choice)
+    _shorten(request, choice)
+    return choice
+
+
+def _guard(request: ChatRequest) -> Choice:
+    """A content guard finds everything safe; as an object when JSON is wanted."""
+    return Choice(text="safe", parsed={"safe": True, "categories": []}, is_json=request.wants_json)
+
+
+def _with_room_for_calls(request: ChatRequest, choice: Choice) -> Choice:
+    """A call that the budget cuts off is an error when it was forced, and lost when it was not."""
+    if request.max_tokens is None or request.max_tokens >= count_tokens(choice.reasoning) + _CALL_TOKENS:
+        return choice
+    if request.tool_choice != "auto" and request.thinking:
+        raise ServiceError(400, 8006, "The forced tool call did not fit into max_tokens")
+    choice.tool_calls, choice.finish_reason = [], "length"
+    _shorten(request, choice)
+    choice.finish_reason = "length"
+    return choice
+
+
+def _stop(request: ChatRequest, choice: Choice) -> None:
+    """End the text before the first stop sequence."""
+    places = [(place, sequence) for sequence in request.stop if sequence and (place := choice.text.find(sequence)) >= 0]
+    if places:
+        place, choice.matched_stop = min(places)
+        choice.text = choice.text[:place]
+
+
+def _shorten(request: ChatRequest, choice: Choice) -> None:
+    """Keep thinking and text within ``max_tokens``; thinking comes first and may leave nothing."""
+    if request.max_tokens is None:
+        return
+    thinking = _first_tokens(choice.reasoning, request.max_tokens)
+    left = request.max_tokens - count_tokens(thinking)
+    text = _first_tokens(choice.text, left) if thinking == choice.reasoning else ""
+    if (thinking, text) != (choice.reasoning, choice.text):
+        choice.reasoning, choice.text, choice.finish_reason = thinking, text, "length"
+        choice.matched_stop, choice.is_json = None, False
+
+
+def _first_tokens(text: str, budget: int) -> str:
+    """The beginning of a text that fits into a budget of tokens."""
+    if count_tokens(text) <= budget:
+        return text
+    pieces = text_pieces(text)
+    kept = max(0, int(budget / 1.3)) or (1 if budget > 0 else 0)
+    while kept > 1 and count_tokens("".join(pieces[:kept])) > budget:
+        kept -= 1
+    return "".join(pieces[:kept])

@@ -1,0 +1,217 @@
+"""What happens to every request on its way in and out: log, token, faults, envelope, headers."""
+
+from __future__ import annotations
+
+import email.utils
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from workers_ai_emulator.endpoints import gateway, streams
+from workers_ai_emulator.endpoints.request_faults import Meeting
+from workers_ai_emulator.shapes.envelopes import edge_page, refusal
+from workers_ai_emulator.state.log import LogEntry
+from workers_ai_emulator.wire import DroppedConnectionError, NotEmulatedError, Reply, ServiceError, json_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers_ai_emulator.state.faults import Fault
+    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.state.service import Service
+    from workers_ai_emulator.wire import Call
+
+    Router = Callable[[Service, Call], Callable[[Service, Call, Meeting], Flow[Reply]]]
+
+MARK = "x-workers-ai-emulator"
+
+_API_VERSION = "2026-09-25.epoch"
+_RATE_LIMIT = {"ratelimit": '"default";r=1199;t=1', "ratelimit-policy": '"default";q=1200;w=300'}
+_NATIVE_ROUTES = {"run", "run_shared", "submit", "poll", "universal"}
+_NO_ROUTE = {7000, 7003}
+_NO_TOKEN = {10000, 9109, 6003}
+_WRONG = re.compile(r"(?i)(?:^|[^a-z])(?:bad|expired|fake|invalid|revoked|wrong)(?:[^a-z]|$)")
+
+_log = logging.getLogger("workers_ai_emulator")
+
+
+def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
+    """Answer one request and keep the log.
+
+    Raises:
+        DroppedConnectionError: If a fault says so.
+    """
+    entry = LogEntry(
+        call.method, call.path, call.query, dict(call.headers), service.clock.now(), body=call.body or None
+    )
+    service.log.add(entry)
+    call.request_id = service.new_uuid()
+    streamed = False
+    try:
+        reply, error = yield from _answer(service, call, route, entry)
+        if reply.chunks is not None:
+            streamed = True
+            reply.on_close.append(service.log.leave)
+        return _stamped(service, call, reply, error)
+    finally:
+        if not streamed:
+            service.log.leave()
+
+
+def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flow[tuple[Reply, ServiceError | None]]:
+    """Return the reply, and the refusal it is made of."""
+    refused: ServiceError | None = None
+    meeting = Meeting([])
+    instead: Fault | None = None
+    try:
+        handler = route(service, call)
+        _name_call(call)
+        entry.route, entry.model = call.route, call.model
+        meeting = Meeting(service.faults.draw(call.route, call.model, _streams(call)))
+        instead = next((fault for fault in meeting.faults if fault.before), None)
+        if instead is not None:
+            reply = yield from _instead(service, instead, meeting)
+        else:
+            service.limits.admit_api()
+            if call.route != "batch_worker":
+                check_token(service, call)
+            if len(call.body) > service.settings.max_body_bytes:
+                raise ServiceError(413, 3006, "Request is too large")
+            through = gateway.through(service, call, handler, meeting) if call.gateway else None
+            reply = yield from through or handler(service, call, meeting)
+    except ServiceError as error:
+        refused = error
+        reply = refusal(error, call.request_id, error.spelling or ("openai" if call.route == "responses" else ""))
+    except NotEmulatedError as error:
+        reply = not_emulated(str(error))
+    except DroppedConnectionError:
+        service.log.answer(entry, None)
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        # A field of a type that no rule has foreseen; the service's own schema would refuse it.
+        _log.warning("a request was refused as bad input", exc_info=True)
+        refused = ServiceError(400, 5006, f"Bad input: Error: {error}")
+        reply = refusal(refused, call.request_id, "openai" if call.route == "responses" else "")
+    entry.route = call.route
+    code = instead.code if instead is not None else refused.code if refused is not None else None
+    service.log.answer(entry, reply.status, code)
+    return _altered(service, reply, meeting), refused
+
+
+def _name_call(call: Call) -> None:
+    """Find the model and the queue's route before any fault is drawn."""
+    body = _peek(call)
+    if call.route == "run" and (call.flag("queueRequest") or "request_id" in body):
+        call.route = "poll" if "request_id" in body and "requests" not in body else "submit"
+    if not call.model and isinstance(body.get("model"), str):
+        call.model = body["model"].removeprefix("workers-ai/")
+    call.gateway = call.gateway or call.headers.get("cf-aig-gateway-id", "")
+
+
+def _streams(call: Call) -> bool:
+    body = _peek(call)
+    inputs = body.get("input")
+    return body.get("stream") is True or (isinstance(inputs, dict) and inputs.get("stream") is True)
+
+
+def _peek(call: Call) -> dict[str, Any]:
+    try:
+        body = call.json() if call.body else {}
+    except ServiceError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def check_token(service: Service, call: Call) -> None:
+    """Refuse a request without a token that may do this.
+
+    Raises:
+        ServiceError: 10000, 9109, 6003, or the gateway's 2009.
+    """
+    header = call.headers.get("authorization", "")
+    if not header and not call.headers.get("cf-aig-authorization"):
+        raise ServiceError(401, 10000, "Authentication error", layer="api")
+    kind, _, token = header.partition(" ")
+    if header and (kind.lower() != "bearer" or not token.strip()):
+        raise ServiceError(400, 6003, "Invalid request headers", layer="api")
+    code = service.settings.refused_tokens.get(token.strip())
+    accepted = service.settings.tokens
+    if code is None and (_WRONG.search(token) if accepted is None else token.strip() not in accepted):
+        code = 10000
+    if code == 9109:
+        raise ServiceError(403, 9109, "Invalid access token", layer="api")
+    if code == 2009:
+        raise ServiceError(401, 2009, "Unauthorized", layer="gateway")
+    if code is not None:
+        raise ServiceError(401, code, "Authentication error", layer="api")
+
+
+def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
+    """The reply that a fault puts in place of the service's own."""
+    if meeting.latency_s > 0:
+        yield service.clock.pause(meeting.latency_s)
+    if fault.kind == "drop":
+        raise DroppedConnectionError
+    if fault.kind == "html":
+        return edge_page(fault.status)
+    if fault.kind == "reply":
+        return _scripted(fault)
+    headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
+    raise ServiceError(
+        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
+    )
+
+
+def _scripted(fault: Fault) -> Reply:
+    if fault.chunks is not None:
+        headers = {"content-type": "text/event-stream"} | {key.lower(): value for key, value in fault.headers.items()}
+        return Reply(fault.status, headers, chunks=iter(fault.chunks))
+    headers = {"retry-after": fault.retry_after} if fault.retry_after is not None else {}
+    headers |= {key.lower(): value for key, value in fault.headers.items()}
+    if isinstance(fault.body, bytes | str):
+        body = fault.body.encode() if isinstance(fault.body, str) else fault.body
+        return Reply(fault.status, {"content-type": "application/json"} | headers, body)
+    return json_reply(fault.body, fault.status, headers)
+
+
+def _altered(service: Service, reply: Reply, meeting: Meeting) -> Reply:
+    """Slow down or cut up a whole body, and a scripted stream, as the faults ask."""
+    if not (meeting.pause_s or meeting.byte_by_byte):
+        return reply
+    if reply.chunks is None:
+        reply.chunks, reply.body = streams.paced(service.clock, [reply.body], meeting), b""
+    elif any(fault.kind == "reply" for fault in meeting.faults):
+        reply.chunks = streams.paced(
+            service.clock, [piece for piece in reply.chunks if isinstance(piece, bytes)], meeting
+        )
+    return reply
+
+
+def not_emulated(what: str) -> Reply:
+    """The loud answer to what this emulator does not have."""
+    body = {
+        "result": None,
+        "success": False,
+        "errors": [{"code": 501, "message": f"Not emulated: {what}"}],
+        "messages": [],
+    }
+    return json_reply(body, 501)
+
+
+def _stamped(service: Service, call: Call, reply: Reply, error: ServiceError | None) -> Reply:
+    """Add the headers of Cloudflare's edge, as recorded for each kind of reply."""
+    headers = {
+        "date": email.utils.formatdate(service.clock.now(), usegmt=True),
+        "server": "cloudflare",
+        "cf-ray": f"{service.new_hex(16)}-EMU",
+    }
+    if error is None or error.code not in _NO_ROUTE:
+        headers["cf-auditlog-id"] = service.new_uuid()
+        if error is None or error.code not in _NO_TOKEN:
+            headers["api-version"] = _API_VERSION
+    if (error.layer == "ai") if error is not None else (call.route in _NATIVE_ROUTES):
+        headers["cf-ai-req-id"] = call.request_id
+    if call.route == "models_search":
+        headers |= _RATE_LIMIT
+    reply.headers = headers | reply.headers | {MARK: "1"}
+    return reply

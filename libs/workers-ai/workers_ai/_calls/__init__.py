@@ -1,0 +1,1 @@
+"""What a call does: requests, streaming, embeddings through the queue, polling."""

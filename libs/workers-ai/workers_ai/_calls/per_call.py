@@ -1,0 +1,121 @@
+"""Settings of one call, in place of the client's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from workers_ai._settings.settings import (
+    ALIASES,
+    check_max_retries,
+    check_on_busy,
+    check_seconds,
+    check_timeout,
+    masked_headers,
+    session_headers,
+)
+from workers_ai._settings.gateway import GatewayOptions, gateway_options, require, require_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+    from pydantic import SecretStr
+
+    from workers_ai._settings.settings import OnBusy, Settings
+    from workers_ai.types import JSON, Request
+
+__all__ = ["PER_CALL", "Overrides", "override"]
+
+
+def _on_busy(value: OnBusy) -> OnBusy:
+    check_on_busy(value)
+    return value
+
+
+def _session_id(value: Any) -> str:
+    return str(value)
+
+
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "timeout": check_timeout,
+    "total_timeout": partial(check_seconds, "total_timeout"),
+    "max_retries": check_max_retries,
+    "on_busy": _on_busy,
+    "session_id": _session_id,
+}
+PER_CALL: Final = frozenset({*_CHECKS, "request_timeout", "reject_if_busy", "gateway", "extra_headers", "extra_body"})
+"""Keywords of every call that stand in place of the client's settings; None keeps the client's own."""
+
+
+class Overrides(NamedTuple):
+    """What the requests of one call have in place of the client's own.
+
+    Attributes:
+        headers: Extra headers, values masked.
+        body: Fields added to the body as they are.
+        timeout: Timeout in seconds, or an ``httpx.Timeout``.
+        gateway: AI Gateway options.
+    """
+
+    headers: Mapping[str, str | SecretStr] = {}
+    body: Mapping[str, JSON] = {}
+    timeout: float | httpx.Timeout | None = None
+    gateway: GatewayOptions | None = None
+
+    def apply(self, request: Request) -> Request:
+        """Return ``request`` with these overrides."""
+        if self.body and isinstance(request.body, dict):
+            body = dict(request.body)
+            inner = body["input"] if request.path == "run" else body
+            inner = {**inner, **self.body}
+            request = request._replace(body={**body, "input": inner} if request.path == "run" else inner)
+        headers = {**request.headers, **self.headers} if self.headers else request.headers
+        return request._replace(headers=headers, timeout=self.timeout, gateway=self.gateway)
+
+
+def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Overrides]:
+    """Return the settings of one call, and what its requests carry.
+
+    Args:
+        settings: Settings of the client.
+        given: Keywords of :data:`PER_CALL`.
+
+    Raises:
+        ConfigurationError: A value is malformed, or a setting is given twice.
+    """
+    named: dict[str, Any] = {}
+    for keyword, value in given.items():
+        name = ALIASES.get(keyword, keyword)
+        require(name not in named, f"a call was given {name} twice, once as {keyword}")
+        if value is not None:
+            named[name] = value
+    changed = {name: check(named[name]) for name, check in _CHECKS.items() if name in named}
+    if named.get("reject_if_busy"):
+        changed["on_busy"] = "raise"
+    gateway = _gateway_of_call(named.get("gateway"), settings.gateway)
+    if gateway is not None:
+        changed["gateway"] = gateway
+    extra = masked_headers("extra_headers", named.get("extra_headers"))
+    if extra:
+        changed["default_headers"] = {**settings.default_headers, **extra}
+    body = named.get("extra_body")
+    require_kind("extra_body", body, Mapping, "a dict of fields of the body")
+    return replace(settings, **changed), Overrides(
+        headers={**session_headers(changed.get("session_id")), **extra},
+        body=dict(body or {}),
+        timeout=changed.get("timeout"),
+        gateway=gateway,
+    )
+
+
+def _gateway_of_call(given: Any, usual: GatewayOptions | None) -> GatewayOptions | None:
+    """Return the options of one call; a mapping without ``id`` changes single options of the client's own."""
+    if isinstance(given, Mapping) and "id" not in given and usual is not None:
+        try:
+            return replace(usual, **given)
+        except TypeError:
+            return gateway_options({"id": usual.id, **given})  # names the unknown option
+    return gateway_options(given)

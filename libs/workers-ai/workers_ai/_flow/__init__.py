@@ -1,0 +1,1 @@
+"""Flows: the steps of a call, and the drivers that run them."""

@@ -1,0 +1,1 @@
+"""The limiter that all objects of one account share."""

@@ -1,0 +1,1 @@
+"""Settings of a client: credentials, URLs, AI Gateway."""

@@ -1,0 +1,192 @@
+"""A deployed batch Worker as the queue, in place of the REST route: another transport behind the same client.
+
+The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai._wire.batch_worker`), and errors
+of the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
+``BATCH_ERROR`` with 502, whose message is what the binding threw.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from pydantic import SecretStr
+from pydantic_core import to_json
+
+from workers_ai.errors import BadRequestError
+from workers_ai._settings.gateway import require
+from workers_ai._transports.http import PARSED, HttpTransport, parsed
+from workers_ai._wire.error_mapping import read_error_body, usual_status
+from workers_ai._wire.batch import batch_entries
+from workers_ai._wire.batch_worker import (
+    check_live,
+    check_model,
+    group_answer,
+    name_job,
+    refuses_model,
+    sizes_asked,
+    to_worker,
+)
+from workers_ai._wire.chat.reply import unwrap
+
+if TYPE_CHECKING:
+    from workers_ai._settings.settings import Settings
+    from workers_ai.types import JSON, Request
+
+__all__ = ["BatchWorkerTransport"]
+
+_OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
+_ERROR_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
+_NOT_LET_IN: Final = (401, 403, 404, 405)
+
+
+class BatchWorkerTransport:
+    """Sends what is for the queue to the Worker, and everything else to the service.
+
+    The Worker gets the headers meant for it, and never the API token. Without an account it is all there is.
+
+    Args:
+        settings: Settings with a ``batch_worker``.
+        http_client: The user's own sync client, used for both.
+        http_async_client: The user's own async client, used for both.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        http_client: httpx.Client | None = None,
+        http_async_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._of_worker = _worker_settings(settings)
+        self._worker = HttpTransport(self._of_worker, http_client, http_async_client)
+        self._names_model = True
+        self._has_account = bool(settings.account_id)
+        self._service = HttpTransport(settings, http_client, http_async_client)
+
+    def send(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request.
+
+        Raises:
+            ConfigurationError: The queue is asked for more than to embed texts, or there is no account for anything
+                else (nothing was sent); or the Worker uses another model, or is in demo mode.
+        """
+        if not self._is_for_worker(request):
+            return self._service.send(request, stream)
+        reply = self._worker.send(to_worker(request, names_model=self._names_model), False)
+        if self._is_strict(request, reply):
+            reply = self._remember_strict(self._worker.send(to_worker(request, names_model=False), False))
+        return self._read(request, reply)
+
+    async def asend(self, request: Request, stream: bool) -> httpx.Response:
+        """Send one request; see :meth:`send`."""
+        if not self._is_for_worker(request):
+            return await self._service.asend(request, stream)
+        reply = await self._worker.asend(to_worker(request, names_model=self._names_model), False)
+        if self._is_strict(request, reply):
+            reply = self._remember_strict(await self._worker.asend(to_worker(request, names_model=False), False))
+        return self._read(request, reply)
+
+    def _is_strict(self, request: Request, reply: httpx.Response) -> bool:
+        """Return whether the Worker refused the submission because of the field ``model``."""
+        if not self._names_model or "requests" not in request.body or reply.is_success:
+            return False
+        refusal = read_error_body(_parsed(reply))
+        return refusal is not None and refuses_model(reply.status_code, refusal.message)
+
+    def _remember_strict(self, reply: httpx.Response) -> httpx.Response:
+        self._names_model = not reply.is_success
+        return reply
+
+    def _is_for_worker(self, request: Request) -> bool:
+        require(
+            request.task == "queue" or self._has_account,
+            "a batch Worker takes the queue alone: other calls need account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
+            "and CLOUDFLARE_API_TOKEN)",
+        )
+        return request.task == "queue"
+
+    def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
+        """The reply as the service would have given it."""
+        data = _parsed(reply)
+        result = unwrap(data)
+        if not reply.is_success or not isinstance(result, dict):
+            return self._refused(reply, data)
+        check_live(data)
+        sizes = sizes_asked(request)
+        if "requests" in request.body:
+            check_model(request.model, result)
+            if request_id := result.get("request_id"):
+                return _with_body(reply, {**result, "request_id": name_job(str(request_id), sizes)})
+        entries = batch_entries(result)
+        if entries is None or not sizes:
+            return reply
+        try:
+            grouped = group_answer(entries, sizes, request.model)
+        except BadRequestError as exc:
+            return self._refused(reply, {"error": exc.message})
+        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped, "results": None})
+
+    def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
+        """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
+        refusal = read_error_body(data)
+        text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
+        if (name := _error_name(data)) and name != text:
+            text = f"{name}: {text}"
+        if refusal and refusal.request_id:
+            text = f"{text} ({refusal.request_id})"
+        hint = "; check the URL and headers of batch_worker=" if reply.status_code in _NOT_LET_IN else ""
+        message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
+        code = refusal and refusal.code
+        body = {"success": False, "errors": [{"code": code, "message": message}]}
+        return httpx.Response(usual_status(code, reply.status_code), headers=_headers(reply), content=to_json(body))
+
+    def close(self) -> None:
+        """Close the sync clients that were made here."""
+        self._worker.close()
+        self._service.close()
+
+    async def aclose(self) -> None:
+        """Close the async clients of the running event loop that were made here."""
+        await self._worker.aclose()
+        await self._service.aclose()
+
+
+def _worker_settings(settings: Settings) -> Settings:
+    """The settings of the requests to the Worker: its URL and headers, and nothing of the account."""
+    assert settings.batch_worker is not None
+    return replace(
+        settings,
+        account_id="",
+        api_token=SecretStr(""),
+        token_from_env=False,
+        base_url=settings.batch_worker.url,
+        gateway=None,
+        session_id=None,
+        default_headers=settings.batch_worker.headers,
+        batch_worker=None,
+    )
+
+
+def _parsed(reply: httpx.Response) -> JSON:
+    """Return the body; None if it is not JSON."""
+    try:
+        return parsed(reply)
+    except ValueError:
+        return None
+
+
+def _error_name(data: JSON) -> str | None:
+    """Return the name of an error, such as ``BATCH_ERROR``, in any place where a Worker may put it."""
+    error = data.get("error") if isinstance(data, dict) else None
+    names = [error, *(facts.get("code") for facts in (error, data) if isinstance(facts, dict))]
+    return next((name for name in names if isinstance(name, str) and _ERROR_NAME.fullmatch(name)), None)
+
+
+def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:
+    return httpx.Response(reply.status_code, headers=_headers(reply), extensions={PARSED: body})
+
+
+def _headers(reply: httpx.Response) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in reply.headers.multi_items() if name not in _OF_THE_BODY]

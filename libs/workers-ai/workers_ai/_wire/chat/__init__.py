@@ -1,0 +1,1 @@
+"""Chat requests and replies as plain data."""

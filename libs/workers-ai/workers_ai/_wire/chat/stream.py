@@ -1,0 +1,273 @@
+"""Reading a streamed chat reply, one server-sent event at a time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import from_json
+
+from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
+from workers_ai._wire.error_mapping import error_from_reply, read_refusal
+from workers_ai._wire.json_parsing import HalfLetters, json_text, parse_body
+from workers_ai._wire.chat.reply import cut_by, finish_reason, first_choice, read_content, reasoning_text, unwrap
+from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
+from workers_ai.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
+from workers_ai._wire.usage import UsageMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ChatStreamReader", "deltas_of"]
+
+_log = logging.getLogger("workers_ai")
+_DONE: Final = "[DONE]"
+_STRUCTURE: Final = frozenset('{}[]":')
+"""Characters of JSON: data that has one of them, and is not JSON, is a damaged event; other data is a word."""
+
+
+class ChatStreamReader:
+    """Turns the data of events into :class:`ChatDelta` pieces, both families in one.
+
+    ``finish`` returns the last piece, or raises if the stream was interrupted.
+
+    Attributes:
+        done: Whether the end mark has come. What follows it means nothing.
+
+    Args:
+        context: What of the request is needed to read the reply.
+        headers: Headers of the reply.
+        scrub: Removes secrets from the text of an error.
+    """
+
+    __slots__ = (
+        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_headers", "_held", "_id", "_ids",
+        "_meter", "_model", "_refused", "_scrub", "_text", "_thoughts", "done",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        context: ReplyContext,
+        headers: Mapping[str, str] | None = None,
+        scrub: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._context = context
+        self._headers = headers or {}
+        self._scrub = scrub
+        self._ids = CallIds(context.known_ids)
+        self._assembler = ToolCallAssembler(self._ids)
+        self._meter = UsageMeter()
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._held: list[str] = []
+        self._refused = False
+        # A forced call may come as text (see recover_leaked_calls), so that text is held back until the end.
+        self._buffer: list[str] | None = [] if context.forced else None
+        self._finish: str | None = None
+        self.done = False
+        # For text and for reasoning, once an event has held a lone surrogate.
+        self._halves: tuple[HalfLetters, HalfLetters] | None = None
+        self._calls_beside: bool | None = None
+        self._id: JSON = None
+        self._model: JSON = None
+
+    @property
+    def partial(self) -> str:
+        """The text that has arrived."""
+        return "".join(self._text)
+
+    def read(self, data: bytes, *, unfinished: bool = False) -> ChatDelta | None:
+        """Read the data of one event. Return None if it has nothing to pass on.
+
+        Args:
+            data: The data.
+            unfinished: Whether the stream ended inside this event; then :meth:`finish` says what that means.
+
+        Raises:
+            StreamInterruptedError: The event is damaged; with ``.partial``.
+            WorkersAIError: The event is an error, of the class that its code means, with ``.partial``.
+        """
+        if self.done:
+            return None
+        try:
+            event = from_json(data)
+        except ValueError:
+            event = self._read_oddly(data, unfinished=unfinished)
+        if not isinstance(event, dict):
+            self._read_no_object(event)
+            return None
+        choices = event.get("choices")
+        if "error" in event or "errors" in event or not choices:  # most events are asked no more than that
+            self._raise_if_error(event)
+        if (usage := event.get("usage")) and isinstance(usage, dict):
+            self._meter.add(usage)
+        if not choices:
+            return self._read_native(event)
+        choice = first_choice(event)
+        return self._read_choice(event, choice) if choice else None
+
+    def _read_oddly(self, data: bytes, *, unfinished: bool) -> JSON:
+        """Read what is not strict JSON: an end mark, lone surrogates, or the text that a binding throws."""
+        text = data.decode(errors="replace").strip()
+        if text in ("", _DONE):
+            return text
+        try:
+            event = parse_body(data, halves=True)
+        except ValueError:
+            if refusal := read_refusal(text):
+                return {"error": refusal.message, "code": refusal.code}
+            if not (unfinished or _STRUCTURE.isdisjoint(text)):
+                raise self._interrupted(f"an event of the stream is damaged ({len(data)} bytes)") from None
+            _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
+            return None
+        self._halves = self._halves or (HalfLetters(), HalfLetters())
+        return event
+
+    def _read_no_object(self, event: JSON) -> None:
+        """Read an event that is the end mark, or means nothing."""
+        if event == _DONE:
+            self.done = True
+        elif isinstance(event, str) and (refusal := read_refusal(event)):
+            self._raise_if_error({"error": refusal.message, "code": refusal.code})
+
+    def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
+        if choice.get("index") not in (None, 0, "0"):
+            return None
+        if reason := choice.get("finish_reason"):
+            self._finish = reason if isinstance(reason, str) else "stop"
+        if self._id is None:
+            self._id, self._model = event.get("id"), event.get("model")
+        delta = choice.get("delta") or choice.get("message")
+        if not isinstance(delta, dict):
+            delta = {"content": choice.get("text")}
+        calls = delta.get("tool_calls") or delta.get("function_call")
+        content, thought, refusal = read_content(delta.get("content"), in_stream=True)
+        return self._piece(
+            content or json_text(event.get("response")),
+            reasoning_text(delta) or thought or reasoning_text(event),
+            self._calls_of(calls, event.get("tool_calls")),
+            choice.get("logprobs"),
+            delta.get("refusal") or refusal,
+        )
+
+    def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
+        """Return the calls of an event; llama-3.3 has a second place for them. The one that was used first counts."""
+        if self._calls_beside is None and (calls or beside):
+            self._calls_beside = not calls
+        return beside if self._calls_beside else calls
+
+    def _read_native(self, event: Mapping[str, JSON]) -> ChatDelta | None:
+        if "response" not in event and "tool_calls" not in event:
+            inner = unwrap(event)
+            if inner is not event and isinstance(inner, dict):
+                choice = first_choice(inner)
+                return self._read_choice(inner, choice) if choice else self._read_native(inner)
+        if isinstance(reason := event.get("finish_reason"), str):
+            self._finish = reason
+        calls = self._calls_of(None, event.get("tool_calls"))
+        return self._piece(json_text(event.get("response")), reasoning_text(event), calls)
+
+    def _raise_if_error(self, event: Mapping[str, JSON]) -> None:
+        refusal = read_refusal(event)
+        if refusal is None:
+            return
+        error: WorkersAIError = error_from_reply(
+            200, self._headers, "", model=self._context.model, body=event, scrub=self._scrub
+        )
+        if isinstance(error, APIResponseValidationError):
+            error = self._interrupted(f"the service reported an error in the stream: {refusal.message}")
+            error.code = refusal.code
+        error.partial = self.partial
+        raise error
+
+    def _piece(
+        self, text: str, reasoning: str = "", calls: JSON = None, logprobs: JSON = None, refusal: JSON = None
+    ) -> ChatDelta | None:
+        deltas = self._assembler.feed(calls) if calls else ()
+        if self._halves is not None:
+            text, reasoning = self._halves[0].join(text), self._halves[1].join(reasoning)
+        if text:
+            self._text.append(text)
+            if self._buffer is not None:
+                self._buffer.append(text)
+                text = ""
+        if not self._text and not self._assembler:
+            reasoning = self._keep_thought(reasoning)
+        elif self._held:
+            reasoning, self._held = "".join(self._held) + reasoning, []
+        refused = refusal if isinstance(refusal, str) else ""
+        self._refused = self._refused or bool(refused)
+        if not (text or reasoning or deltas or logprobs or refused):
+            return None
+        return ChatDelta(text, reasoning, deltas, logprobs, refused)
+
+    def _keep_thought(self, reasoning: str) -> str:
+        """Keep reasoning that may turn out to be the answer. Hold it back if the request turned thinking off."""
+        if not reasoning:
+            return ""
+        self._thoughts.append(reasoning)
+        if not self._context.thinking_off:
+            return reasoning
+        self._held.append(reasoning)
+        return ""
+
+    def _interrupted(self, message: str) -> StreamInterruptedError:
+        error = StreamInterruptedError(self._scrub(message), model=self._context.model)
+        error.partial = self.partial
+        return error
+
+    def finish(self) -> ChatDelta:
+        """Return the last piece, after the last event.
+
+        Raises:
+            StreamInterruptedError: Neither an end mark nor a finish reason has come.
+        """
+        if not self.done and self._finish is None:
+            raise self._interrupted("the stream ended with neither an end mark nor a finish reason")
+        usage = self._meter.total(self._headers.get("cf-ai-neurons"))
+        cut = cut_by(self._finish, usage, self._context)
+        calls = self._assembler.finish(cut)
+        rest, last_thought = (half.rest() for half in self._halves) if self._halves else ("", "")
+        text = "".join(self._buffer or ()) + rest
+        if text and not self._assembler:
+            leaked = recover_leaked_calls(text, self._context.forced, self._ids)
+            calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
+            text = "" if calls else text
+        has_calls = bool(calls) or bool(self._assembler)
+        if not ((cut and not self._held) or text or self._text or has_calls or self._refused):
+            text = "".join(self._thoughts)  # the answer of a model whose thinking is off (nemotron)
+        return ChatDelta(
+            text=text,
+            reasoning=last_thought,
+            tool_calls=calls,
+            last=True,
+            finish_reason=finish_reason(
+                self._finish,
+                cut,
+                calls=has_calls,
+                broken=any(call.error for call in calls),
+            ),
+            usage=usage,
+            id=self._id if isinstance(self._id, str) else None,
+            model=self._model if isinstance(self._model, str) else None,
+            headers=self._headers,
+        )
+
+
+def deltas_of(reply: ChatReply) -> list[ChatDelta]:
+    """Return a whole reply as a stream: the service sent plain JSON for a request to stream, or cannot stream this."""
+    calls = [
+        ToolCallDelta(i, call.id, call.name, call.arguments, call.arguments if call.error else "", call.error)
+        for i, call in enumerate(reply.tool_calls)
+    ]
+    return [
+        ChatDelta(reply.text, reply.reasoning, calls, reply.logprobs, reply.refusal or ""),
+        ChatDelta(
+            last=True,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            id=reply.id,
+            model=reply.model,
+            headers=reply.headers,
+        ),
+    ]

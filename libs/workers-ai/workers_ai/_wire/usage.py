@@ -1,0 +1,176 @@
+"""Reading usage, whole and streamed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from workers_ai.types import JSON, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
+
+
+def finite(value: JSON) -> float | None:
+    """A number that a float can hold; None for anything else, NaN and infinity among it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _count(value: JSON) -> int:
+    return int(value) if (number := finite(value)) is not None and number >= 0 else 0
+
+
+def _neurons(raw: Mapping[str, JSON]) -> float | None:
+    neurons = finite(raw.get("neurons"))
+    return neurons if neurons is not None and neurons >= 0 else None
+
+
+def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int | None:
+    for group in groups:
+        details = raw.get(group)
+        if isinstance(details, dict) and isinstance(details.get(key), int):
+            return _count(details[key])
+    return None
+
+
+def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
+    """Return a usage record of either naming; the neurons of the header alone if there is no record, else None."""
+    if not isinstance(raw, dict):
+        neurons = _float(neurons_header or "")
+        return None if neurons is None else Usage(neurons=neurons)
+    given = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
+    made = _count(raw.get("completion_tokens", raw.get("output_tokens")))
+    neurons = _neurons(raw)
+    if neurons is None and neurons_header:
+        neurons = _float(neurons_header)
+    return Usage(
+        input_tokens=given,
+        output_tokens=made,
+        total_tokens=_count(raw.get("total_tokens")) or given + made,
+        cached_tokens=_detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
+        reasoning_tokens=_detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
+        neurons=neurons,
+    )
+
+
+def _float(text: str) -> float | None:
+    try:
+        return finite(float(text))
+    except ValueError:
+        return None
+
+
+def _plus(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else a + b
+
+
+def _plus_int(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
+    """Add two records; None counts as nothing."""
+    if a is None or b is None:
+        return a or b
+    return Usage(
+        a.input_tokens + b.input_tokens,
+        a.output_tokens + b.output_tokens,
+        a.total_tokens + b.total_tokens,
+        _plus_int(a.cached_tokens, b.cached_tokens),
+        _plus_int(a.reasoning_tokens, b.reasoning_tokens),
+        _plus(a.neurons, b.neurons),
+    )
+
+
+class UsageMeter:
+    """Finds the usage of a stream, whichever of the shapes on the wire it has, in any order of frames.
+
+    - Totals, running (older models) or in a closing record alone, include the prompt; the largest counts.
+    - Increments, as newer models send them: only the first record includes the prompt. They are summed, unless a
+      total comes after them.
+
+    A record without tokens says nothing.
+    """
+
+    __slots__ = ("_increments", "_neurons", "_output", "_prompted", "_prompted_neurons", "_reasoning", "_totals")
+
+    def __init__(self) -> None:
+        self._prompted_neurons: float | None = None
+        self._prompted: Usage | None = None
+        self._totals = False
+        self._increments = 0
+        self._output = 0
+        self._reasoning: int | None = None
+        self._neurons: float | None = None
+
+    def add(self, raw: Mapping[str, JSON]) -> None:
+        """Take the usage record of one event.
+
+        Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
+        the record.
+        """
+        if _count(raw.get("prompt_tokens", raw.get("input_tokens"))):
+            self._add_prompted(read_usage(raw))
+            return
+        if made := _count(raw.get("completion_tokens", raw.get("output_tokens"))):
+            self._output += made
+            self._increments += 1
+        if (neurons := _neurons(raw)) is not None:
+            self._neurons = (self._neurons or 0.0) + neurons
+        if raw.get("completion_tokens_details"):
+            self._reasoning = _plus_int(
+                self._reasoning,
+                _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
+            )
+
+    def _add_prompted(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        old = self._prompted
+        self._totals = self._totals or old is not None or self._increments > 0
+        if usage.neurons is not None:
+            self._prompted_neurons = usage.neurons
+        if old is None or usage.total_tokens >= old.total_tokens:
+            self._prompted = usage if old is None else _with_details(usage, old)
+
+    def total(self, neurons_header: str | None = None) -> Usage | None:
+        """Return the usage of the whole stream; None if no event had any.
+
+        Args:
+            neurons_header: Neurons of the reply's header, for a stream without neurons.
+        """
+        usage = self._sum()
+        if usage is None:
+            return read_usage(None, neurons_header)
+        if usage.neurons is not None:
+            return usage
+        neurons = _plus(self._prompted_neurons, self._neurons)
+        return usage._replace(neurons=_float(neurons_header or "") if neurons is None else neurons)
+
+    def _sum(self) -> Usage | None:
+        if self._totals:
+            return self._prompted
+        if self._prompted is None and not self._output and self._neurons is None:
+            return None
+        increments = Usage(
+            output_tokens=self._output,
+            total_tokens=self._output,
+            reasoning_tokens=self._reasoning,
+            neurons=self._neurons,
+        )
+        return add_usage(self._prompted, increments)
+
+
+def _with_details(usage: Usage, earlier: Usage) -> Usage:
+    """Return ``usage`` with the details that only an earlier record of the stream has."""
+    return usage._replace(
+        cached_tokens=earlier.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
+        reasoning_tokens=earlier.reasoning_tokens if usage.reasoning_tokens is None else usage.reasoning_tokens,
+    )

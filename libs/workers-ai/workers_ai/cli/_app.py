@@ -1,0 +1,296 @@
+"""The command line as typer sees it. What the commands need is imported when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from workers_ai._version import __version__
+from workers_ai.errors import WorkersAIError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["app", "main"]
+
+ERROR: Final = 1
+DIFFERENCES: Final = 3
+INTERRUPTED: Final = 130
+
+_ENVIRONMENT = (
+    "The account and the token come from the environment: CLOUDFLARE_ACCOUNT_ID and CLOUDFLARE_API_TOKEN (or their "
+    "other names, see the README)."
+)
+
+app = typer.Typer(
+    name="workers-ai",
+    help="Cloudflare Workers AI from the command line. Unofficial.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+_Input = Annotated[
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="JSONL or CSV (also .gz) or Parquet with id and text, a folder of texts, or - for JSONL on stdin.",
+    ),
+]
+_Output = Annotated[
+    Path, typer.Argument(metavar="OUTPUT", help="Parquet file to make: id, text_hash, vector, metadata.")
+]
+_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger of an ingestion.")]
+_Model = Annotated[
+    str | None, typer.Option(help="Model id, such as @cf/baai/bge-m3; needed unless --resume.", show_default=False)
+]
+_Ledger = Annotated[
+    Path | None, typer.Option(help="File that records everything.", show_default="OUTPUT with .ledger added")
+]
+_Mode = Annotated[
+    Literal["queue", "direct"], typer.Option(help="Through the asynchronous queue, or by direct requests.")
+]
+_Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a ledger that must exist, with its own model and options.")
+]
+_LimitCost = Annotated[
+    float | None,
+    typer.Option(metavar="USD", min=0, help="Stop before this run spends more, by list price.", show_default=False),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")]
+_Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="For the bge models.", show_default=False)]
+_Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
+_Truncate = Annotated[
+    bool | None, typer.Option("--truncate/--no-truncate", help="Let the service cut long texts.", show_default=False)
+]
+_Normalize = Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")]
+_Empty = Annotated[
+    Literal["raise", "space"], typer.Option("--empty-text", help="Report an empty text as failed, or embed a space.")
+]
+_IdColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the ids.")]
+_TextColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the texts.")]
+_ChunkSize = Annotated[
+    int | None,
+    typer.Option(
+        metavar="CHARS", min=1, help="Cut longer texts into chunks of at most so many characters.", show_default=False
+    ),
+]
+_Quarantine = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Skip rows that cannot be read; write them here.", show_default=False),
+]
+_TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take runs of other hosts on this ledger for dead at once.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+_Forget = Annotated[
+    str | None,
+    typer.Option(metavar="REQUEST_ID", help="Forget this submission: its texts are sent again.", show_default=False),
+]
+_AccountId = Annotated[str | None, typer.Option(help="Account, in place of the environment's.", show_default=False)]
+_BaseUrl = Annotated[
+    str | None, typer.Option(help="URL up to /client/v4, in place of the service's own.", show_default=False)
+]
+_Gateway = Annotated[str | None, typer.Option(help="AI Gateway id.", show_default=False)]
+_Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.", show_default="8")]
+_Task = Annotated[str | None, typer.Option(help="Task, such as text-embeddings.", show_default=False)]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of the account.")]
+_Live = Annotated[bool, typer.Option("--live", help="On your account, which is billed, in place of the emulator.")]
+
+
+def main() -> None:
+    """Run the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for ids and paths that a terminal cannot show
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback(epilog=_ENVIRONMENT)
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_ENVIRONMENT)
+def ingest(
+    source: _Input,
+    output: _Output,
+    model: _Model = None,
+    ledger: _Ledger = None,
+    mode: _Mode = "queue",
+    resume: _Resume = False,
+    limit_cost: _LimitCost = None,
+    dry_run: _DryRun = False,
+    pooling: _Pooling = None,
+    instruction: _Instruction = None,
+    truncate: _Truncate = None,
+    normalize: _Normalize = False,
+    empty_text: _Empty = "raise",
+    id_column: _IdColumn = "id",
+    text_column: _TextColumn = "text",
+    chunk_size: _ChunkSize = None,
+    quarantine: _Quarantine = None,
+    take_over: _TakeOver = False,
+    as_json: _Json = False,
+    account_id: _AccountId = None,
+    base_url: _BaseUrl = None,
+    gateway: _Gateway = None,
+    max_concurrency: _Concurrency = None,
+) -> None:
+    """Embed a corpus into Parquet; interrupted at any moment, the same command goes on where it was.
+
+    Exit status: 0 all embedded, 3 some failed (listed), 1 an error, 2 usage, 130 interrupted.
+    """
+    if model is None and not resume:
+        raise typer.BadParameter("a model is needed, such as @cf/baai/bge-m3 (or --resume)", param_hint="--model")
+    if model is None and (pooling or instruction or truncate is not None or normalize):
+        raise typer.BadParameter(
+            "options that shape vectors come from the ledger, or with --model", param_hint="--resume"
+        )
+    with _one_line_errors(), _file_of(source) as file:
+        from workers_ai.cli._documents import Columns
+        from workers_ai.cli._ingestion import Ingestion
+        from workers_ai.ingest import Fingerprint
+
+        shape = None
+        if model is not None:
+            shape = Fingerprint(model, pooling, instruction, truncate, normalize)
+        given = {
+            "account_id": account_id,
+            "base_url": base_url,
+            "gateway": gateway,
+            "max_concurrency": max_concurrency,
+        }
+        ingestion = Ingestion(
+            source=file,
+            output=output,
+            ledger=ledger or Path(f"{output}.ledger"),
+            shape=shape,
+            resume=resume,
+            mode=mode,
+            limit_cost_usd=limit_cost,
+            empty_text=empty_text,
+            columns=Columns(id_column, text_column, chunk_size),
+            quarantine=quarantine,
+            take_over=take_over,
+            as_json=as_json,
+            settings={name: value for name, value in given.items() if value is not None},
+        )
+        if dry_run:
+            found = ingestion.estimate()
+            typer.echo(json.dumps(found.to_dict()) if as_json else found)
+            return
+        status = ingestion.run()
+    raise typer.Exit(status)
+
+
+@app.command()
+def jobs(ledger: _LedgerPath, forget: _Forget = None) -> None:
+    """List the submissions of a ledger that are in flight, or forget one that never ends."""
+    with _one_line_errors():
+        from workers_ai.cli import _jobs as commands
+
+        typer.echo(commands.told(ledger) if forget is None else commands.forget(ledger, forget))
+
+
+@app.command(epilog=_ENVIRONMENT)
+def models(
+    task: _Task = None,
+    as_json: _AsJson = False,
+    check: _Check = False,
+    account_id: _AccountId = None,
+    base_url: _BaseUrl = None,
+) -> None:
+    """List the models of the catalogue, or compare it with the lists of an account.
+
+    Exit status: 0 listed or no difference, 3 differences (printed), 1 an error, 2 usage.
+    """
+    with _one_line_errors():
+        from workers_ai.cli import _models as of_models
+
+        if not check:
+            typer.echo(of_models.listing(of_models.cards_of(task), as_json=as_json))
+            return
+        from workers_ai.client import Client
+
+        with Client(account_id=account_id, base_url=base_url) as client:
+            found = of_models.check(client, task)
+        rows = [row._asdict() for row in found]
+        typer.echo(json.dumps(rows, indent=2) if as_json else "\n".join(map(str, found)) or "no difference")
+    raise typer.Exit(DIFFERENCES if found else 0)
+
+
+@app.command()
+def demo(live: _Live = False) -> None:
+    """Answer questions over the docstrings of Python's standard library, with every part of this project."""
+    with _one_line_errors():
+        from workers_ai._demo.run import run
+
+        run(live=live)
+
+
+@contextmanager
+def _file_of(source: Path) -> Iterator[Path]:
+    """Yield the input as a file that can be read several times; ``-`` is copied from stdin."""
+    if str(source) != "-":
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.jsonl"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path
+
+
+_OPTIONS: Final = (
+    (r"queue='never' or mode='direct'", "--mode direct"),
+    (r"\blimit_cost_usd\b", "--limit-cost"),
+    (r"\btruncate_inputs\b", "--truncate"),
+    (r"\b(account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=", r"--\1 "),
+    (r"\baccount_id\b", "--account-id"),
+)
+"""Names of Python arguments in messages, and what the command calls them."""
+
+
+def _as_command(text: str) -> str:
+    """Return a message with the names of options in the place of those of arguments."""
+    for name, option in _OPTIONS:
+        text = re.sub(name, option, text)
+    return re.sub(r"--[a-z_]+", lambda found: found[0].replace("_", "-"), text)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """End in one line on stderr and an exit status, in place of a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _end("interrupted: the same command goes on where it was", INTERRUPTED)
+    except (WorkersAIError, OSError) as exc:
+        left = len(getattr(exc, "request_ids", ()))
+        hint = f"; still with the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
+        _end(_as_command(" ".join(str(exc).split())) + hint, ERROR)
+
+
+def _end(text: str, status: int) -> None:
+    typer.echo(f"workers-ai: {text}", err=True)
+    sys.stderr.flush()
+    raise typer.Exit(status)

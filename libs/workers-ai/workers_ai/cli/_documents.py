@@ -1,0 +1,320 @@
+"""Documents out of files: JSONL, CSV, Parquet, or a folder of texts. Read row by row, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import sys
+import zlib
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.ingest._parquet import arrow
+from workers_ai.ledger._records import checked, has_half_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+__all__ = ["SUFFIXES", "TEXT_SUFFIXES", "Columns", "Document", "InputError", "read_documents"]
+
+TEXT_SUFFIXES: Final = (".txt", ".md", ".rst")
+"""Files of a folder that are read as texts."""
+
+_ROWS_AT_ONCE: Final = 1000
+
+
+class InputError(ConfigurationError):
+    """An input that cannot be read; names the file, and the line or row."""
+
+
+class Document(NamedTuple):
+    """One document.
+
+    Attributes:
+        id: Its id, a string or an integer; need not be unique.
+        text: Its text.
+        metadata: Whatever else is in its row, as JSON text; None where there is nothing.
+    """
+
+    id: str | int
+    text: str
+    metadata: str | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How rows become documents.
+
+    Attributes:
+        id: Column of the ids.
+        text: Column of the texts.
+        chunk_size: Maximum characters of a document; longer ones are cut into several. None for no maximum.
+    """
+
+    id: str = "id"
+    text: str = "text"
+    chunk_size: int | None = None
+
+    def cut(self, document: Document) -> Iterator[Document]:
+        """Yield a document, or its chunks, whose ids are ``<id>#0``, ``<id>#1`` and so on."""
+        if self.chunk_size is None or len(document.text) <= self.chunk_size:
+            yield document
+            return
+        for number, text in enumerate(chunks(document.text, self.chunk_size)):
+            yield document._replace(id=f"{document.id}#{number}", text=text)
+
+
+class _Row(NamedTuple):
+    """A row as it was read, or why it cannot be read."""
+
+    place: str
+    values: Mapping[str, Any] | InputError
+    raw: Any = None
+
+
+def read_documents(
+    path: Path,
+    columns: Columns = Columns(),
+    on_bad: Callable[[InputError, Any], None] | None = None,
+) -> Iterator[Document]:
+    """Return the documents of a file or folder, in their order; each call reads anew.
+
+    A row has an id (string or integer) and a text. What else it has is its metadata: the value of ``metadata``
+    if that is all, else an object of all of it. A file of a folder is one document, whose id is its path in it.
+
+    Args:
+        path: The input. ``.gz`` after the other ending of a name is decompressed, except for Parquet.
+        columns: Names of the columns, and how long a document may be.
+        on_bad: Called with each row that cannot be read, and with what was read of it; the row is skipped. None to
+            raise instead.
+
+    Raises:
+        InputError: The input, or a row of it, cannot be read.
+        ConfigurationError: pyarrow, which Parquet needs, is not installed.
+    """
+    if path.is_dir():
+        return (chunk for document in _folder(path) for chunk in columns.cut(document))
+    name = path.name.lower()
+    suffix = Path(name.removesuffix(".gz")).suffix
+    reader = SUFFIXES.get(suffix)
+    if reader is None or (suffix == ".parquet" and name.endswith(".gz")):
+        raise InputError(f"{path} is neither a folder nor a file named {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    return _documents(reader(path, columns), columns, _cell_as_json if reader is not _jsonl else _as_json, on_bad)
+
+
+def _documents(
+    rows: Iterator[_Row],
+    columns: Columns,
+    encode: Callable[[Any], str],
+    on_bad: Callable[[InputError, Any], None] | None,
+) -> Iterator[Document]:
+    for row in rows:
+        try:
+            if isinstance(row.values, InputError):
+                raise row.values
+            with _at(row.place):
+                document = _document(row.values, columns, encode)
+        except InputError as exc:
+            if on_bad is None:
+                raise
+            on_bad(exc, row.values if isinstance(row.values, dict) else row.raw)
+            continue
+        yield from columns.cut(document)
+
+
+def chunks(text: str, size: int) -> Iterator[str]:
+    """Yield pieces of a text of at most ``size`` characters, cut at the end of a paragraph, line, sentence or word."""
+    start = 0
+    while len(text) - start > size:
+        end = start + size
+        for mark in _MARKS:
+            found = text.rfind(mark, start + size // 2, end)
+            if found >= 0:
+                end = found + len(mark)
+                break
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+_MARKS: Final = ("\n\n", "\n", ". ", " ")
+
+
+def _open(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with _open(path) as file:
+            yield from enumerate(file, 1)
+    except (gzip.BadGzipFile, zlib.error, EOFError) as exc:
+        raise InputError(f"{path} cannot be decompressed: {exc}") from exc
+
+
+def _decoded(line: bytes, number: int) -> str:
+    return line.decode("utf-8-sig" if number == 1 else "utf-8")
+
+
+def _jsonl(path: Path, columns: Columns) -> Iterator[_Row]:
+    for number, line in _lines(path):
+        place = f"{path}, line {number}"
+        try:
+            with _at(place):
+                text = _decoded(line, number)
+                row = json.loads(text) if text.strip() else None
+                if row is None and not text.strip():
+                    continue
+                if not isinstance(row, dict):
+                    raise ValueError(f"a JSON object is expected, not a {type(row).__name__}")
+        except InputError as exc:
+            yield _Row(place, exc, line.decode("utf-8", "replace").rstrip("\n"))
+            continue
+        yield _Row(place, row)
+
+
+def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.DictReader((_csv_line(path, number, line) for number, line in _lines(path)), strict=True)
+    with _at(f"{path}, line 1"):
+        if reader.fieldnames is not None:
+            _require_names(reader.fieldnames, columns)
+    while True:
+        place = f"{path}, line {reader.line_num + 1}"
+        row: dict[Any, Any] | None = None
+        try:
+            with _at(place):
+                row = next(reader, None)
+                if row is None:
+                    return
+                if None in row or None in row.values():
+                    width = len(reader.fieldnames or ())
+                    raise ValueError(f"the row has more or fewer fields than the header's {width}")
+        except InputError as exc:
+            if isinstance(exc.__cause__, UnicodeDecodeError):
+                raise  # the lines before and after it may be one row
+            yield _Row(place, exc, row and {str(name): value for name, value in row.items()})
+            continue
+        yield _Row(place, row)
+
+
+def _csv_line(path: Path, number: int, line: bytes) -> str:
+    with _at(f"{path}, line {number}"):
+        return _decoded(line, number)
+
+
+def _parquet(path: Path, columns: Columns) -> Iterator[_Row]:
+    pa, pq = arrow()
+    number = 0
+    try:
+        with path.open("rb") as opened, pq.ParquetFile(opened) as file:
+            with _at(str(path)):
+                _require_names(file.schema_arrow.names, columns)
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _Row(f"{path}, row {number}", row)
+    except pa.ArrowException as exc:
+        raise InputError(f"{path} cannot be read as Parquet: {exc}") from exc
+
+
+def _folder(path: Path) -> Iterator[Document]:
+    found = False
+    for file in sorted(path.rglob("*")):
+        place = file.relative_to(path)
+        hidden = any(part.startswith(".") for part in place.parts)
+        if hidden or file.suffix.lower() not in TEXT_SUFFIXES or not file.is_file():
+            continue
+        found = True
+        with _at(str(file)):
+            if has_half_pair(str(place)):
+                raise ValueError("the name is not UTF-8: rename it")
+            document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
+        yield document
+    if not found:
+        raise InputError(f"the folder {path} has no file named {', '.join(TEXT_SUFFIXES)}")
+
+
+SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}
+"""How files are read, by the end of their names."""
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Say where a row was that cannot be read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except UnicodeDecodeError as exc:
+        raise InputError(f"{place}: not UTF-8 ({exc.reason})") from exc
+    except BadRequestError as exc:
+        raise InputError(f"{place}: {exc.message}") from exc
+    except RecursionError as exc:
+        raise InputError(f"{place}: it is nested too deep") from exc
+    except (ValueError, csv.Error) as exc:
+        raise InputError(f"{place}: {exc}") from exc
+
+
+def _require_names(names: Collection[str], columns: Columns) -> None:
+    for name in (columns.id, columns.text):
+        if name not in names:
+            raise ValueError(f"{name!r} is missing; there is {', '.join(map(repr, names)) or 'nothing'}")
+    if repeated := [name for name, count in Counter(list(names)).items() if count > 1]:
+        raise ValueError(f"the column {repeated[0]!r} is there more than once: rename one of them")
+
+
+def _document(row: Mapping[str, Any], columns: Columns, encode: Callable[[Any], str]) -> Document:
+    _require_names(row, columns)
+    doc_id, text = checked((row[columns.id], row[columns.text]))
+    rest = {name: value for name, value in row.items() if name not in (columns.id, columns.text)}
+    metadata = None
+    if rest.keys() == {"metadata"}:
+        metadata = None if rest["metadata"] in (None, "") else encode(rest["metadata"])
+    elif rest:
+        metadata = _as_json(rest)
+    return Document(doc_id, text, metadata)
+
+
+def _as_json(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:  # NaN and infinity, which JSON has not
+        text = json.dumps(_finite(value), ensure_ascii=False, default=str)
+    return json.dumps(json.loads(text)) if has_half_pair(text) else text
+
+
+def _finite(value: Any) -> Any:
+    """The value with None in the place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell_as_json(value: Any) -> str:
+    """A cell of a table as JSON: one that holds JSON text already stays as it is."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            json.loads(value, parse_constant=_no_json)
+            return value
+    return _as_json(value)
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

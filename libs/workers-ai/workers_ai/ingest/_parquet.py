@@ -1,0 +1,118 @@
+"""Vectors as a Parquet file: ``id``, ``text_hash``, ``vector`` (float32, fixed size) and ``metadata`` (JSON text)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from workers_ai.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from workers_ai.ledger._records import Row
+
+__all__ = ["arrow", "write_parquet"]
+
+_ROWS_AT_ONCE: Final = 2000
+
+
+def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLike[str]) -> int:
+    """Write embedded documents, in bounded memory; gives their number.
+
+    The file appears whole or not at all, also if several processes write it at once. Documents without a vector are
+    left out.
+
+    Args:
+        rows: Documents, such as those of :meth:`~workers_ai.ingest.IngestReport.rows`, each with its metadata as JSON
+            text or None.
+        path: The file to make, or to replace.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    count = 0
+    try:
+        # An open file, since pyarrow itself cannot spell every path.
+        with part.open("xb") as file:
+            with _writer(file) as write:
+                chunk: list[tuple[Row, str | None]] = []
+                for row, metadata in rows:
+                    if row.vector is not None:
+                        chunk.append((row, metadata))
+                    if len(chunk) == _ROWS_AT_ONCE:
+                        write(chunk)
+                        count += len(chunk)
+                        chunk = []
+                write(chunk)
+                count += len(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def arrow() -> tuple[Any, Any]:
+    """The modules ``pyarrow`` and ``pyarrow.parquet``.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    except ImportError as exc:
+        raise ConfigurationError("Parquet needs pyarrow: pip install 'workers-ai[parquet]'") from exc
+    return pa, pq
+
+
+@contextmanager
+def _writer(file: BinaryIO) -> Iterator[Any]:
+    pa, pq = arrow()
+    writer: Any = None
+
+    def write(chunk: list[tuple[Row, str | None]]) -> None:
+        nonlocal writer
+        if not chunk and writer is not None:
+            return
+        data = b"".join(row.vector.tobytes() for row, _ in chunk if row.vector is not None)
+        # No value of a vector is ever missing; saying so makes writing four times faster.
+        kind = pa.list_(pa.field("element", pa.float32(), nullable=False), len(data) // 4 // max(1, len(chunk)))
+        floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
+        vectors = pa.FixedSizeListArray.from_arrays(floats, type=kind) if chunk else pa.array([], kind)
+        schema = pa.schema(
+            [
+                pa.field("id", pa.string(), nullable=False),
+                pa.field("text_hash", pa.string(), nullable=False),
+                pa.field("vector", kind, nullable=False),
+                pa.field("metadata", pa.string()),
+            ]
+        )
+        columns = [
+            pa.array([str(row.id) for row, _ in chunk], pa.string()),
+            pa.array([row.hash.hex() for row, _ in chunk], pa.string()),
+            vectors,
+            pa.array([metadata for _, metadata in chunk], pa.string()),
+        ]
+        if writer is None:
+            # Vectors neither repeat nor shrink: a dictionary and compression would only cost time.
+            names = ("id", "text_hash", "metadata")
+            writer = pq.ParquetWriter(
+                file, schema, use_dictionary=False, write_statistics=False,
+                compression={**dict.fromkeys(names, "zstd"), "vector.list.element": "none"},
+            )  # fmt: skip
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    try:
+        yield write
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,1 @@
+"""The names that framework packages build on."""
