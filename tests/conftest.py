@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from workers_ai import AsyncClient, Client, RetryPolicy
-
 from workers_ai._limits import limiter
 from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from workers_ai import Client, errors
 from workers_ai.batch import BatchJob
-from workers_ai._wire.batch import BatchItem, BatchStatus
+from workers_ai.types import BatchItem, BatchStatus
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 KIMI = "@cf/moonshotai/kimi-k2.6"

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import workers_ai
 from workers_ai import errors
-from workers_ai.catalogue import known_models
 from workers_ai._wire import quirks
 from workers_ai._wire.quirks import QUIRKS, choose_form
+from workers_ai.catalogue import known_models
 
 HI = [{"role": "user", "content": "hi"}]
 NEW = "@cf/nobody/new-model"

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from tests.core.virtual_time import VirtualTime
 
-from workers_ai._limits import limiter
 from workers_ai._calls.requests import Calls
-from workers_ai._settings.settings import Settings
-from workers_ai._flow.flow import Flow, Send, Sleep
+from workers_ai._flow.steps import Flow, Send, Sleep
+from workers_ai._limits import limiter
 from workers_ai._limits.limiter import Limiter
+from workers_ai._settings.settings import Settings
+from workers_ai._wire.request import Request
 from workers_ai.retry import RetryPolicy
-from workers_ai.types import Request
 
 
 @dataclass
@@ -49,7 +49,7 @@ def clock() -> VirtualClock:
 def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """Virtual time for real clients: the driver sleeps in it, and the account's limiter reads it."""
     time = VirtualTime()
-    monkeypatch.setattr("workers_ai._flow.flow.time.sleep", time.sleep)
+    monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", time.sleep)
     monkeypatch.setattr(limiter, "Limiter", lambda: Limiter(time.now))
     return time
 

@@ -13,9 +13,8 @@ import pytest
 from tests.conftest import Face
 
 from workers_ai import Client
-
-from workers_ai._transports import bodies
 from workers_ai import errors as e
+from workers_ai._transports import bodies
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HI = [{"role": "user", "content": "hi"}]

@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from workers_ai import AsyncClient, Client, GatewayOptions, Settings
-from workers_ai._settings.settings import check_model
-from workers_ai.errors import ConfigurationError
 from workers_ai._service import Service
+from workers_ai._validation import check_model
+from workers_ai.errors import ConfigurationError
 
 HEX = "f" * 32
 

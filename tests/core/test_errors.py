@@ -14,10 +14,10 @@ import pytest
 
 from workers_ai import Client
 from workers_ai import errors as e
-from workers_ai.batch import BatchJob
 from workers_ai._calls.requests import read_reply
 from workers_ai._settings.settings import GatewayOptions, Settings
 from workers_ai._wire.error_mapping import error_from_reply
+from workers_ai.batch import BatchJob
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 UUID = "40440429-4290-4404-8429-500404429404"

@@ -23,8 +23,9 @@ import trio
 
 from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
-from workers_ai._flow.flow import Do, Flow, Send, adrive
-from workers_ai.types import Request
+from workers_ai._flow.drivers import adrive
+from workers_ai._flow.steps import Do, Flow, Send
+from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator, Fault
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -14,9 +14,9 @@ import pytest
 
 from workers_ai import Client, RetryPolicy
 from workers_ai._calls.requests import Calls
-from workers_ai._flow.flow import Flow, Send, Sleep
+from workers_ai._flow.steps import Flow, Send, Sleep
 from workers_ai._limits.limiter import Limiter, Ticket, limiter_for
-from workers_ai.types import Request
+from workers_ai._wire.request import Request
 
 
 def ticket(model: str = "@cf/a", task: str = "chat", **settings: Any) -> Ticket:

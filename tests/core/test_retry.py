@@ -13,8 +13,8 @@ import pytest
 
 from workers_ai import errors as e
 from workers_ai._wire.error_mapping import retry_after_s
+from workers_ai._wire.request import Request
 from workers_ai.retry import RetryPolicy
-from workers_ai.types import Request
 
 REQUEST = Request("run/@cf/a", {"messages": []}, "@cf/a", "chat")
 BUSY = e.CapacityError("busy", status_code=429, code=3040)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers_ai._wire.chat.messages import prepare_messages
 from workers_ai.catalogue import lookup
 from workers_ai.errors import BadRequestError
-from workers_ai._wire.chat.messages import prepare_messages
 
 CARD = lookup("@cf/google/gemma-4-26b-a4b-it")
 USER = {"role": "user", "content": "hold on"}

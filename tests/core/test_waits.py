@@ -20,10 +20,11 @@ from tests.conftest import AT_ONCE, Face
 from workers_ai import AsyncClient, Client, RetryPolicy
 from workers_ai import errors as e
 from workers_ai._calls.requests import Calls
-from workers_ai._flow.concurrency import Paced
-from workers_ai._flow.flow import Send, Sleep, adrive, drive
+from workers_ai._flow.drivers import adrive, drive
+from workers_ai._flow.steps import Send, Sleep
 from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai.types import Request
+from workers_ai._transports.rate_limited import Paced
+from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -26,9 +26,9 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
+from workers_ai._wire.chat.request import plan_chat
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai._wire.chat.request import plan_chat
 
 MODELS = ["@cf/google/gemma-4-26b-a4b-it", "@cf/mistralai/mistral-small-3.1-24b-instruct", "@cf/openai/gpt-oss-120b"]
 PIXEL = base64.b64decode(

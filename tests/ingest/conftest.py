@@ -14,9 +14,7 @@ import httpx
 import pytest
 
 from workers_ai import AsyncClient, Client
-
-from workers_ai._flow import flow
-
+from workers_ai._flow import drivers as flow
 from workers_ai._limits import limiter
 from workers_ai.ingest import IngestReport, aingest, ingest
 from workers_ai_emulator import Emulator, QueueSettings

@@ -10,8 +10,11 @@ import httpx
 import pytest
 
 from workers_ai import AsyncClient, Client
-
 from workers_ai._limits import limiter
+from workers_ai._wire.batch import chat_inputs, rerank_inputs
+from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.request import ReplyContext
+from workers_ai._wire.vectors import read_scores, read_vectors
 from workers_ai.batch import BatchJob
 from workers_ai.errors import (
     APIConnectionError,
@@ -26,10 +29,6 @@ from workers_ai.errors import (
     RequestTooLargeError,
     WorkersAIError,
 )
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
-from workers_ai._wire.chat.reply import read_chat
-from workers_ai.types import ReplyContext
-from workers_ai._wire.vectors import read_scores, read_vectors
 from workers_ai_emulator import Clock, Emulator, Fault
 from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
 
@@ -546,7 +545,7 @@ class TestUnfinished:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(clock, "sleep", interrupt)
-        monkeypatch.setattr("workers_ai._flow.flow.time.sleep", interrupt)
+        monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", interrupt)
 
         with pytest.raises(KeyboardInterrupt) as raised:
             Queue("sync", account, clock, Stub(accepted("r-3"), RUNNING))("run", BGE, TWO)

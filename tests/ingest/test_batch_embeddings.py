@@ -154,7 +154,7 @@ class TestAlways:
             raise KeyboardInterrupt
 
         emulator.queue.settings.progress = "never"
-        monkeypatch.setattr("workers_ai._flow.flow.time.sleep", interrupt)
+        monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", interrupt)
         client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
         with pytest.raises(KeyboardInterrupt) as raised:
             client.embed(BGE, texts(2), queue="always")

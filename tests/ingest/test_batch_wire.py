@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
 from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
-from workers_ai._wire.batch import BatchJob, chat_inputs, read_poll, read_submission, split_requests, submit_request
+from workers_ai.types import BatchJob
 
 MODEL = "@cf/baai/bge-m3"
 JOB = BatchJob("r-1", MODEL, 2)

@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
-from workers_ai.cli import app, main
 from workers_ai.cli import _ingestion as ingestion_module
+from workers_ai.cli import app, main
 from workers_ai.ingest import Fingerprint, Ledger
 from workers_ai.ledger._records import text_hash
 from workers_ai_emulator import Emulator, Fault, ItemFailure
@@ -393,8 +393,7 @@ def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a part of our own in place of the frameworks, on the service of the environment."""
-    from workers_ai._demo import Stage
-    from workers_ai._demo import run
+    from workers_ai._demo import Stage, run
 
     stages: list[Stage] = []
     monkeypatch.setattr(run, "DOCUMENTS", 50)

@@ -13,6 +13,9 @@ import httpx
 import pytest
 
 from workers_ai import AsyncClient, Client
+from workers_ai._flow.concurrency import agather
+from workers_ai._flow.steps import Do, Flow, Send
+from workers_ai._wire.request import Request
 from workers_ai.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -27,12 +30,9 @@ from workers_ai.errors import (
     RateLimitError,
     WorkersAIError,
 )
-from workers_ai._flow.concurrency import agather
-from workers_ai._flow.flow import Do, Flow, Send
 from workers_ai.ingest import IngestReport, Ledger, aingest, ingest
 from workers_ai.ingest import _api as api
 from workers_ai.ingest import _engine as engine
-from workers_ai.types import Request
 from workers_ai_emulator import Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

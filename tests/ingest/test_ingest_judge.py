@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from workers_ai.errors import BadRequestError, BatchItemError, CapacityError, InternalServerError, RateLimitError
-from workers_ai.ledger._failure_policy import ALONE_TRIES, LOST_TRIES, REFUSALS, STRIKES, Health, Retry, judge, judge_lost
+from workers_ai.ledger._failure_policy import (
+    ALONE_TRIES,
+    LOST_TRIES,
+    REFUSALS,
+    STRIKES,
+    Health,
+    Retry,
+    judge,
+    judge_lost,
+)
 from workers_ai.ledger._polling_queue import Watched, Watchlist
 
 

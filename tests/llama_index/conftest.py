@@ -55,7 +55,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         waited.append(seconds)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr("workers_ai._flow.flow.time.sleep", waited.append)
+    monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     return waited
 

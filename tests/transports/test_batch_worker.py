@@ -17,10 +17,10 @@ from langchain_core.load import dumps
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
-from workers_ai.batch import BatchJob
-from workers_ai.integration._pydantic_fields import ConnectionFields
-from workers_ai.ingest import aingest, ingest
 from workers_ai._wire.batch_worker import group_answer
+from workers_ai.batch import BatchJob
+from workers_ai.ingest import aingest, ingest
+from workers_ai.integration._pydantic_fields import ConnectionFields
 from workers_ai_emulator import Clock, Emulator, Fault, ItemFailure, QueueSettings
 
 URL = "https://batch.example.workers.dev"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from workers_ai import AsyncClient, errors
+from workers_ai._wire.batch import chat_inputs, rerank_inputs
 from workers_ai.batch import BatchJob
 from workers_ai.ingest import aingest
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
 from workers_ai_emulator import Fault, ItemFailure
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

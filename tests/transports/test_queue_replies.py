@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers_ai import AsyncClient, BatchWorker, Client, errors
+from workers_ai._wire.batch import read_poll
+from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.request import ReplyContext
 from workers_ai.batch import BatchJob
 from workers_ai.ingest import ingest
-from workers_ai._wire.batch import BatchItem, read_poll
-from workers_ai._wire.chat.reply import read_chat
-from workers_ai.types import ReplyContext
+from workers_ai.types import BatchItem
 
 KIMI = "@cf/moonshotai/kimi-k2.6"
 BGE = "@cf/baai/bge-base-en-v1.5"

@@ -13,8 +13,18 @@ import workers_ai
 from workers_ai import AsyncClient, Client, GatewayOptions, RetryEvent, RetryPolicy, errors
 from workers_ai.batch import AsyncBatch, Batch
 from workers_ai.ingest import IngestReport, Row, aingest, ingest
-from workers_ai._wire.batch import BatchItem, BatchJob, BatchStatus
-from workers_ai.types import ChatDelta, ChatReply, EmbedReply, FinishReason, RerankScore, ToolCall, Usage
+from workers_ai.types import (
+    BatchItem,
+    BatchJob,
+    BatchStatus,
+    ChatDelta,
+    ChatReply,
+    EmbedReply,
+    FinishReason,
+    RerankScore,
+    ToolCall,
+    Usage,
+)
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 BGE = "@cf/baai/bge-m3"

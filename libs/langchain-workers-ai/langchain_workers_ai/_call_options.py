@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from langchain_workers_ai._profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
-from workers_ai._settings.settings import masked_headers, unknown_keyword
-from workers_ai._settings.gateway import require_kind
 from workers_ai._calls.per_call import PER_CALL
+from workers_ai._settings.settings import masked_headers
+from workers_ai._validation import require_kind, unknown_keyword
 from workers_ai._wire.params import CHAT_PARAMS
 
 if TYPE_CHECKING:

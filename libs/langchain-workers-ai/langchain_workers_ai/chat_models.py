@@ -34,7 +34,8 @@ from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai._settings.settings import BatchWorker, GatewayOptions, check_model
+from workers_ai._settings.settings import BatchWorker, GatewayOptions
+from workers_ai._validation import check_model
 from workers_ai.integration._pydantic_fields import ChatFields
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from langchain_workers_ai._documents import Documents, Source, batched, document
 from langchain_workers_ai._precomputed import find_within, handing_over
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.batch import require_queue
+from workers_ai._calls.queue import require_queue
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import IngestReport

@@ -5,7 +5,14 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from workers_ai_emulator import middleware as front
 from workers_ai_emulator import routes
+from workers_ai_emulator.endpoints import control
+from workers_ai_emulator.settings import Settings
+from workers_ai_emulator.state.clock import Clock
+from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
+from workers_ai_emulator.state.queue import QueueSettings
+from workers_ai_emulator.state.service import Service
 from workers_ai_emulator.transports.asgi import AsgiApp
 from workers_ai_emulator.transports.in_process import (
     EmulatorTransport,
@@ -13,19 +20,11 @@ from workers_ai_emulator.transports.in_process import (
     in_process_response,
     read_timeout_s,
 )
-from workers_ai_emulator.endpoints import control
-from workers_ai_emulator import middleware as front
-from workers_ai_emulator.settings import Settings
-from workers_ai_emulator.state.clock import Clock
-from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
-from workers_ai_emulator.state.queue import QueueSettings
-from workers_ai_emulator.state.service import Service
 from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     import httpx
 
-    from workers_ai_emulator.transports.server import Server
     from workers_ai_emulator.state.capacity import Capacity
     from workers_ai_emulator.state.faults import Faults
     from workers_ai_emulator.state.flow import Flow
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.state.log import Log
     from workers_ai_emulator.state.queue import Queue
     from workers_ai_emulator.state.upstream import Upstream
+    from workers_ai_emulator.transports.server import Server
     from workers_ai_emulator.wire import Call, Reply
 
 

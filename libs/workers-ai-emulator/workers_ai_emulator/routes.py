@@ -8,9 +8,8 @@ import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.endpoints import catalogue, gateway, responses, run
-
 from workers_ai_emulator.endpoints import batch_worker as worker
+from workers_ai_emulator.endpoints import catalogue, gateway, responses, run
 from workers_ai_emulator.endpoints.request_faults import Meeting
 from workers_ai_emulator.state.flow import Flow
 from workers_ai_emulator.state.service import Service

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from workers_ai._version import __version__
 
 if TYPE_CHECKING:
-    from workers_ai.client import AsyncClient, Client
     from workers_ai._settings.settings import BatchWorker, GatewayOptions, Settings
+    from workers_ai.client import AsyncClient, Client
     from workers_ai.retry import RetryEvent, RetryPolicy
 
 __all__ = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from workers_ai._settings.settings import Settings, known_keywords
+from workers_ai._validation import check_model, unknown_keyword
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai._settings.settings import Settings, check_model, known_keywords, unknown_keyword
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -6,39 +6,32 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from workers_ai._calls.requests import Calls, check_texts
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai._settings.settings import (
-    DEADLINE_S,
-    MAX_CONCURRENCY,
-    check_clients,
-    check_model,
-    session_headers,
-    unknown_keyword,
-)
-from workers_ai.errors import BadRequestError
-from workers_ai._settings.gateway import require_int, require_kind, require_one_of
-from workers_ai._transports.http import HttpTransport
-from workers_ai._limits.limiter import Gate, limiter_for
 from workers_ai._calls.per_call import PER_CALL, override
-from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai._calls.requests import Calls, check_texts
 from workers_ai._calls.streaming import ChatStream, open_chat
+from workers_ai._limits.limiter import Gate, limiter_for
+from workers_ai._settings.settings import DEADLINE_S, MAX_CONCURRENCY, check_clients, session_headers
+from workers_ai._transports.http import HttpTransport
+from workers_ai._validation import check_model, require_int, require_kind, require_one_of, unknown_keyword
 from workers_ai._wire.chat.request import CHAT_PARAMS, ChatPlan, plan_chat
-from workers_ai.types import EmbedReply, RerankScore
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import CONTEXTS_PER_REQUEST, EmbedOptions, check_embed_options, require_one_length
+from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.errors import BadRequestError
+from workers_ai.retry import RetryEvent, RetryPolicy
+from workers_ai.types import EmbedReply, RerankScore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import httpx
 
-    from workers_ai.batch import BatchFlows
+    from workers_ai._calls.queue import BatchFlows
+    from workers_ai._calls.queued_embeddings import QueueMode
+    from workers_ai._flow.steps import Flow
+    from workers_ai._settings.settings import Settings
     from workers_ai._transports.batch_worker import BatchWorkerTransport
     from workers_ai._transports.binding import BindingTransport
-    from workers_ai._settings.settings import Settings
-    from workers_ai._flow.flow import Flow
-    from workers_ai._calls.queued_embeddings import QueueMode
     from workers_ai.types import JSON, Api
 
 __all__ = ["Service", "join_embeddings", "join_rankings"]
@@ -144,7 +137,7 @@ class Service:
     @property
     def queue(self) -> BatchFlows:
         """The flows of the asynchronous queue."""
-        from workers_ai.batch import BatchFlows
+        from workers_ai._calls.queue import BatchFlows
 
         return BatchFlows(self.calls)
 
@@ -242,7 +235,7 @@ class Service:
         deadline_s: float | None,
     ) -> list[Flow[EmbedReply]]:
         """Flows that embed through the queue, or directly as long as there is capacity."""
-        from workers_ai.batch import require_queue
+        from workers_ai._calls.queue import require_queue
         from workers_ai._calls.queued_embeddings import embed_queued, embed_with_overflow
 
         require_queue(model)

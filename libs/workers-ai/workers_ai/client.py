@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._flow.flow import adrive, drive
-from workers_ai._settings.gateway import require
-from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai._service import Service, join_embeddings, join_rankings
 from workers_ai._calls.streaming import awalk, walk
+from workers_ai._flow.concurrency import agather, gather
+from workers_ai._flow.drivers import adrive, drive
+from workers_ai._service import Service, join_embeddings, join_rankings
+from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
+from workers_ai._validation import require
+from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 
 if TYPE_CHECKING:

@@ -35,12 +35,12 @@ except ImportError as exc:
     raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
 from workers_ai._engine_settings import bulk_settings, check_options, texts_per_request
+from workers_ai._service import Service
+from workers_ai._settings.settings import MAX_CONCURRENCY
+from workers_ai._validation import require_int
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient
-from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai.errors import ConfigurationError, WorkersAIError
-from workers_ai._settings.gateway import require_int
-from workers_ai._service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

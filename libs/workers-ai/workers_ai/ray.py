@@ -26,8 +26,8 @@ except ImportError as exc:
     raise ImportError("workers_ai.ray needs NumPy, and Ray to run in: pip install 'workers-ai[ray]'") from exc
 
 from workers_ai._engine_settings import bulk_settings, texts_per_request
-from workers_ai.client import Client
 from workers_ai._service import Service
+from workers_ai.client import Client
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from workers_ai.errors import (
+    BatchItemError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import httpx
-    from pydantic import SecretStr
+from typing import TYPE_CHECKING, TypeAlias
 
-    from workers_ai._settings.gateway import GatewayOptions
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 
 __all__ = [
     "Api",
@@ -20,12 +25,13 @@ __all__ = [
     "EmbedReply",
     "FinishReason",
     "JSON",
-    "ReplyContext",
-    "Request",
     "RerankScore",
     "ToolCall",
     "ToolCallDelta",
     "Usage",
+    "BatchItem",
+    "BatchJob",
+    "BatchStatus",
 ]
 
 JSON: TypeAlias = Any
@@ -35,34 +41,6 @@ Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 FinishReason: TypeAlias = str
 """``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``. Any other reason is
 the service's own, unchanged."""
-
-
-class Request(NamedTuple):
-    """One HTTP request to the service, before account, token and host are added.
-
-    Attributes:
-        path: Path after ``.../ai/``, such as ``"run/@cf/baai/bge-m3"`` or ``"v1/chat/completions"``.
-        body: JSON body; None for a request without one.
-        model: The model, for errors and for the shared limiter.
-        task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"`` or ``"catalogue"``.
-        method: HTTP method.
-        query: Query string without ``?``.
-        headers: Headers of this request alone; a value may be masked.
-        timeout: Timeout of this request in place of the client's own: seconds or an ``httpx.Timeout``.
-        gateway: AI Gateway options of this request in place of the client's own.
-        total_s: Seconds that the exchange may take in all; None for no bound.
-    """
-
-    path: str
-    body: JSON
-    model: str
-    task: str
-    method: str = "POST"
-    query: str = ""
-    headers: Mapping[str, str | SecretStr] = {}
-    timeout: float | httpx.Timeout | None = None
-    gateway: GatewayOptions | None = None
-    total_s: float | None = None
 
 
 class Usage(NamedTuple):
@@ -169,26 +147,6 @@ class ChatDelta(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class ReplyContext(NamedTuple):
-    """What of the request is needed to read its reply.
-
-    Attributes:
-        model: The model asked for.
-        known_ids: Tool-call ids the conversation has used already.
-        forced: Parameter schemas by name of the tools one of which was forced; empty when none was.
-        json_mode: Whether ``response_format`` or ``guided_json`` was sent.
-        max_tokens: Output bound in force, or None where it is not known.
-        thinking_off: Whether the request turned thinking off.
-    """
-
-    model: str
-    known_ids: frozenset[str] = frozenset()
-    forced: Mapping[str, JSON] = {}
-    json_mode: bool = False
-    max_tokens: int | None = None
-    thinking_off: bool = False
-
-
 @dataclass(slots=True)
 class EmbedReply:
     """Vectors of a list of texts, in its order.
@@ -212,3 +170,55 @@ class RerankScore:
 
     index: int
     score: float
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """One submission that the queue has accepted. ``BatchJob(request_id, model)`` is enough to ask for it again.
+
+    Attributes:
+        request_id: The queue's id; "" where the model answered at once.
+        model: The model it was submitted to; the queue is asked with the same one.
+        size: Requests in it, or None where that is not known.
+        answer: What the service answered at once instead of queueing, or None.
+    """
+
+    request_id: str
+    model: str
+    size: int | None = None
+    answer: BatchStatus | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """What became of one request.
+
+    Attributes:
+        index: Position of the request in the list that was submitted.
+        external_reference: The caller's own reference for it, or None.
+        success: Whether it succeeded.
+        result: The task's result as the service sent it, for :func:`~workers_ai._wire.vectors.read_vectors`,
+            :func:`~workers_ai._wire.chat.reply.read_chat` or :func:`~workers_ai._wire.vectors.read_scores`; None on failure.
+        error: Why it failed, or None.
+    """
+
+    index: int
+    external_reference: str | None
+    success: bool
+    result: JSON
+    error: BatchItemError | None
+
+
+class BatchStatus(NamedTuple):
+    """How far a job is.
+
+    Attributes:
+        state: ``"queued"``, ``"running"`` or ``"done"``.
+        items: One item per request, in the order of the requests, once it is done; else empty. For a job of unknown
+            size, the items that came.
+        usage: Tokens and neurons of the whole job; None where the reply does not say.
+    """
+
+    state: Literal["queued", "running", "done"]
+    items: Sequence[BatchItem] = ()
+    usage: Usage | None = None

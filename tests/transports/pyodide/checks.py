@@ -13,7 +13,7 @@ from pyodide.ffi import to_js
 from worker import env
 
 from workers_ai import AsyncClient, GatewayOptions, RetryPolicy, errors
-from workers_ai._wire.batch import BatchJob
+from workers_ai.types import BatchJob
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HELLO = [{"role": "user", "content": "Grüße"}]

@@ -13,8 +13,8 @@ from workers_ai_emulator.rules.chat_checks import check_chat
 from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.shapes import hybrid, native, openai
 from workers_ai_emulator.shapes.answer import Answer, Choice, ToolCall, Usage
-from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.shapes.chunks import Padding
+from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.shapes.stream_quirks import legacy_chunks
 from workers_ai_emulator.wire import ServiceError
 

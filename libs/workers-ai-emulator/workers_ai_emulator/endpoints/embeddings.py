@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints.inference import work
 from workers_ai_emulator.rules import embedding_checks as checks
-from workers_ai_emulator.rules.vectors import relevance, vector_json
 from workers_ai_emulator.rules.tokens import count_tokens, neurons
+from workers_ai_emulator.rules.vectors import relevance, vector_json
 from workers_ai_emulator.wire import JSON_TYPE, Reply, dumps
 
 if TYPE_CHECKING:

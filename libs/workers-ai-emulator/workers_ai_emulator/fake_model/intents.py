@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai_emulator.fake_model.answers import known_facts
+from workers_ai_emulator.fake_model.conversation import history_of, sentences
 from workers_ai_emulator.fake_model.json_answers import json_answer
 from workers_ai_emulator.fake_model.knowledge import known_list, sentiment_word, translation
 from workers_ai_emulator.fake_model.react import react_text
-from workers_ai_emulator.fake_model.conversation import history_of, sentences
 from workers_ai_emulator.fake_model.text_values import Source
 from workers_ai_emulator.fake_model.texts import (
     creative_text,

@@ -6,13 +6,10 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model import answers
-
+from workers_ai_emulator.fake_model import answers, tools
 from workers_ai_emulator.fake_model import json_answers as jsons
-
-from workers_ai_emulator.fake_model import tools
-from workers_ai_emulator.fake_model.intents import formed_answer
 from workers_ai_emulator.fake_model.conversation import read
+from workers_ai_emulator.fake_model.intents import formed_answer
 from workers_ai_emulator.rules.tokens import count_tokens
 from workers_ai_emulator.shapes.answer import Choice
 from workers_ai_emulator.shapes.chunks import text_pieces

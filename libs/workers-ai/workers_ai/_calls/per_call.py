@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from workers_ai._settings.gateway import GatewayOptions, gateway_options
 from workers_ai._settings.settings import (
     ALIASES,
     check_max_retries,
-    check_on_busy,
     check_seconds,
     check_timeout,
     masked_headers,
     session_headers,
 )
-from workers_ai._settings.gateway import GatewayOptions, gateway_options, require, require_kind
+from workers_ai._validation import check_on_busy, require, require_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     import httpx
     from pydantic import SecretStr
 
-    from workers_ai._settings.settings import OnBusy, Settings
-    from workers_ai.types import JSON, Request
+    from workers_ai._settings.settings import Settings
+    from workers_ai._validation import OnBusy
+    from workers_ai._wire.request import Request
+    from workers_ai.types import JSON
 
 __all__ = ["PER_CALL", "Overrides", "override"]
 

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
-from workers_ai._wire.error_mapping import says_unknown_job
-from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 from workers_ai._wire.batch import UnclearReplyError
+from workers_ai._wire.error_mapping import says_unknown_job
+from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
+from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from workers_ai._wire.batch import BatchJob
+    from workers_ai.types import BatchJob
 
 __all__ = ["EXECUTION", "UNKNOWN_S", "Pace", "Watch", "is_unknown", "naming"]
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from workers_ai.batch import BatchFlows, ends
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
-from workers_ai._settings.settings import DEADLINE_S
-from workers_ai.errors import RateLimitError
 from workers_ai._calls.polling import naming
-from workers_ai.types import EmbedReply
+from workers_ai._calls.queue import BatchFlows, ends
+from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
+from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.errors import RateLimitError
+from workers_ai.types import EmbedReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers_ai._flow.flow import Flow
+    from workers_ai._flow.steps import Flow
 
 __all__ = ["TEXTS_PER_JOB", "QueueMode", "embed_queued", "embed_with_overflow"]
 

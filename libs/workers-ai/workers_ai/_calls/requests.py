@@ -12,6 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
 from workers_ai import catalogue
+from workers_ai._calls.per_call import Overrides
+from workers_ai._calls.suggestions import hint_for
+from workers_ai._flow.steps import Flow, Send, Sleep, Turn
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
+from workers_ai._transports.http import body_text, parsed, untie
+from workers_ai._wire.chat.reply import kept_headers, read_chat, shortened
+from workers_ai._wire.error_mapping import error_from_reply, read_refusal, scrub_error
+from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.quirks import repair_request
+from workers_ai._wire.request import Request
+from workers_ai._wire.sse import is_event_stream
+from workers_ai._wire.usage import add_usage
+from workers_ai._wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -25,26 +38,16 @@ from workers_ai.errors import (
     RequestTooLargeError,
     WorkersAIError,
 )
-from workers_ai._flow.flow import Flow, Send, Sleep, Turn
-from workers_ai._transports.http import body_text, is_event_stream, parsed, untie
-from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
-from workers_ai._calls.per_call import Overrides
-from workers_ai._wire.error_mapping import error_from_reply, read_refusal, scrub_error
 from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai._calls.suggestions import hint_for
-from workers_ai._wire.json_parsing import mended
-from workers_ai._wire.quirks import repair_request
-from workers_ai._wire.chat.reply import kept_headers, read_chat, shortened
-from workers_ai.types import JSON, ChatReply, EmbedReply, Request, RerankScore
-from workers_ai._wire.usage import add_usage
-from workers_ai._wire.vectors import EmbedOptions, embed_request, read_scores, read_vectors, rerank_request
+from workers_ai.types import JSON, ChatReply, EmbedReply, RerankScore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import httpx
 
-    from workers_ai._settings.settings import OnBusy, Settings
+    from workers_ai._settings.settings import Settings
+    from workers_ai._validation import OnBusy
     from workers_ai._wire.chat.request import ChatPlan
 
 __all__ = ["Calls", "Reply"]
@@ -164,7 +167,7 @@ class Calls:
             response: httpx.Response = yield Send(request, stream)
         except Exception as exc:  # noqa: BLE001 - whatever the transport throws in means that no reply came
             return connection_error(exc, request.model, self.settings)
-        if stream and is_event_stream(response):
+        if stream and is_event_stream(response.status_code, response.headers.get("content-type")):
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and _EVENTS.match(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))

@@ -6,23 +6,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._calls.requests import Calls, connection_error
+from workers_ai._flow.drivers import aclose, adrive, close, drive
+from workers_ai._flow.steps import Body, Close, Read
+from workers_ai._limits.limiter import Ticket
+from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.chat.stream import ChatStreamReader, deltas_of
+from workers_ai._wire.sse import SSEDecoder
 from workers_ai.errors import (
     APIConnectionError,
     APITimeoutError,
     StreamInterruptedError,
     WorkersAIError,
 )
-from workers_ai._flow.flow import Body, Close, Read, aclose, adrive, close, drive
-from workers_ai._limits.limiter import Ticket
-from workers_ai._wire.sse import SSEDecoder
-from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.stream import ChatStreamReader, deltas_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from workers_ai._calls.requests import Reply
-    from workers_ai._flow.flow import AsyncSender, Flow, Sender
+    from workers_ai._flow.drivers import AsyncSender, Sender
+    from workers_ai._flow.steps import Flow
     from workers_ai._wire.chat.request import ChatPlan
     from workers_ai.types import ChatDelta
 

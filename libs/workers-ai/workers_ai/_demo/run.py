@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workers_ai._settings.settings import Settings
 from workers_ai._demo import ENTRY_POINTS, Stage
 from workers_ai._demo.corpus import standard_library
+from workers_ai._settings.settings import Settings
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import ingest
 

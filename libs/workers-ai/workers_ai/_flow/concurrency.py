@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from workers_ai._flow.flow import AsyncSender, Do, Flow, Sender, Sleep, Step, adrive, drive
+from workers_ai._flow.drivers import AsyncSender, Sender, adrive, drive
+from workers_ai._flow.steps import Do, Flow, Sleep, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    import httpx
-    from anyio import CancelScope
 
-    from workers_ai.types import Request
-
-__all__ = ["Paced", "agather", "gather"]
+__all__ = ["agather", "gather"]
 
 T = TypeVar("T")
 
@@ -143,80 +139,3 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
     if errors:
         raise errors[0]
     return [results[index] for index in range(len(flows))]
-
-
-class Paced:
-    """A transport with a framework's rate limiter: each request, retries included, takes a turn first.
-
-    Use it through :meth:`workers_ai._service.Service.through`.
-
-    Args:
-        transport: Sends the requests.
-        acquire: Blocks until the next request may go.
-        aacquire: Waits for the same without blocking.
-    """
-
-    def __init__(
-        self, transport: Any, acquire: Callable[[], object], aacquire: Callable[[], Awaitable[object]]
-    ) -> None:
-        self._transport = transport
-        self._acquire = acquire
-        self._aacquire = aacquire
-        self._turns = 0
-        self._scopes: dict[CancelScope, float] = {}
-
-    def take_turn(self, within_s: float | None) -> None:
-        """Wait for a turn.
-
-        Raises:
-            TimeoutError: For ``within_s`` seconds no request got one.
-        """
-        if within_s is None:
-            self._acquire()
-            return
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                self._acquire()
-                self._turns += 1
-            except BaseException as exc:  # noqa: BLE001 - raised below
-                errors.append(exc)
-
-        # The limiter of a framework cannot be interrupted: it blocks a thread that nobody has to wait for.
-        waiting = Thread(target=work, name="workers-ai-turn", daemon=True)
-        waiting.start()
-        while waiting.is_alive():
-            before = self._turns
-            waiting.join(within_s)
-            if waiting.is_alive() and self._turns == before:
-                raise TimeoutError
-        if errors:
-            raise errors[0]
-
-    async def atake_turn(self, within_s: float | None) -> None:
-        """Wait for a turn; see :meth:`take_turn`."""
-        import anyio
-
-        scope = anyio.CancelScope()
-        self._scopes[scope] = math.inf if within_s is None else within_s
-        try:
-            with scope:
-                scope.deadline = anyio.current_time() + self._scopes[scope]
-                await self._aacquire()
-        finally:
-            del self._scopes[scope]
-        if scope.cancelled_caught:
-            raise TimeoutError
-        for other, patience_s in self._scopes.items():
-            other.deadline = anyio.current_time() + patience_s
-
-    def send(self, request: Request, stream: bool) -> httpx.Response:
-        """Send a request."""
-        response: httpx.Response = self._transport.send(request, stream)
-        return response
-
-    async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        """Send a request."""
-        response: httpx.Response = await self._transport.asend(request, stream)
-        return response

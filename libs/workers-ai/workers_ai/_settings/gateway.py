@@ -10,21 +10,12 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
+from workers_ai._validation import check_header, require, require_int, require_kind
 from workers_ai.errors import ConfigurationError
 
-__all__ = [
-    "GatewayOptions",
-    "check_header",
-    "gateway_options",
-    "require",
-    "require_int",
-    "require_kind",
-    "require_one_of",
-]
+__all__ = ["GatewayOptions", "gateway_options"]
 
 _GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE: Final = re.compile(r"[\x20-\x7e\t]*")
 
 
 @dataclass(frozen=True)
@@ -126,41 +117,3 @@ def gateway_options(given: GatewayOptions | Mapping[str, Any] | str | None) -> G
         return GatewayOptions(**given)
     require_kind("gateway", given, GatewayOptions, "an id or GatewayOptions")
     return given
-
-
-def check_header(name: str, value: str) -> None:
-    """Check that a header can be sent; its value, which may be a secret, is not shown.
-
-    Raises:
-        ConfigurationError: Name or value has characters that a header cannot carry.
-    """
-    if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
-        raise ConfigurationError(f"header name {name!r} has characters that a header cannot carry")
-    if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
-        raise ConfigurationError(f"the value of header {name} is no text, or has characters that a header cannot carry")
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise ``ConfigurationError(message)`` unless ``condition`` holds."""
-    if not condition:
-        raise ConfigurationError(message)
-
-
-def require_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise ``ConfigurationError`` unless ``value`` is None or of one of the kinds; it is not shown."""
-    if not (value is None or isinstance(value, kinds)):
-        raise ConfigurationError(f"{name} must be {what}, not {type(value).__name__}")
-
-
-def require_one_of(name: str, value: Any, options: tuple[Any, ...]) -> None:
-    """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
-    if value not in options:
-        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
-
-
-def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
-    """Raise ``ConfigurationError`` unless ``value`` is None or a whole number from ``low`` to ``high``."""
-    if value is None or (type(value) is int and low <= value and (high is None or value <= high)):
-        return
-    bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
-    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}")

@@ -6,7 +6,6 @@ read.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -18,20 +17,21 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 
+from workers_ai._settings.gateway import GatewayOptions, gateway_options
 from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_url, reveal
-from workers_ai.errors import ConfigurationError
-from workers_ai._settings.gateway import (
-    GatewayOptions,
+from workers_ai._validation import (
+    OnBusy,
     check_header,
-    gateway_options,
+    check_on_busy,
     require,
     require_int,
     require_kind,
-    require_one_of,
+    unknown_keyword,
 )
+from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import httpx
 
@@ -40,10 +40,7 @@ __all__ = [
     "BatchWorker",
     "ENVIRONMENT",
     "GatewayOptions",
-    "OnBusy",
     "Settings",
-    "check_model",
-    "check_on_busy",
     "from_environment",
     "known_keywords",
     "mask_secrets",
@@ -51,10 +48,8 @@ __all__ = [
     "reject_settings",
     "session_headers",
     "setting_parameters",
-    "unknown_keyword",
 ]
 
-OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
 Timeout: TypeAlias = "float | httpx.Timeout | Sequence[float | None] | Mapping[str, float | None]"
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
@@ -89,9 +84,7 @@ _LONGEST_TIMEOUT_S: Final = 1_000_000
 _OF_THE_CONNECTION: Final = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-_LONGEST_MODEL: Final = 1000
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 _GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
 
 
@@ -439,26 +432,6 @@ def _check_base_url(url: str, allow_insecure_http: bool) -> str:
     return url
 
 
-def check_on_busy(on_busy: OnBusy) -> None:
-    """Raise ``ConfigurationError`` unless ``on_busy`` is one of its three values."""
-    require_one_of("on_busy", on_busy, ("wait", "retry", "raise"))
-
-
-def check_model(model: str) -> str:
-    """Return ``model`` if it is a well-formed id; known or not does not matter.
-
-    Raises:
-        ConfigurationError: It is empty or could bend the URL.
-    """
-    fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
-    if not fits or ".." in model or "//" in model or model[0] == "/":
-        raise ConfigurationError(
-            f"model {model!r:.200} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
-            "(no white space, '..', '?', '#' or '%')"
-        )
-    return model
-
-
 _KEYWORDS: Final = frozenset(inspect.signature(Settings.resolve).parameters)
 
 
@@ -506,10 +479,3 @@ def known_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
         require(name not in named, f"{owner} was given {name} twice, once as {keyword}")
         named[name] = value
     return named
-
-
-def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str) -> ConfigurationError:
-    """The error for a keyword that ``owner`` does not have; names the nearest one it has and where extras go."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"extra body fields go in {extra}"
-    return ConfigurationError(f"{owner} has no keyword {name!r}; {hint}")

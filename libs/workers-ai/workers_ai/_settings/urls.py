@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
+from workers_ai._validation import check_header, require, require_kind
 from workers_ai.errors import ConfigurationError
-from workers_ai._settings.gateway import check_header, require, require_kind
 
 __all__ = ["BatchWorker", "batch_worker_options", "check_url", "is_loopback", "reveal"]
 

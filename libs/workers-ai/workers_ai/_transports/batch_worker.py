@@ -15,10 +15,8 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import to_json
 
-from workers_ai.errors import BadRequestError
-from workers_ai._settings.gateway import require
 from workers_ai._transports.http import PARSED, HttpTransport, parsed
-from workers_ai._wire.error_mapping import read_error_body, usual_status
+from workers_ai._validation import require
 from workers_ai._wire.batch import batch_entries
 from workers_ai._wire.batch_worker import (
     check_live,
@@ -30,10 +28,13 @@ from workers_ai._wire.batch_worker import (
     to_worker,
 )
 from workers_ai._wire.chat.reply import unwrap
+from workers_ai._wire.error_mapping import read_error_body, usual_status
+from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
     from workers_ai._settings.settings import Settings
-    from workers_ai.types import JSON, Request
+    from workers_ai._wire.request import Request
+    from workers_ai.types import JSON
 
 __all__ = ["BatchWorkerTransport"]
 

@@ -25,14 +25,15 @@ import httpx
 
 from workers_ai._settings.settings import session_headers
 from workers_ai._settings.urls import reveal
-from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai._wire.error_mapping import read_refusal, usual_status
+from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from workers_ai._settings.settings import GatewayOptions, Settings
-    from workers_ai.types import JSON, Request
+    from workers_ai._wire.request import Request
+    from workers_ai.types import JSON
 
 __all__ = ["BindingTransport"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import httpx
 
+from workers_ai._wire.sse import is_event_stream
 from workers_ai.errors import APIResponseValidationError
-from workers_ai._transports.http import is_event_stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -193,7 +193,7 @@ def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: floa
         return response
     try:
         response.stream = _Body(response, ends)
-        if not (stream and is_event_stream(response)):
+        if not (stream and is_event_stream(response.status_code, response.headers.get("content-type"))):
             response.read()
     except BaseException:
         response.close()
@@ -224,7 +224,7 @@ async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool
         return response
     try:
         response.stream = _Body(response, ends)
-        if not (stream and is_event_stream(response)):
+        if not (stream and is_event_stream(response.status_code, response.headers.get("content-type"))):
             await response.aread()
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
-from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai._wire.json_parsing import mended, parse_body
+from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     import ssl
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai._settings.settings import Settings
-    from workers_ai.types import JSON, Request
+    from workers_ai._wire.request import Request
+    from workers_ai.types import JSON
 
-__all__ = ["PARSED", "HttpTransport", "body_text", "is_event_stream", "parsed", "running_loop", "untie"]
+__all__ = ["PARSED", "HttpTransport", "body_text", "parsed", "running_loop", "untie"]
 
 PARSED: Final = "workers_ai_json"
 """Extension of a response that holds its body as parsed JSON."""
@@ -319,11 +320,6 @@ def running_loop() -> Any:
         import trio
 
         return trio.lowlevel.current_trio_token()
-
-
-def is_event_stream(response: httpx.Response) -> bool:
-    """Whether a reply is the event stream that was asked for, and so was left unread."""
-    return response.status_code < 300 and "event-stream" in response.headers.get("content-type", "").lower()
 
 
 def parsed(response: httpx.Response) -> JSON:

@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from workers_ai._wire.chat.reply import shortened, unwrap
+from workers_ai._wire.chat.request import plan_chat, run_request
+from workers_ai._wire.error_mapping import read_refusal
+from workers_ai._wire.json_parsing import whole_number
+from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
+from workers_ai._wire.request import Request
+from workers_ai._wire.usage import add_usage, read_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import (
     BadRequestError,
@@ -22,22 +28,13 @@ from workers_ai.errors import (
     BatchItemError,
     RequestTooLargeError,
 )
-from workers_ai._wire.error_mapping import read_refusal
-from workers_ai._wire.chat.request import plan_chat, run_request
-from workers_ai._wire.json_parsing import whole_number
-from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
-from workers_ai._wire.chat.reply import shortened, unwrap
-from workers_ai.types import JSON, Request, Usage
-from workers_ai._wire.usage import add_usage, read_usage
+from workers_ai.types import JSON, BatchItem, BatchJob, BatchStatus, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
     "MAX_SUBMISSION_BYTES",
-    "BatchItem",
-    "BatchJob",
-    "BatchStatus",
     "UnclearReplyError",
     "batch_entries",
     "chat_inputs",
@@ -67,60 +64,8 @@ _OVER: Final = frozenset(
 _FRAME_BYTES: Final = 1
 
 
-@dataclass(frozen=True)
-class BatchJob:
-    """One submission that the queue has accepted. ``BatchJob(request_id, model)`` is enough to ask for it again.
-
-    Attributes:
-        request_id: The queue's id; "" where the model answered at once.
-        model: The model it was submitted to; the queue is asked with the same one.
-        size: Requests in it, or None where that is not known.
-        answer: What the service answered at once instead of queueing, or None.
-    """
-
-    request_id: str
-    model: str
-    size: int | None = None
-    answer: BatchStatus | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchItem:
-    """What became of one request.
-
-    Attributes:
-        index: Position of the request in the list that was submitted.
-        external_reference: The caller's own reference for it, or None.
-        success: Whether it succeeded.
-        result: The task's result as the service sent it, for :func:`~workers_ai._wire.vectors.read_vectors`,
-            :func:`~workers_ai._wire.chat.reply.read_chat` or :func:`~workers_ai._wire.vectors.read_scores`; None on failure.
-        error: Why it failed, or None.
-    """
-
-    index: int
-    external_reference: str | None
-    success: bool
-    result: JSON
-    error: BatchItemError | None
-
-
 class UnclearReplyError(BatchError):
     """The reply to a poll is neither a state nor a result. It says nothing of the job, which can be polled again."""
-
-
-class BatchStatus(NamedTuple):
-    """How far a job is.
-
-    Attributes:
-        state: ``"queued"``, ``"running"`` or ``"done"``.
-        items: One item per request, in the order of the requests, once it is done; else empty. For a job of unknown
-            size, the items that came.
-        usage: Tokens and neurons of the whole job; None where the reply does not say.
-    """
-
-    state: Literal["queued", "running", "done"]
-    items: Sequence[BatchItem] = ()
-    usage: Usage | None = None
 
 
 def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Any) -> dict[str, JSON]:

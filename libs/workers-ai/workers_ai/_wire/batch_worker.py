@@ -15,10 +15,11 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
 from workers_ai._wire.batch import entry_index
-from workers_ai.types import JSON, Request
+from workers_ai._wire.request import Request
 from workers_ai._wire.vectors import vector_rows
+from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
+from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 from pydantic_core import from_json, to_json
 
-from workers_ai.errors import BadRequestError
 from workers_ai._wire.json_parsing import mended
+from workers_ai.errors import BadRequestError
 
 __all__ = ["is_cache_mark", "plain_json"]
 

@@ -16,8 +16,9 @@ from workers_ai.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
-    from workers_ai.types import JSON, Request
+    from workers_ai.types import JSON
 
 __all__ = ["QUIRKS", "Quirk", "choose_form", "repair_request"]
 

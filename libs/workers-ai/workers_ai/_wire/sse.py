@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-__all__ = ["SSEDecoder"]
+__all__ = ["SSEDecoder", "is_event_stream"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -85,3 +85,8 @@ def _joined(lines: list[bytes]) -> list[bytes]:
 def _as_error(data: bytes) -> bytes:
     text = data if data.lstrip().startswith(b"{") else json.dumps(data.decode(errors="replace")).encode()
     return b'{"error":' + text + b"}"
+
+
+def is_event_stream(status_code: int, content_type: str | None) -> bool:
+    """Return whether a response is the event stream that was requested; its body is then left unread."""
+    return status_code < 300 and "event-stream" in (content_type or "").lower()

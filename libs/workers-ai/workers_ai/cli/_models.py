@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from workers_ai._flow.drivers import drive
+from workers_ai._wire.request import Request
 from workers_ai.catalogue import ModelCard, known_models, lookup
 from workers_ai.errors import ConfigurationError, NotFoundError
-from workers_ai._flow.flow import drive
-from workers_ai.types import JSON, Request
+from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

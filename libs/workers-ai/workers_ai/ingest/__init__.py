@@ -2,9 +2,9 @@
 
 from workers_ai.ingest._api import aingest, ingest
 from workers_ai.ingest._estimate import Estimate, estimate
+from workers_ai.ingest._report import IngestReport
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._records import Failure, Fingerprint, InFlight, Row
-from workers_ai.ingest._report import IngestReport
 from workers_ai.ledger._schema import LedgerError
 
 __all__ = [

@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
+from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
+from workers_ai._flow.concurrency import agather, gather
+from workers_ai._settings.settings import reject_settings
+from workers_ai._validation import require_int
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient, Client
-from workers_ai._settings.settings import reject_settings
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._settings.gateway import require_int
 from workers_ai.ingest._engine import QUEUE_WORKERS, Engine, Mode
-from workers_ai.ledger._ledger import Ledger
-from workers_ai.ledger._file import LEASE_S
-from workers_ai.ledger._records import Fingerprint, Limits, check_manner
 from workers_ai.ingest._report import Bar, IngestReport, NoBar, Tally, progress_bar
-from workers_ai.ledger._schema import LedgerError
 from workers_ai.ingest._source import AsyncDocuments, SyncDocuments
-from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
+from workers_ai.ledger._file import LEASE_S
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._records import Fingerprint, Limits, check_manner
+from workers_ai.ledger._schema import LedgerError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
 
-    from workers_ai.ingest._source import Documents
     from workers_ai._service import Service
+    from workers_ai.ingest._source import Documents
 
 __all__ = ["aingest", "ingest"]
 

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai.batch import surely_refused
+from workers_ai._calls.polling import UNKNOWN_S, Watch, naming
+from workers_ai._calls.queue import surely_refused
+from workers_ai._flow.steps import Do, Sleep
+from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, UnclearReplyError, json_bytes
+from workers_ai._wire.error_mapping import CODES, error_from_reply
+from workers_ai._wire.usage import read_usage
+from workers_ai._wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -23,33 +29,21 @@ from workers_ai.errors import (
     RequestTooLargeError,
     WorkersAIError,
 )
-from workers_ai._flow.flow import Do, Sleep
-from workers_ai.ledger._failure_policy import EXECUTION, Health, Verdict, error_class, judge, judge_lost, unreachable
-from workers_ai.ledger._records import Claim, as_sent, input_window
 from workers_ai.ingest._report import neurons_of
+from workers_ai.ledger._failure_policy import EXECUTION, Health, Verdict, error_class, judge, judge_lost, unreachable
 from workers_ai.ledger._polling_queue import Watched, Watchlist
-from workers_ai._wire.error_mapping import CODES, error_from_reply
-from workers_ai._calls.polling import UNKNOWN_S, Watch, naming
-from workers_ai._wire.batch import (
-    MAX_SUBMISSION_BYTES,
-    BatchItem,
-    BatchJob,
-    BatchStatus,
-    UnclearReplyError,
-    json_bytes,
-)
-from workers_ai._wire.usage import read_usage
-from workers_ai._wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
+from workers_ai.ledger._records import Claim, as_sent, input_window
+from workers_ai.types import BatchItem, BatchJob, BatchStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workers_ai.batch import BatchFlows
-    from workers_ai._flow.flow import Flow
-    from workers_ai.ledger._ledger import Ledger, Probe
-    from workers_ai.ledger._records import Limits
+    from workers_ai._calls.queue import BatchFlows
+    from workers_ai._flow.steps import Flow
     from workers_ai.ingest._report import Bar, Tally
     from workers_ai.ingest._source import Documents
+    from workers_ai.ledger._ledger import Ledger, Probe
+    from workers_ai.ledger._records import Limits
 
 __all__ = ["Engine", "Mode"]
 

@@ -8,8 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
+from workers_ai._wire.batch import json_bytes
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
 from workers_ai.ingest._engine import Mode
+from workers_ai.ingest._report import neurons_of
+from workers_ai.ingest._source import iter_source
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import (
@@ -24,11 +29,6 @@ from workers_ai.ledger._records import (
     text_hash,
     unsendable,
 )
-from workers_ai.ingest._report import neurons_of
-from workers_ai.ingest._source import iter_source
-from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
-from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
-from workers_ai._wire.batch import json_bytes
 
 if TYPE_CHECKING:
     import os

@@ -7,30 +7,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_serializer
 
+from workers_ai._settings.gateway import gateway_options
 from workers_ai._settings.settings import (
     DEADLINE_S,
     DEFAULT_MAX_RETRIES,
     BatchWorker,
     GatewayOptions,
-    OnBusy,
     Settings,
     check_clients,
     check_max_retries,
     check_timeout,
     mask_secrets,
     masked_headers,
-    unknown_keyword,
 )
 from workers_ai._settings.urls import batch_worker_options
-from workers_ai.errors import ConfigurationError
-from workers_ai._settings.gateway import gateway_options
+from workers_ai._validation import OnBusy, unknown_keyword
 from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from inspect import Signature
 
-    from workers_ai.client import AsyncClient, Client
     from workers_ai._service import Service
+    from workers_ai.client import AsyncClient, Client
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
@@ -204,8 +203,8 @@ class ConnectionFields(BaseModel):
     @cached_property
     def _faces(self) -> tuple[Client, AsyncClient]:
         """Both clients of this object, made, and their modules imported, at the first call."""
-        from workers_ai.client import AsyncClient, Client
         from workers_ai._service import Service
+        from workers_ai.client import AsyncClient, Client
 
         service = Service(
             self._resolve({name: getattr(self, name) for name in (*_SETTINGS, "binding")}),
@@ -358,7 +357,7 @@ class EmbeddingFields(ConnectionFields):
         shape = EmbedOptions(self.pooling, self.truncate_inputs, api=self.api, dimensions=self.dimensions)
         check_embed_options(model, shape, queued=queued)
         if queued:
-            from workers_ai.batch import require_queue
+            from workers_ai._calls.queue import require_queue
 
             require_queue(model)
 

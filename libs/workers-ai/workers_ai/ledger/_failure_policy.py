@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError, RateLimitError
-from workers_ai._wire.error_mapping import CODES, Refusal, classify
-from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 from workers_ai._calls.polling import EXECUTION, is_unknown
+from workers_ai._wire.error_mapping import CODES, Refusal, classify
+from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError, RateLimitError
+from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

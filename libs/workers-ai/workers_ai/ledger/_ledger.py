@@ -11,13 +11,13 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from workers_ai._wire.batch import json_bytes
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
 from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._liveness import process_start
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import Claim, Fed, estimated_tokens, text_hash, unsendable
 from workers_ai.ledger._schema import LedgerError
-from workers_ai._wire.batch import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai.ledger._records import Claim
     from workers_ai._calls.polling import Watch
+    from workers_ai.ledger._records import Claim
 
 __all__ = ["Watched", "Watchlist"]
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from workers_ai.batch import require_queue
-from workers_ai.catalogue import lookup
-from workers_ai._settings.settings import check_model
-from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai._settings.gateway import require_int, require_one_of
+from workers_ai._calls.queue import require_queue
 from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
+from workers_ai._validation import check_model, require_int, require_one_of
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
 from workers_ai._wire.json_parsing import mended
+from workers_ai.catalogue import lookup
+from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     from array import array

@@ -11,8 +11,8 @@ from workers_ai._wire.vectors import require_one_length
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from workers_ai._flow.steps import Flow
     from workers_ai.errors import WorkersAIError
-    from workers_ai._flow.flow import Flow
     from workers_ai.types import JSON, EmbedReply
 
 __all__ = ["Texts"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.embeddings.base import Embedding
 
-    from workers_ai.ingest import IngestReport
     from workers_ai._service import Service
+    from workers_ai.ingest import IngestReport
 
 __all__ = ["WorkersAIBatchEmbedding"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from workers_ai.errors import APIResponseValidationError
-from workers_ai._wire.json_parsing import json_text
 from workers_ai._wire.chat.tool_calls import CallIds, read_tool_calls, recover_leaked_calls
-from workers_ai.types import JSON, ChatReply, FinishReason, ReplyContext, ToolCall, Usage
+from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import read_usage
+from workers_ai.errors import APIResponseValidationError
+from workers_ai.types import JSON, ChatReply, FinishReason, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from workers_ai.catalogue import ModelCard, lookup
-from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai._settings.gateway import require_kind
+from workers_ai._validation import require_kind
 from workers_ai._wire.chat.messages import known_call_ids, prepare_messages
-from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
-from workers_ai._wire.quirks import choose_form
 from workers_ai._wire.chat.responses_route import responses_body
 from workers_ai._wire.chat.schemas import (
     bare_schema,
@@ -19,7 +15,12 @@ from workers_ai._wire.chat.schemas import (
     prepare_tool_choice,
     prepare_tools,
 )
-from workers_ai.types import JSON, Api, ReplyContext, Request
+from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
+from workers_ai._wire.quirks import choose_form
+from workers_ai._wire.request import ReplyContext, Request
+from workers_ai.catalogue import ModelCard, lookup
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.types import JSON, Api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

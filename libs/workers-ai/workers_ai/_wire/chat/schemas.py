@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from workers_ai.catalogue import ModelCard
-from workers_ai.errors import ConfigurationError
-from workers_ai._settings.gateway import require, require_kind
+from workers_ai._validation import require, require_kind
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.quirks import COMPLETE_TOOLS
+from workers_ai.catalogue import ModelCard
+from workers_ai.errors import ConfigurationError
 from workers_ai.types import JSON, Api
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 
-from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
-from workers_ai._wire.error_mapping import error_from_reply, read_refusal
-from workers_ai._wire.json_parsing import HalfLetters, json_text, parse_body
 from workers_ai._wire.chat.reply import cut_by, finish_reason, first_choice, read_content, reasoning_text, unwrap
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
-from workers_ai.types import JSON, ChatDelta, ChatReply, ReplyContext, ToolCallDelta
+from workers_ai._wire.error_mapping import error_from_reply, read_refusal
+from workers_ai._wire.json_parsing import HalfLetters, json_text, parse_body
+from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import UsageMeter
+from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
+from workers_ai.types import JSON, ChatDelta, ChatReply, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,85 +8,16 @@ handed what the step gives (or has whatever ended it thrown in), and returns its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from workers_ai.types import Request
+from workers_ai._flow.steps import Body, Close, Do, Flow, Read, Send, Sleep, T, Turn
+from workers_ai._wire.request import Request
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "AsyncSender", "Body", "Close", "Do", "Flow", "Read", "Send", "Sender", "Sleep", "Step", "Turn", "aclose", "adrive",
-    "close", "drive",
-]  # fmt: skip
-
-T = TypeVar("T")
-
-
-class Send(NamedTuple):
-    """Send a request; with ``stream`` the body of a successful event stream stays unread."""
-
-    request: Request
-    stream: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    """Wait for ``seconds``; ``reason`` is for the log."""
-
-    seconds: float
-    reason: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Wait for a turn at the framework's rate limiter that the sender has, at most ``within_s`` seconds.
-
-    Raises:
-        TimeoutError: No turn came in time.
-    """
-
-    within_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """Run ``work``, which may block for a moment (a disk, a lock); the async driver runs it in a thread."""
-
-    work: Callable[[], Any]
-
-
-@dataclass(slots=True)
-class Body:
-    """The body of an open reply, and its pieces once reading has begun: an iterator, sync or async as the driver is.
-
-    A sync one is read by ``read_on(chunks)``.
-    """
-
-    response: httpx.Response
-    chunks: Any = None
-    read_on: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Read the next bytes of ``body``; none at its end. A failure closes the reply."""
-
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """Close the reply of ``body``."""
-
-    body: Body
-
-
-Step: TypeAlias = Send | Sleep | Turn | Do | Read | Close
-Flow: TypeAlias = Generator[Step, Any, T]
+__all__ = ["AsyncSender", "Sender", "aclose", "adrive", "close", "drive"]  # fmt: skip
 
 
 class Sender(Protocol):
