@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from workers_ai._calls.per_call import PER_CALL, override
 from workers_ai._calls.requests import Calls, check_texts
 from workers_ai._calls.streaming import ChatStream, open_chat
-from workers_ai._limits.limiter import Gate, limiter_for
+from workers_ai._limits.limiter import Gate, Limiter, limiter_for
 from workers_ai._settings.settings import DEADLINE_S, MAX_CONCURRENCY, check_clients, session_headers
 from workers_ai._transports.http import HttpTransport
 from workers_ai._validation import check_model, require_int, require_kind, require_one_of, unknown_keyword
@@ -52,6 +52,7 @@ class Service:
         binding: The ``env.AI`` of a Python Worker in place of HTTP, or None.
         retry: When to try again; the default follows ``settings.max_retries``.
         on_retry: Called before each wait with a :class:`~workers_ai.retry.RetryEvent`.
+        limiter: The limiter of requests; the default is shared by all objects of the account.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class Service:
         binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         check_clients(http_client, http_async_client)
         self.settings = settings
         self.transport = _transport(settings, http_client, http_async_client, binding)
         self._retry = retry
         self._on_retry = on_retry
+        self._limiter = limiter
         self.calls = self._make_calls()
 
     def _make_calls(self) -> Calls:
@@ -77,14 +80,18 @@ class Service:
         limit = settings.max_concurrency
         return Calls(
             settings,
-            limiter_for(settings.base_url, settings.account_id),
+            self._limiter or limiter_for(settings.base_url, settings.account_id),
             policy,
             self._on_retry,
             gate=Gate(limit) if limit else None,
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**{key: value for key, value in self.__dict__.items() if key != "calls"}, "_on_retry": None}
+        return {
+            **{key: value for key, value in self.__dict__.items() if key != "calls"},
+            "_on_retry": None,
+            "_limiter": None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -108,7 +115,7 @@ class Service:
         twin.calls = self._make_calls()
         return twin
 
-    def for_call(self, options: Mapping[str, Any], *, planned: bool = False) -> tuple[Service, dict[str, Any]]:
+    def for_call(self, options: Mapping[str, Any], *, planned: bool = False) -> tuple[Service, Any]:
         """Return the service of one call, and the options that are left.
 
         Connections and limits are shared; the settings in :class:`~workers_ai.CallKeywords` are replaced.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from workers_ai._limits.limiter import Limiter
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
@@ -41,13 +42,14 @@ class _Face:
         binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
+        limiter: Limiter | None = None,
         **settings: Unpack[ClientKeywords],
     ) -> None:
         mask_secrets(cast("dict[str, Any]", settings))
         owner = type(self).__name__
         if service is not None:
             handles = {"http_client": http_client, "http_async_client": http_async_client, "binding": binding}
-            policies = {"retry": retry, "on_retry": on_retry}
+            policies = {"retry": retry, "on_retry": on_retry, "limiter": limiter}
             reject_settings(owner, settings)
             doubled = [name for name, value in {**handles, **policies}.items() if value is not None]
             require(not doubled, f"{owner} takes {', '.join(doubled)} from the service it was given")
@@ -58,6 +60,7 @@ class _Face:
             binding=binding,
             retry=retry,
             on_retry=on_retry,
+            limiter=limiter,
         )
 
     def __init_subclass__(cls) -> None:
@@ -86,6 +89,7 @@ class Client(_Face):
         binding: The ``env.AI`` of a Python Worker; only :class:`AsyncClient` can use it.
         retry: When to try again, in place of the default policy.
         on_retry: Called before each wait.
+        limiter: The limiter of requests; the default is shared by all objects of the account.
         **settings: See :class:`~workers_ai.ClientKeywords`.
 
     Raises:
@@ -110,16 +114,16 @@ class Client(_Face):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **given)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **options)
         return drive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
         """Ask for an answer in pieces; the last one carries finish reason and usage. Arguments as for :meth:`chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **given)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **options)
         return walk(service.open_chat(plan), service.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
@@ -134,8 +138,8 @@ class Client(_Face):
             BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **given)
+        service, options = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **options)
         return join_embeddings(model, gather(flows, service.transport, service.concurrency))
 
     def rerank(
@@ -153,8 +157,8 @@ class Client(_Face):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **given)
+        service, options = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **options)
         return join_rankings(gather(flows, service.transport, service.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
@@ -190,30 +194,30 @@ class AsyncClient(_Face):
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> ChatReply:
         """See :meth:`Client.chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **given)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **options)
         return await adrive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> AsyncGenerator[ChatDelta, None]:
         """See :meth:`Client.stream_chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **given)
+        service, options = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **options)
         return awalk(service.open_chat(plan), service.transport)
 
     async def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """See :meth:`Client.embed`."""
-        service, given = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **given)
+        service, options = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **options)
         return join_embeddings(model, await agather(flows, service.transport, service.concurrency))
 
     async def rerank(
         self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
-        service, given = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **given)
+        service, options = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **options)
         return join_rankings(await agather(flows, service.transport, service.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:
