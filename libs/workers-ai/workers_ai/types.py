@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from workers_ai.errors import BatchItemError
+from workers_ai.errors import JSON, BatchItemError
 
 __all__ = [
     "Api",
@@ -24,8 +24,6 @@ __all__ = [
     "Usage",
 ]
 
-JSON: TypeAlias = Any
-"""Parsed JSON: dict, list, str, int, float, bool or None."""
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 """Route of a chat call: OpenAI's chat completions, the native route, or OpenAI's responses."""
 FinishReason: TypeAlias = str

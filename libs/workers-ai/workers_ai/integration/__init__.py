@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai._calls.per_call import PER_CALL
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.requests import Reply, check_texts
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
     from workers_ai._service import Service, join_embeddings
+    from workers_ai._settings.keywords import PER_CALL
     from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
     from workers_ai._transports.rate_limited import Paced
     from workers_ai._validation import check_model, require_kind, unknown_keyword
@@ -83,7 +83,7 @@ _MODULES = {
     # Fields of pydantic classes
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
-    "_calls.per_call": ("PER_CALL",),
+    "_settings.keywords": ("PER_CALL",),
     "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
