@@ -60,7 +60,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
     knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",

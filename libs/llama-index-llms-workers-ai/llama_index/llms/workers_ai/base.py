@@ -84,7 +84,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL

@@ -39,7 +39,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
 
     extra_keyword: ClassVar[str] = "no rerank request"
     keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields.keyword_aliases, "model_name": "model"}
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager"}
 
     model: str = DEFAULT_MODEL
