@@ -34,8 +34,8 @@ __all__ = [
     "BatchStatus",
 ]
 
-JSON: TypeAlias = Any
-"""Parsed JSON: dict, list, str, int, float, bool or None."""
+JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
+"""JSON data. Parsed JSON has dicts and lists; input may have any mapping and sequence."""
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 FinishReason: TypeAlias = str

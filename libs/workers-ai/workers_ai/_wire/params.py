@@ -1,4 +1,4 @@
-"""The parameters of a chat call. Apart from the code that sends them, so that naming them costs no import."""
+"""List the parameters of a chat call. A module of its own, so that importing the names is cheap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHAT_PARAMS: Final = frozenset(
         "response_format", "reasoning_effort", "chat_template_kwargs", "lora", "raw", "guided_json", "stream_options",
     }
 )  # fmt: skip
-"""Parameters a chat call understands; others in ``extra_body`` go out as they are."""
+"""Parameters of a chat call. Fields in ``extra_body`` are sent unchanged."""
 
 RUN_ONLY_PARAMS: Final = frozenset({"lora", "raw", "top_k", "repetition_penalty", "guided_json"})
-"""Parameters that exist on the native route alone; with one of them set, that route is the default."""
+"""Parameters that exist only on the native route. If one is set, that route is the default."""
