@@ -298,7 +298,7 @@ class TestSubmitting:
         assert (len(stub.bodies), raised.value.attempts) == (1, 1)
 
     def test_no_id_and_no_answer(self, queue: Callable[..., Queue]) -> None:
-        with pytest.raises(BatchError, match="gave no request id"):
+        with pytest.raises(BatchError, match="returned no request id"):
             queue(Stub(reply({"status": "queued"})))("run", BGE, TWO)
 
 
