@@ -1,4 +1,4 @@
-"""The command ``workers-ai``: ``ingest``, ``jobs`` and ``demo``."""
+"""The command ``workers-ai``: ``ingest``, ``jobs``, ``models``, ``probe`` and ``demo``."""
 
 from workers_ai.cli._app import app, main
 
