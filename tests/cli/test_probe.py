@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from workers_ai import Settings
-from workers_ai.cli import app
+from workers_ai.cli._app import app
 from workers_ai.cli._probe.calls import Call
 from workers_ai.cli._probe.questions import QUESTIONS, max_requests, select, total_cost_usd
 from workers_ai.cli._probe.report import Report

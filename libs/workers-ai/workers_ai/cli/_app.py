@@ -20,7 +20,7 @@ from workers_ai.errors import ConfigurationError, WorkersAIError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 ERROR: Final = 1
 DIFFERENCES: Final = 3
@@ -120,7 +120,7 @@ _Anew = Annotated[bool, typer.Option("--anew", help="Ignore the answers of earli
 _Live = Annotated[bool, typer.Option("--live", help="On your account, which is billed, in place of the emulator.")]
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for ids and paths that a terminal cannot show
@@ -288,9 +288,9 @@ def probe(
 def demo(live: _Live = False) -> None:
     """Answer questions over the docstrings of Python's standard library, with every part of this project."""
     with _one_line_errors():
-        from workers_ai._demo.run import run
+        from workers_ai._demo import run as demonstration
 
-        run(live=live)
+        demonstration.run(live=live)
 
 
 @contextmanager

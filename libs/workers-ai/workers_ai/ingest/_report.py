@@ -6,6 +6,7 @@ import html
 import sys
 import time
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from workers_ai.catalogue import USD_PER_NEURON, lookup
@@ -164,7 +165,8 @@ class NoBar:
 def progress_bar(total: int | None) -> Bar:
     """Return a bar for a terminal or a notebook, and lines for redirected output."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    return TqdmBar(total) if is_terminal or "ipykernel" in sys.modules else LineBar(total)
+    is_interactive = is_terminal or "ipykernel" in sys.modules
+    return TqdmBar(total) if is_interactive and find_spec("tqdm") else LineBar(total)
 
 
 def _postfix(tally: Tally) -> str:
