@@ -1,4 +1,4 @@
-"""The part of ``workers-ai demo`` that goes through LlamaIndex; it needs the embedding and rerank packages, too."""
+"""The LlamaIndex part of ``workers-ai demo``. It needs the packages for LLM, embeddings and reranking."""
 
 from __future__ import annotations
 
