@@ -16,7 +16,7 @@ from workers_ai_emulator.wire import JSON_TYPE, Reply, ServiceError, dumps, json
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.queue import ItemFailure, Job
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workers_ai_emulator.settings import check_choices
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
 
 Progress = Literal["at_once", "polls", "seconds", "never"]
 
