@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+from workers_ai_emulator.catalogue import is_third_party
 from workers_ai_emulator.endpoints import batch, chat, decisions, embeddings, responses
 from workers_ai_emulator.endpoints.inference import find_model, no_such_model
 from workers_ai_emulator.wire import NotEmulatedError, ServiceError
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Call, Json, Reply
 
 _VECTORS = {"Text Embeddings", "Text Classification"}
+_THIRD_PARTY_DIMENSIONS = 1536
 
 
 def run(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
@@ -60,6 +63,8 @@ def v1_embeddings(service: Service, call: Call, faults: RequestFaults) -> Flow[R
     """``POST /ai/v1/embeddings``."""
     body = call.json_object()
     model = find_model(service, _model_of(body))
+    if is_third_party(model.id):
+        model = dataclasses.replace(model, task="Text Embeddings", dimensions=_THIRD_PARTY_DIMENSIONS)
     if model.task != "Text Embeddings":
         raise no_such_model(model.id)
     return embeddings.embed_compat(service, call, model, body, faults)
