@@ -15,14 +15,12 @@ from langchain_workers_ai._documents import Documents, Source, batched, document
 from langchain_workers_ai._precomputed import find_within, handing_over
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._calls.queue import require_queue
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import IngestReport
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._records import text_hash
+from workers_ai.integration import LedgerFile, require_queue, text_hash
 
 if TYPE_CHECKING:
     import os
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.indexing import IndexingResult, RecordManager
     from langchain_core.vectorstores import VectorStore
 
-    from workers_ai._service import Service
+    from workers_ai.integration import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
 
