@@ -181,7 +181,7 @@ def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dic
     for index, tool in enumerate(tools):
         if not isinstance(tool, BaseTool):
             raise BadRequestError(
-                f"tool {index} is a {type(tool).__name__}: wrap it in FunctionTool.from_defaults(...)"
+                f"tool {index} is a {type(tool).__name__}: use FunctionTool.from_defaults(...)"
             )
         own = tool.metadata.get_name()
         sent = sendable(own)
