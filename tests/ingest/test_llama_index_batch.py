@@ -6,6 +6,8 @@ import asyncio
 import copy
 import math
 import pickle
+from multiprocessing.pool import ThreadPool
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -356,7 +358,15 @@ class TestConstruction:
         assert "3/3" in capsys.readouterr().err
 
 
-def test_processes_of_a_pipeline_share_the_ledger(tmp_path: Path) -> None:
+class PickledArguments(ThreadPool):
+    """Threads in place of the worker processes of a pipeline. Their arguments are pickled as well."""
+
+    def starmap(self, func: Any, iterable: Any, chunksize: int | None = None) -> list[Any]:
+        return self.map(lambda data: func(*pickle.loads(data)), [pickle.dumps(arguments) for arguments in iterable])
+
+
+def test_workers_of_a_pipeline_share_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_context", lambda method: SimpleNamespace(Pool=PickledArguments))
     emulator = Emulator(queue=QueueSettings(progress="at_once"))
     given = [TextNode(text=f"text number{number % 150}", id_=f"n{number}") for number in range(300)]
     with emulator.serve() as url:

@@ -10,12 +10,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import llama_index.core
 import pytest
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.embeddings import resolve_embed_model
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
@@ -603,22 +601,6 @@ class TestPipelines:
         call(pipeline, "run", documents=self.documents(31))
         assert emulator.log.requests == 5
         assert emulator.log.last.json["text"] == ["text number 30"]
-
-    def test_worker_processes_return_the_same_vectors(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # LlamaIndex brings the tables of its tokenizer along, but a new process looks for them on the network.
-        tables = Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"
-        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tables))
-        emulator = Emulator()
-        with emulator.serve() as url:
-            model = WorkersAIEmbedding(account_id=ACCOUNT, api_token=TOKEN, base_url=url)
-            model.rate_limiter = limiter = CountingLimiter()
-            pipeline = IngestionPipeline(transformations=[TokenTextSplitter(), model], disable_cache=True)
-            spread = pipeline.run(documents=self.documents(6), num_workers=2)
-            alone = pipeline.run(documents=self.documents(6))
-            model.client.close()
-        assert [node.embedding for node in spread] == [node.embedding for node in alone]
-        assert emulator.log.requests == 3
-        assert (model.rate_limiter, limiter.acquired) == (limiter, 1)
 
     def test_pickling_does_not_change_the_object(self, embedding: Make, emulator: Emulator) -> None:
         model = embedding(batch_size=5, pooling="cls")
