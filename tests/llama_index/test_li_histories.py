@@ -21,7 +21,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from pydantic import BaseModel
-from tests.fuzz.llama_histories import PIXEL, check, histories_and_routes
+from tests.fuzz.llama_index_histories import PIXEL, check, histories_and_routes
 
 from workers_ai.errors import BadRequestError
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai._calls.polling import EXECUTION, is_unknown
-from workers_ai._wire.error_mapping import CODES, Refusal, classify
+from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
 from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError, RateLimitError
 from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 
 def error_class(error: WorkersAIError) -> type[WorkersAIError] | None:
     """Return the class that the code or the text of an item's error stands for; None if neither is known."""
-    refusal = Refusal(error.message, error.code)
+    refusal = ErrorDetails(error.message, error.code)
     if error.code in CODES:
         return classify(refusal, 0)
     known = classify(refusal, 429)

@@ -12,7 +12,7 @@ from workers_ai._calls.queue import require_queue
 from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
 from workers_ai._validation import check_model, require_int, require_one_of
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai.catalogue import lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
 
@@ -207,8 +207,7 @@ def well_formed(text: str) -> str:
     """Return the text with lone surrogates replaced, as a request carries it."""
     if not has_half_pair(text):
         return text
-    whole: str = mended(text)
-    return whole
+    return replace_lone_surrogates(text)
 
 
 def checked(document: Any) -> tuple[str | int, str]:
