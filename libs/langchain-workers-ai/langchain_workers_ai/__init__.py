@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from langchain_workers_ai.ingest import IndexReport, WorkersAIBatchIngestor
     from langchain_workers_ai.rerank import WorkersAIRerank
-    from workers_ai._settings.settings import GatewayOptions
+    from workers_ai import GatewayOptions
     from workers_ai.ingest import LedgerError
 
 __all__ = [
@@ -85,7 +85,7 @@ if find_spec("langchain_core.decisions") is None:  # langchain-core before 1.8
 
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
-    "GatewayOptions": "workers_ai._settings.settings",
+    "GatewayOptions": "workers_ai",
     "IndexReport": "langchain_workers_ai.ingest",
     "LedgerError": "workers_ai.ingest",
     "WorkersAIBatchIngestor": "langchain_workers_ai.ingest",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, to_chunk
-from workers_ai._wire.json_writing import plain_json
+from workers_ai.integration import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,10 +11,7 @@ from pydantic import SecretStr
 
 from langchain_workers_ai._profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._settings.settings import masked_headers
-from workers_ai._validation import require_kind, unknown_keyword
-from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, masked_headers, require_kind, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
 
-from workers_ai._wire.json_parsing import parse_json
+from workers_ai.integration import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

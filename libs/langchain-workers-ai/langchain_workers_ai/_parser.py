@@ -12,10 +12,15 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
-from workers_ai._wire.chat.reply import shortened
-from workers_ai._wire.chat.schema_validation import conform
-from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
-from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
+from workers_ai.integration import (
+    CallIds,
+    conform,
+    parse_answer,
+    parse_growing,
+    parse_json,
+    recover_leaked_calls,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from workers_ai._calls.requests import check_texts
 from workers_ai.errors import WorkersAIError
+from workers_ai.integration import check_texts
 
 if TYPE_CHECKING:
     from array import array
@@ -114,7 +114,7 @@ class Lookup:
         precomputed: The ledgers of the embedding model.
         kind: The kind of the vectors.
         texts: The documents.
-        empty: Handling of empty texts, as for :func:`~workers_ai._calls.requests.check_texts`.
+        empty: Handling of empty texts, as for :func:`~workers_ai.integration.check_texts`.
 
     Raises:
         BadRequestError: A text is empty or not a string; the message has its index.

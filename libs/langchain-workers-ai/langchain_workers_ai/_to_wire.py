@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
-from workers_ai._wire.json_writing import is_cache_mark, plain_json
 from workers_ai.errors import BadRequestError
+from workers_ai.integration import is_cache_mark, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,8 +9,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
 
-from workers_ai._wire.chat.schemas import inline_refs
 from workers_ai.errors import ConfigurationError
+from workers_ai.integration import inline_refs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,9 +34,8 @@ from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai._settings.settings import BatchWorker, GatewayOptions
-from workers_ai._validation import check_model
-from workers_ai.integration._pydantic_fields import ChatFields
+from workers_ai import BatchWorker, GatewayOptions
+from workers_ai.integration import ChatFields, check_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -61,7 +60,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     Every parameter can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
     ``on_busy``, ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Only what was set is sent. An unknown keyword
     raises, here and per call. The settings of the connection are those of
-    :class:`workers_ai.integration._pydantic_fields.ConnectionFields`, the parameters those of :class:`workers_ai.integration._pydantic_fields.ChatFields`.
+    :class:`~workers_ai.integration.ConnectionFields`, the parameters those of
+    :class:`~workers_ai.integration.ChatFields`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is not known.

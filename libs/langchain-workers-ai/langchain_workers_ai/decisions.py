@@ -16,13 +16,17 @@ from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER
 from langchain_workers_ai._to_wire import to_part, to_wire
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai._flow.drivers import adrive, drive
-from workers_ai._validation import check_model
-from workers_ai._wire.chat.images import image_data_url
-from workers_ai._wire.chat.reply import shortened, unwrap
-from workers_ai._wire.chat.request import run_request
-from workers_ai._wire.usage import read_usage
 from workers_ai.errors import APIResponseValidationError, BadRequestError
+from workers_ai.integration import (
+    adrive,
+    check_model,
+    drive,
+    image_data_url,
+    read_usage,
+    run_request,
+    shortened,
+    unwrap,
+)
 
 try:
     from langchain_core.decisions import BaseDecisionModel, ClassifierRequest, ClassifierResponse
@@ -35,9 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.decisions import Question, State
     from langchain_core.runnables import Runnable
 
-    from workers_ai._calls.requests import Reply
-    from workers_ai._flow.steps import Flow
-    from workers_ai._wire.request import Request
+    from workers_ai.integration import Flow, Reply, Request
 
 __all__ = ["WorkersAIDecisions"]
 

@@ -10,18 +10,13 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._service import join_embeddings
-from workers_ai._transports.rate_limited import Paced
-from workers_ai._validation import check_model
-from workers_ai.integration._pydantic_fields import EmbeddingFields
+from workers_ai.integration import EmbeddingFields, Paced, agather, check_model, gather, join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
+    from workers_ai.integration import Flow, Service
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._validation import check_model
+from workers_ai.integration import check_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai._version import __version__
 
@@ -33,9 +33,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if home := _HOMES.get(name):
         from importlib import import_module
 
         return getattr(import_module(home), name)
     raise AttributeError(f"module 'workers_ai' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,7 @@ from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from llama_index.embeddings.workers_ai.batch import WorkersAIBatchEmbedding
 from llama_index.embeddings.workers_ai.docstore import docstore_rollback
 
-from workers_ai._settings.settings import GatewayOptions
+from workers_ai import GatewayOptions
 
 if TYPE_CHECKING:
     from workers_ai.ingest import LedgerError

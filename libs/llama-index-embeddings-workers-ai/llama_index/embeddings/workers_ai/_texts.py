@@ -6,13 +6,13 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai._wire.vectors import require_one_length
+from workers_ai.integration import require_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from workers_ai._flow.steps import Flow
     from workers_ai.errors import WorkersAIError
+    from workers_ai.integration import Flow
     from workers_ai.types import JSON, EmbedReply
 
 __all__ = ["Texts"]

@@ -13,14 +13,9 @@ from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._calls.requests import check_texts
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._settings.settings import MAX_CONCURRENCY
-from workers_ai._transports.rate_limited import Paced
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration._pydantic_fields import EmbeddingFields
+from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, Paced, agather, check_texts, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +23,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
-    from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
+    from workers_ai.integration import Flow, Service
     from workers_ai.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
 
-from workers_ai._calls.requests import check_texts
 from workers_ai.errors import BatchItemError, ConfigurationError
+from workers_ai.integration import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from llama_index.core.base.embeddings.base import Embedding
 
-    from workers_ai._service import Service
     from workers_ai.ingest import IngestReport
+    from workers_ai.integration import Service
 
 __all__ = ["WorkersAIBatchEmbedding"]
 

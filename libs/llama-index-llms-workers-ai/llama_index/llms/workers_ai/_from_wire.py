@@ -17,9 +17,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic_core import from_json
 
-from workers_ai._wire.chat.tool_calls import argument_error
-from workers_ai._wire.json_parsing import parse_json
 from workers_ai.errors import APIResponseValidationError
+from workers_ai.integration import argument_error, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

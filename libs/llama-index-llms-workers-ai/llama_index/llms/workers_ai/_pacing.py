@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai._transports.rate_limited import Paced
+from workers_ai.integration import Paced
 
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter

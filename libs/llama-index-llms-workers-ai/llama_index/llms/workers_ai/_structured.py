@@ -22,9 +22,8 @@ from llama_index.llms.workers_ai._from_wire import breaks_off, is_whole, partial
 from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
-from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
-from workers_ai._wire.json_parsing import parse_answer, parse_growing
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
+from workers_ai.integration import CallIds, parse_answer, parse_growing, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen

@@ -33,12 +33,9 @@ from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, 
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
 from pydantic import BaseModel, Field, field_validator
 
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._validation import unknown_keyword
-from workers_ai._wire.chat.request import CHAT_PARAMS
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration._pydantic_fields import ChatFields
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

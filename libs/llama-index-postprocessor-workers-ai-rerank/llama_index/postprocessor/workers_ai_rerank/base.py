@@ -12,9 +12,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
-from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai.errors import BadRequestError
-from workers_ai.integration._pydantic_fields import ConnectionFields
+from workers_ai.integration import MAX_CONCURRENCY, ConnectionFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
