@@ -36,7 +36,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,10 +49,6 @@ __all__ = [
     "RateLimitError", "RequestTimeoutError", "RequestTooLargeError", "StreamInterruptedError",
     "StructuredOutputError", "WorkersAIError",
 ]  # fmt: skip
-
-
-JSON: TypeAlias = Any
-"""Parsed JSON: dict, list, str, int, float, bool or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class ErrorResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
 
-    def json(self) -> JSON:
+    def json(self) -> Any:
         """Parse ``text`` as JSON.
 
         Raises:
@@ -105,7 +101,7 @@ class WorkersAIError(Exception):
         request_id: The service's id of the request, or None.
         response: The response as an :class:`ErrorResponse`, or None.
         request_ids: Ids of accepted submissions without a result; they can be polled again.
-        hint: Remedy of this error, in place of the one of its class, or "".
+        hint: Remedy of this error, shown before the remedy of its class, or "".
         index: Position of the failed text or item in the caller's list, or None.
         remedy: Remedy of all errors of the class, or "".
     """
@@ -140,7 +136,7 @@ class WorkersAIError(Exception):
         line = self.message.rstrip(". ") or type(self).__name__
         if facts:
             line += f" ({', '.join(facts)})"
-        remedy = self.hint or self._remedy()
+        remedy = " ".join(filter(None, [self.hint, self._remedy()]))
         return " ".join(f"{line}. {remedy}".split()) if remedy else " ".join(line.split())
 
     def _facts(self) -> list[str]:
@@ -200,7 +196,7 @@ class APIStatusError(WorkersAIError):
         request_id: str | None = None,
         ray_id: str | None = None,
         gateway_log_id: str | None = None,
-        body: JSON = None,
+        body: Any = None,
         response: ErrorResponse | None = None,
         retry_after: float | None = None,
     ) -> None:
@@ -347,7 +343,7 @@ class APIResponseValidationError(WorkersAIError, ValueError):
         message: str,
         *,
         model: str | None = None,
-        body: JSON = None,
+        body: Any = None,
         status_code: int | None = None,
         code: int | None = None,
         request_id: str | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from workers_ai.errors import JSON, BatchItemError
+from workers_ai.errors import BatchItemError
 
 __all__ = [
     "Api",
@@ -23,6 +23,9 @@ __all__ = [
     "ToolCallDelta",
     "Usage",
 ]
+
+JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
+"""JSON data. Parsed JSON has dicts and lists; input may have any mapping and sequence."""
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 """Route of a chat call: OpenAI's chat completions, the native route, or OpenAI's responses."""
