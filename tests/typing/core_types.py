@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import AsyncGenerator, Generator
 from datetime import datetime
-from typing import Any, Unpack, assert_type
+from typing import Unpack, assert_type
 
 import httpx
 from pydantic import SecretStr
@@ -27,6 +27,7 @@ from workers_ai import (
 from workers_ai.batch import AsyncBatch, Batch
 from workers_ai.ingest import IngestReport, Row, aingest, ingest
 from workers_ai.types import (
+    JSON,
     BatchItem,
     BatchJob,
     BatchStatus,
@@ -126,13 +127,13 @@ def vectors(client: Client) -> None:
     scores = client.rerank("@cf/baai/bge-reranker-base", "q", ["a"], top_n=1)
     assert_type(scores, list[RerankScore])
     assert_type(scores[0].score, float)
-    assert_type(client.models(), list[dict[str, Any]])
+    assert_type(client.models(), list[dict[str, JSON]])
 
 
 async def avectors(client: AsyncClient) -> None:
     assert_type(await client.embed(BGE, ["a"]), EmbedReply)
     assert_type(await client.rerank("@cf/baai/bge-reranker-base", "q", ["a"]), list[RerankScore])
-    assert_type(await client.models(task="Text Embeddings"), list[dict[str, Any]])
+    assert_type(await client.models(task="Text Embeddings"), list[dict[str, JSON]])
 
 
 def queue(client: Client) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
+    from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
     from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
@@ -40,8 +41,11 @@ __all__ = [
     "MAX_CONCURRENCY",
     "PER_CALL",
     "CallIds",
+    "ChatConstructor",
     "ChatFields",
+    "ConnectionConstructor",
     "ConnectionFields",
+    "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
     "LedgerFile",
@@ -81,6 +85,7 @@ __all__ = [
 
 _MODULES = {
     # Fields of pydantic classes
+    "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),
