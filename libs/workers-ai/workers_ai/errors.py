@@ -26,8 +26,8 @@
         └── BatchItemError            one item of a batch failed
 
 An error that a retry cannot repair is also a ``ValueError`` or a ``RuntimeError``. Frameworks that decide by built-in
-base classes (LangGraph's ``default_retry_on``) then do not retry it. Error responses are a ``RuntimeError``, because
-pydantic turns a ``ValueError`` raised inside a validator into a ``ValidationError``. Every error can be pickled. No error
+base classes (LangGraph's ``default_retry_on``) then do not retry it. Error responses are a ``RuntimeError``:
+pydantic would turn a ``ValueError`` raised inside a validator into a ``ValidationError``. Every error can be pickled. None
 contains the API token.
 """
 
