@@ -55,8 +55,8 @@ class Queue:
             self.client = Client(http_client=httpx.Client(transport=transport), **account, **settings)
         else:
             self.client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **account, **settings)
-        self.client.service.calls.clock = clock
-        self.client.service.calls.limiter = limiter.Limiter(clock)
+        self.client._connection.calls.clock = clock
+        self.client._connection.calls.limiter = limiter.Limiter(clock)
 
     def __call__(self, method: str, *args: Any, **options: Any) -> Any:
         done = getattr(self.client.batch, method)(*args, **options)

@@ -49,7 +49,7 @@ def embed(
             client = Client(http_client=httpx.Client(transport=transport), **settings)
         else:
             client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **settings)
-        client.service.calls.clock = clock
+        client._connection.calls.clock = clock
         reply: Any = client.embed(model, texts, **options)
         return (reply if request.param == "sync" else asyncio.run(reply)).vectors
 

@@ -44,7 +44,6 @@ def made() -> None:
         on_retry=told,
         http_client=httpx.Client(),
     )
-    assert_type(AsyncClient(service=client.service), AsyncClient)
     assert_type(workers_ai.__version__, str)
     with client as entered:
         assert_type(entered, Client)

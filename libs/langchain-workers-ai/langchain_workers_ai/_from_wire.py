@@ -10,13 +10,14 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai._wire.json_parsing import parse_json
+from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.messages import InvalidToolCall
 
-    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_output"]
 
@@ -31,6 +32,9 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 """Outside a string and inside one, the last for one that was cut at a backslash."""
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
+
+_TEXT_ALONE: Final = ChatDelta()[1:]
+"""The other fields of a piece that holds text alone."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
@@ -68,11 +72,13 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         first_call: Index that the first tool call gets; see :data:`AFTER_BLOCKS`.
         tools: Whether the answer may have calls. All chunks of it are of one class, since the first decides.
     """
+    chunk_class: Any = _chunk_with_calls() if tools else AIMessageChunk
+    if delta[1:] == _TEXT_ALONE:  # most pieces
+        return ChatGenerationChunk(message=chunk_class(content=delta[0]))
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)
     content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
-    chunk_class: Any = _chunk_with_calls() if tools else AIMessageChunk
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)

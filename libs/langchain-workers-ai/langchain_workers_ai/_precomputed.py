@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from workers_ai._calls.requests import check_texts
+from workers_ai._calls.embeddings import check_texts
 from workers_ai.errors import WorkersAIError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Texts:
     Args:
         kind: The kind of vectors that is asked for.
         texts: The documents.
-        empty: What an empty text means, as for :func:`~workers_ai._calls.requests.check_texts`.
+        empty: What an empty text means, as for :func:`~workers_ai._calls.embeddings.check_texts`.
 
     Raises:
         BadRequestError: A text is empty or no string; its index is named.

@@ -10,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._precomputed import Kind, Texts
 from langchain_workers_ai.errors import framework_errors
+from workers_ai._calls.embeddings import embed_flows, join_embeddings
 from workers_ai._flow.concurrency import agather, gather
-from workers_ai._service import join_embeddings
-from workers_ai._transports.rate_limited import Paced
 from workers_ai._validation import check_model
 from workers_ai.integration._pydantic_fields import EmbeddingFields
 
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
+    from workers_ai._calls.requests import Calls
+    from workers_ai._connection import Connection as CoreConnection
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -74,8 +74,9 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """The model id, by its other name."""
         return self.model
 
-    def _flows(self, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return self._connection().embeddings(
+    def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return embed_flows(
+            calls,
             self.model,
             texts,
             kind=kind,
@@ -96,24 +97,25 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """What the vectors of documents depend on, besides the texts."""
         return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
 
-    def _connection(self) -> Service:
-        """The service behind both clients, paced by ``rate_limiter``."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
-
-    def _sender(self) -> Any:
-        return self._connection().transport
+    def _connection(self) -> CoreConnection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.aacquire)
 
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = gather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            replies = gather(
+                self._flows(connection.calls, texts, kind), connection.transport, connection.calls.concurrency
+            )
             return join_embeddings(self.model, replies).vectors
 
     async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = await agather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            replies = await agather(
+                self._flows(connection.calls, texts, kind), connection.transport, connection.calls.concurrency
+            )
             return join_embeddings(self.model, replies).vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

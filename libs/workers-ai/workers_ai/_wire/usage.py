@@ -15,6 +15,8 @@ __all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
 
 def finite(value: JSON) -> float | None:
     """A number that a float can hold; None for anything else, NaN and infinity among it."""
+    if type(value) is float:  # most often
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -116,7 +118,8 @@ class UsageMeter:
         Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
         the record.
         """
-        if _count(raw.get("prompt_tokens", raw.get("input_tokens"))):
+        prompt = raw["prompt_tokens"] if "prompt_tokens" in raw else raw.get("input_tokens")
+        if prompt and _count(prompt):
             self._add_prompted(read_usage(raw))
             return
         if made := _count(raw.get("completion_tokens", raw.get("output_tokens"))):

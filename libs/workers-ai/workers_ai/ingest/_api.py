@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
 
-    from workers_ai._service import Service
+    from workers_ai._connection import Connection
     from workers_ai.ingest._source import Documents
 
 __all__ = ["aingest", "ingest"]
@@ -99,7 +99,7 @@ class _Ingestion:
     ended: Event = field(default_factory=Event)
 
     @classmethod
-    def begin(cls, source: object, documents: Documents, options: _Options, service: Service) -> _Ingestion:
+    def begin(cls, source: object, documents: Documents, options: _Options, connection: Connection) -> _Ingestion:
         began = time.monotonic()
         ledger = Ledger(options.ledger, options.fingerprint, take_over=options.take_over)
         try:
@@ -110,14 +110,14 @@ class _Ingestion:
         engine = Engine(
             ledger=ledger,
             run=run,
-            batch=service.queue,
+            batch=connection.queue,
             source=documents,
             mode=options.mode,
             limits=options.limits,
             tally=Tally(options.model),
             bar=options.bar(source),
             empty_text=options.empty_text,
-            clock=service.calls.clock,
+            clock=connection.calls.clock,
         )
         ingestion = cls(engine, options, began)
         Thread(target=ingestion._keep_lease, name="workers-ai-lease", daemon=True).start()
@@ -279,10 +279,10 @@ def ingest(
     client = client or Client(**settings)
     try:
         documents = SyncDocuments(source)
-        ingestion = _Ingestion.begin(source, documents, options, client.service)
+        ingestion = _Ingestion.begin(source, documents, options, client._connection)
         try:
             with ingestion.judging_end():
-                gather(*_workers(ingestion, client.service), documents)
+                gather(*_workers(ingestion, client._connection), documents)
                 ingestion.complete()
         finally:
             ingestion.end()
@@ -330,10 +330,10 @@ async def aingest(
     in_thread = anyio.to_thread.run_sync
     try:
         documents = AsyncDocuments(source)
-        ingestion = await in_thread(_Ingestion.begin, source, documents, options, client.service)
+        ingestion = await in_thread(_Ingestion.begin, source, documents, options, client._connection)
         try:
             with ingestion.judging_end():
-                await _serving(documents, agather(*_workers(ingestion, client.service)))
+                await _serving(documents, agather(*_workers(ingestion, client._connection)))
                 await in_thread(ingestion.complete)
         finally:
             with anyio.CancelScope(shield=True):
@@ -363,8 +363,8 @@ async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
         raise error
 
 
-def _workers(ingestion: _Ingestion, service: Service) -> tuple[list[Any], Any, int]:
-    count = service.concurrency
+def _workers(ingestion: _Ingestion, connection: Connection) -> tuple[list[Any], Any, int]:
+    count = connection.calls.concurrency
     if ingestion.options.mode == "queue":
         count = min(count, QUEUE_WORKERS)
-    return [ingestion.engine.worker(number) for number in range(count)], service.transport, count
+    return [ingestion.engine.worker(number) for number in range(count)], connection.transport, count

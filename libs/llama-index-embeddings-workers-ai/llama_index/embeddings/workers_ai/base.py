@@ -13,11 +13,10 @@ from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
+from workers_ai._calls.embeddings import check_texts, embed_flows
 from workers_ai._calls.per_call import PER_CALL
-from workers_ai._calls.requests import check_texts
 from workers_ai._flow.concurrency import agather, gather
 from workers_ai._settings.settings import MAX_CONCURRENCY
-from workers_ai._transports.rate_limited import Paced
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import WorkersAIError
 from workers_ai.integration._pydantic_fields import EmbeddingFields
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
+    from workers_ai._connection import Connection
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
     from workers_ai.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
@@ -142,40 +141,35 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         }
 
     def _flows(
-        self, service: Service, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
+        self, connection: Connection, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
     ) -> list[Flow[None]]:
-        flows = service.embeddings(self.model_name, sent, **self._shape(kind))
+        flows = embed_flows(connection.calls, self.model_name, sent, **self._shape(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
         return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
-    def _connection(self) -> Service:
-        """The service behind both clients, paced by ``rate_limiter``."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire))
+    def _connection(self) -> Connection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.async_acquire)
 
-    def _sender(self) -> Any:
-        return self._connection().transport
-
-    def _service_of_call(self, settings: dict[str, Any]) -> Service:
-        """Return the service of one call. Keywords for other steps of a pipeline are ignored."""
+    def _connection_of_call(self, settings: dict[str, Any]) -> Connection:
+        """Return the connection of one call. Keywords for other steps of a pipeline are ignored."""
         return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})[0]
 
     def _embed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
+        connection = self._connection_of_call(settings)
         texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.recall(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    gather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    gather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -185,15 +179,15 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     async def _aembed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
+        connection = self._connection_of_call(settings)
         texts, cache = self._begin(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.recall(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    await agather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    await agather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -202,13 +196,13 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     @contextmanager
     def _sending(
-        self, service: Service, texts: Texts, kind: _Kind, *, show_progress: bool
+        self, connection: Connection, texts: Texts, kind: _Kind, *, show_progress: bool
     ) -> Iterator[list[Flow[None]]]:
         """Flows that embed what is missing; an error out of them names a place in the caller's list."""
         sent = texts.missing
         try:
             with _progress(len(sent), shown=show_progress) as tick:
-                yield self._flows(service, texts, sent, kind, tick)
+                yield self._flows(connection, texts, sent, kind, tick)
         except WorkersAIError as exc:
             texts.blame(exc, sent)
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
 
-from workers_ai._calls.requests import check_texts
+from workers_ai._calls.embeddings import check_texts
 from workers_ai.errors import BatchItemError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.embeddings.base import Embedding
 
-    from workers_ai._service import Service
     from workers_ai.ingest import IngestReport
 
 __all__ = ["WorkersAIBatchEmbedding"]
@@ -75,10 +74,6 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         """Name of the class in dumps and events."""
         return "WorkersAIBatchEmbedding"
 
-    def _service(self, settings: dict[str, Any]) -> Service:
-        """Return the connection of one call, behind the rate limiter."""
-        return self._service_of_call(settings).through(self._sender())
-
     def _options(self, *, show_progress: bool) -> dict[str, Any]:
         """Arguments of the core's ingestion."""
         return {
@@ -105,7 +100,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = ingest(texts, client=Client(service=self._service(settings)), **options)
+            report = ingest(texts, client=Client._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     async def _aembed(
@@ -119,7 +114,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = await aingest(texts, client=AsyncClient(service=self._service(settings)), **options)
+            report = await aingest(texts, client=AsyncClient._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:

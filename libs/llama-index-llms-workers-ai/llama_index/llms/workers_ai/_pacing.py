@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai._transports.rate_limited import Paced
-
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter
 
@@ -39,5 +37,4 @@ class _LaterTurns:
 def paced(client: Face, limiter: BaseRateLimiter) -> Face:
     """The client of one call, each try of which counts at the limiter once."""
     turns = _LaterTurns(limiter)
-    service = client.service
-    return type(client)(service=service.through(Paced(service.transport, turns.acquire, turns.async_acquire)))
+    return type(client)._of(client._connection.paced(turns.acquire, turns.async_acquire))

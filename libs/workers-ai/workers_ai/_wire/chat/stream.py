@@ -27,6 +27,11 @@ _STRUCTURE: Final = frozenset('{}[]":')
 """Characters of JSON: data that has one of them, and is not JSON, is a damaged event; other data is a word."""
 
 
+_PLAIN_DELTA: Final = frozenset({"content", "role"})
+_TEXT_BESIDE: Final = frozenset({"response", "reasoning", "reasoning_content", "tool_calls"})
+"""Keys beside ``choices`` under which an event may repeat or add text and calls."""
+
+
 class ChatStreamReader:
     """Turns the data of events into :class:`ChatDelta` pieces, both families in one.
 
@@ -42,7 +47,7 @@ class ChatStreamReader:
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_headers", "_held", "_id", "_ids",
+        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_has_plain_text", "_headers", "_held", "_id", "_ids",
         "_meter", "_model", "_refused", "_scrub", "_text", "_thoughts", "done",
     )  # fmt: skip
 
@@ -68,6 +73,7 @@ class ChatStreamReader:
         self.done = False
         # For text and for reasoning, once an event has held a lone surrogate.
         self._halves: tuple[HalfLetters, HalfLetters] | None = None
+        self._has_plain_text = False  # whether text has begun, and is passed on as it arrives
         self._calls_beside: bool | None = None
         self._id: JSON = None
         self._model: JSON = None
@@ -122,6 +128,7 @@ class ChatStreamReader:
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
             return None
         self._halves = self._halves or (HalfLetters(), HalfLetters())
+        self._has_plain_text = False
         return event
 
     def _read_no_object(self, event: JSON) -> None:
@@ -132,13 +139,24 @@ class ChatStreamReader:
             self._raise_if_error({"error": refusal.message, "code": refusal.code})
 
     def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
-        if choice.get("index") not in (None, 0, "0"):
+        if (index := choice.get("index")) and index != "0":
             return None
         if reason := choice.get("finish_reason"):
             self._finish = reason if isinstance(reason, str) else "stop"
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
         delta = choice.get("delta") or choice.get("message")
+        if (  # most events: text alone
+            self._has_plain_text
+            and type(delta) is dict
+            and delta.keys() <= _PLAIN_DELTA
+            and type(text := delta.get("content")) is str
+            and text
+            and not choice.get("logprobs")
+            and event.keys().isdisjoint(_TEXT_BESIDE)
+        ):
+            self._text.append(text)
+            return ChatDelta(text)
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}
         calls = delta.get("tool_calls") or delta.get("function_call")
@@ -196,6 +214,7 @@ class ChatStreamReader:
             reasoning = self._keep_thought(reasoning)
         elif self._held:
             reasoning, self._held = "".join(self._held) + reasoning, []
+        self._has_plain_text = bool(self._text) and self._buffer is self._halves is None and not self._held
         refused = refusal if isinstance(refusal, str) else ""
         self._refused = self._refused or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):
