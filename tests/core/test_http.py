@@ -402,7 +402,7 @@ def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -
     emulator = Emulator(latency_s=5.0)
     with emulator.serve() as base_url:
         client = Client(base_url=base_url, timeout=0.05, max_retries=0, **account)
-        with pytest.raises(e.APITimeoutError, match=r"127\.0\.0\.1 did not answer in time while waiting for the reply"):
+        with pytest.raises(e.APITimeoutError, match=r"127\.0\.0\.1 did not answer in time while waiting for the response"):
             client.chat(MODEL, HI)
         aclient = AsyncClient(base_url=base_url, timeout=0.05, max_retries=0, **account)
         with pytest.raises(e.APITimeoutError) as caught:
@@ -412,10 +412,10 @@ def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -
 
 def test_nothing_that_listens_is_a_typed_error(face: Any, account: dict[str, Any]) -> None:
     client = Client(base_url="http://127.0.0.1:9", max_retries=0, **account)
-    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+    with pytest.raises(e.APIConnectionError, match=r"no response from 127\.0\.0\.1"):
         client.chat(MODEL, HI)
     aclient = AsyncClient(base_url="http://127.0.0.1:9", max_retries=0, **account)
-    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+    with pytest.raises(e.APIConnectionError, match=r"no response from 127\.0\.0\.1"):
         asyncio.run(aclient.chat(MODEL, HI))
 
 

@@ -111,9 +111,9 @@ def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: Limiter, 
     assert limiter.wait_s(ticket()) == 0.0
 
 
-@pytest.mark.parametrize("patient", [True, False])
-def test_the_callers_own_rate_is_kept(patient: bool, limiter: Limiter, clock: Any) -> None:
-    own = {"requests_per_minute": 2, "patient": patient}
+@pytest.mark.parametrize("may_wait", [True, False])
+def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: Limiter, clock: Any) -> None:
+    own = {"requests_per_minute": 2, "may_wait": patient}
     limiter.done(let_in(limiter, **own))
     clock.now += 10.0
     limiter.done(let_in(limiter, **own))

@@ -158,7 +158,7 @@ class TestAlways:
         client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
         with pytest.raises(KeyboardInterrupt) as raised:
             client.embed(BGE, texts(2), queue="always")
-        assert raised.value.__notes__ == [f"still with the queue: {emulator.queue.jobs[0].request_id}"]
+        assert raised.value.__notes__ == [f"pending in the asynchronous queue: {emulator.queue.jobs[0].request_id}"]
 
 
 class TestOverflow:

@@ -294,7 +294,7 @@ def test_refusals_of_a_submission(
 def test_an_id_the_worker_does_not_know_is_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
     status, body = refusal
     client = face(lambda _: httpx.Response(status, json={"error": body}), batch_worker=URL)
-    with pytest.raises(errors.BatchError, match="does not know") as caught:
+    with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         batch(client, "poll", BatchJob(JOB, BGE))
     assert caught.value.request_ids == (JOB,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workers_ai._calls.chat import chat, plan_call
+from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
 from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
 from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, setting_parameters
@@ -118,7 +118,8 @@ class Client(_BaseClient):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        calls, plan = plan_call(self._connection.calls, model, messages, options, stream=False)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
         return drive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
@@ -132,7 +133,8 @@ class Client(_BaseClient):
         """
         from workers_ai._calls.streaming import open_chat
 
-        calls, plan = plan_call(self._connection.calls, model, messages, options, stream=True)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
@@ -217,7 +219,8 @@ class AsyncClient(_BaseClient):
 
     async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
         """See :meth:`Client.chat`."""
-        calls, plan = plan_call(self._connection.calls, model, messages, options, stream=False)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
         return await adrive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
@@ -226,7 +229,8 @@ class AsyncClient(_BaseClient):
         """See :meth:`Client.stream_chat`."""
         from workers_ai._calls.streaming import open_chat
 
-        calls, plan = plan_call(self._connection.calls, model, messages, options, stream=True)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
         return adrive_stream(open_chat(calls, plan), self._connection.transport)
 
     async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:

@@ -22,37 +22,32 @@ if TYPE_CHECKING:
     from workers_ai.errors import WorkersAIError
     from workers_ai.types import JSON, Api, ChatReply
 
-__all__ = ["AUTO_ROUTER", "chat", "exchange_chat", "plan_call"]
+__all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 
 AUTO_ROUTER: Final = "cloudflare/auto"
 """The model id with which AI Gateway chooses a model for each request."""
 
-_PLANNED: Final = frozenset({"session_id", "extra_body"})
+PLANNED: Final = frozenset({"session_id", "extra_body"})
+"""Settings of a call that its plan applies."""
 
 
 def plan_call(
-    calls: Calls, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any], *, stream: bool
-) -> tuple[Calls, ChatPlan]:
-    """Return the flows with the settings of one chat call, and its plan.
+    settings: Settings, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any], *, stream: bool
+) -> ChatPlan:
+    """Return the plan of a chat call.
 
     Args:
-        calls: The flows of the client.
+        settings: The settings of the call.
         model: Model id.
         messages: OpenAI-shaped messages.
-        options: Parameters and settings of the call, as for :meth:`workers_ai.Client.chat`.
+        options: Parameters of the call, with :data:`PLANNED`.
         stream: Whether to stream the answer.
 
     Raises:
         BadRequestError: A message cannot be sent.
-        ConfigurationError: An option is unknown or malformed, or the model id is malformed.
+        ConfigurationError: A parameter is unknown or malformed, or the model id is malformed.
     """
-    calls, params = calls.for_call(options, keep=_PLANNED)
-    return calls, _plan(calls.settings, model, messages, params, stream=stream)
-
-
-def _plan(
-    settings: Settings, model: str, messages: Sequence[Mapping[str, JSON]], params: dict[str, Any], *, stream: bool
-) -> ChatPlan:
+    params = dict(options)
     api: Api | None = params.pop("api", None)
     session_id, extra_body = params.pop("session_id", None), params.pop("extra_body", None)
     if unknown := params.keys() - CHAT_PARAMS:
