@@ -113,7 +113,7 @@ def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: Limiter, 
 
 @pytest.mark.parametrize("may_wait", [True, False])
 def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: Limiter, clock: Any) -> None:
-    own = {"requests_per_minute": 2, "may_wait": patient}
+    own = {"requests_per_minute": 2, "may_wait": may_wait}
     limiter.done(let_in(limiter, **own))
     clock.now += 10.0
     limiter.done(let_in(limiter, **own))

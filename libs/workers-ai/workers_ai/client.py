@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai._limits.limiter import Limiter
+    from workers_ai._settings.keywords import CallKeywords, ClientKeywords
+    from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
     from workers_ai.retry import RetryEvent, RetryPolicy
     from workers_ai.types import JSON, ChatDelta, ChatReply, EmbedReply, RerankScore
@@ -39,9 +41,9 @@ class _BaseClient:
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
         limiter: Limiter | None = None,
-        **settings: Any,
+        **settings: Unpack[ClientKeywords],
     ) -> None:
-        mask_secrets(settings)
+        mask_secrets(cast("dict[str, Any]", settings))
         self._connection = Connection.open(
             Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,
@@ -87,9 +89,7 @@ class Client(_BaseClient):
         retry: The retry policy; the default follows ``max_retries``.
         on_retry: Called before each wait with a :class:`~workers_ai.RetryEvent`.
         limiter: The limiter of concurrent requests; the default is shared by all objects of the account.
-        **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``total_timeout``,
-            ``max_retries``, ``on_busy``, ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``,
-            ``requests_per_minute``, ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.Settings`.
+        **settings: See :class:`~workers_ai.ClientKeywords`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
@@ -102,28 +102,24 @@ class Client(_BaseClient):
 
         return Batch(self._connection.queue, self._connection.transport)
 
-    def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]) -> ChatReply:
         """Return a whole answer.
 
         Args:
             model: Model id.
             messages: OpenAI-shaped messages.
-            **options: ``api``, the parameters of a chat call (``temperature``, ``max_tokens``, ``tools``, ...), and
-                settings of this call, which replace those of the client (None keeps them): ``timeout`` (seconds,
-                ``httpx.Timeout`` or ``(connect, read)``), ``total_timeout``, ``max_retries``, ``on_busy``,
-                ``reject_if_busy``, ``session_id``, ``gateway`` (an id, options, or a mapping without ``id`` that
-                changes single options), ``extra_headers`` (masked like the token), and ``extra_body`` (fields added
-                to the request body).
+            **options: Parameters, ``api``, and settings of this call; see :class:`~workers_ai.ChatKeywords`.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
-        plan = plan_call(calls.settings, model, messages, options, stream=False)
+        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
+        del options  # may hold secrets, which a traceback would show
+        plan = plan_call(calls.settings, model, messages, given, stream=False)
         return drive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
-        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
         """Yield an answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
 
@@ -133,22 +129,18 @@ class Client(_BaseClient):
         """
         from workers_ai._calls.streaming import open_chat
 
-        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
-        plan = plan_call(calls.settings, model, messages, options, stream=True)
+        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
+        del options  # may hold secrets, which a traceback would show
+        plan = plan_call(calls.settings, model, messages, given, stream=True)
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
-    def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+    def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """Embed texts, in concurrent requests of at most the model's cap. Vectors are in the order of the texts.
 
         Args:
             model: Model id.
             texts: Any number of strings.
-            **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
-                ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``api`` ("run", or "embeddings"
-                for ``/ai/v1/embeddings``) and ``dimensions`` (on that route only); ``queue`` ("never"; "overflow":
-                requests rejected for capacity go through the asynchronous queue; "always"), and ``deadline_s``, the
-                seconds to wait for the queue. Queries never go through the queue. Settings of this call as for
-                :meth:`chat`.
+            **options: Options, and settings of this call; see :class:`~workers_ai.EmbedKeywords`.
 
         Raises:
             BadRequestError: A text is empty or not a string; ``index`` is set, and nothing was sent.
@@ -157,12 +149,13 @@ class Client(_BaseClient):
         from workers_ai._calls.embeddings import embed_flows, join_embeddings
         from workers_ai._flow.concurrency import gather
 
-        calls, options = self._connection.calls.for_call(options)
-        flows = embed_flows(calls, model, texts, **options)
+        calls, given = self._connection.calls.for_call(options)
+        del options  # may hold secrets, which a traceback would show
+        flows = embed_flows(calls, model, texts, **given)
         return join_embeddings(model, gather(flows, self._connection.transport, calls.concurrency))
 
     def rerank(
-        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """Score texts against a query, best first.
 
@@ -179,8 +172,9 @@ class Client(_BaseClient):
         from workers_ai._calls.rerank import join_rankings, rerank_flows
         from workers_ai._flow.concurrency import gather
 
-        calls, options = self._connection.calls.for_call(options)
-        flows = rerank_flows(calls, model, query, texts, top_n, options)
+        calls, given = self._connection.calls.for_call(options)
+        del options  # may hold secrets, which a traceback would show
+        flows = rerank_flows(calls, model, query, texts, top_n, given)
         return join_rankings(gather(flows, self._connection.transport, calls.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
@@ -217,40 +211,46 @@ class AsyncClient(_BaseClient):
 
         return AsyncBatch(self._connection.queue, self._connection.transport)
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    async def chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
+    ) -> ChatReply:
         """See :meth:`Client.chat`."""
-        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
-        plan = plan_call(calls.settings, model, messages, options, stream=False)
+        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
+        del options  # may hold secrets, which a traceback would show
+        plan = plan_call(calls.settings, model, messages, given, stream=False)
         return await adrive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
-        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> AsyncGenerator[ChatDelta, None]:
         """See :meth:`Client.stream_chat`."""
         from workers_ai._calls.streaming import open_chat
 
-        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
-        plan = plan_call(calls.settings, model, messages, options, stream=True)
+        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
+        del options  # may hold secrets, which a traceback would show
+        plan = plan_call(calls.settings, model, messages, given, stream=True)
         return adrive_stream(open_chat(calls, plan), self._connection.transport)
 
-    async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+    async def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """See :meth:`Client.embed`."""
         from workers_ai._calls.embeddings import embed_flows, join_embeddings
         from workers_ai._flow.concurrency import agather
 
-        calls, options = self._connection.calls.for_call(options)
-        flows = embed_flows(calls, model, texts, **options)
+        calls, given = self._connection.calls.for_call(options)
+        del options  # may hold secrets, which a traceback would show
+        flows = embed_flows(calls, model, texts, **given)
         return join_embeddings(model, await agather(flows, self._connection.transport, calls.concurrency))
 
     async def rerank(
-        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
         from workers_ai._calls.rerank import join_rankings, rerank_flows
         from workers_ai._flow.concurrency import agather
 
-        calls, options = self._connection.calls.for_call(options)
-        flows = rerank_flows(calls, model, query, texts, top_n, options)
+        calls, given = self._connection.calls.for_call(options)
+        del options  # may hold secrets, which a traceback would show
+        flows = rerank_flows(calls, model, query, texts, top_n, given)
         return join_rankings(await agather(flows, self._connection.transport, calls.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:

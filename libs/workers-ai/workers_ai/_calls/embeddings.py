@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._validation import check_model, require_int, require_kind, require_one_of, unknown_keyword
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import (
     EmbedOptions,
@@ -134,14 +134,15 @@ def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     Raises:
         APIResponseValidationError: The vectors differ in length.
     """
-    whole = EmbedReply([], model)
+    vectors: list[list[float]] = []
+    usage, pooling = None, None
     for reply in replies:
-        whole.vectors += reply.vectors
-        whole.usage = add_usage(whole.usage, reply.usage)
-        whole.pooling = reply.pooling
-        reply.vectors = []
-    require_one_length(whole.vectors, model)
-    return whole
+        vectors += reply.vectors
+        usage = add_usage(usage, reply.usage)
+        pooling = reply.pooling
+        reply.vectors.clear()
+    require_one_length(vectors, model)
+    return EmbedReply(vectors, model, usage, pooling)
 
 
 def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: str) -> list[str]:
@@ -161,17 +162,8 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
             raise _invalid_text(index, why, model)
-        checked.append(_without_lone_surrogates(text) or " ")
+        checked.append(replace_lone_surrogates(text) or " ")
     return checked
-
-
-def _without_lone_surrogates(text: str) -> str:
-    """Return the text without lone surrogates, which UTF-8 cannot carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = mended(text)
-    return text
 
 
 def _invalid_text(index: int, why: str, model: str) -> BadRequestError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.batch import UnclearReplyError
-from workers_ai._wire.error_mapping import says_unknown_job
+from workers_ai._wire.error_mapping import is_unknown_job
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
 from workers_ai.retry import required_wait_s
 
@@ -37,7 +37,7 @@ _FIRST_FAILED_WAIT_S: Final = 0.5
 
 def is_unknown(error: WorkersAIError) -> bool:
     """Return whether an error reports an unknown request id."""
-    return error.status_code in UNKNOWN or says_unknown_job(error.code, error.message)
+    return error.status_code in UNKNOWN or is_unknown_job(error.code, error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class PolledJob:
             self._failing_since = None
             since = self._unknown_since = now if self._unknown_since is None else self._unknown_since
             self._hold_s = self._backoff_s(2.0, _MAX_UNKNOWN_WAIT_S)
-            is_explicit = says_unknown_job(error.code, error.message)
+            is_explicit = is_unknown_job(error.code, error.message)
             if now - since >= (self._unknown_s if is_explicit else UNKNOWN_S):
                 raise self.lost(error) from error
             return

@@ -12,7 +12,7 @@ from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import RateLimitError
-from workers_ai.types import EmbedReply
+from workers_ai.types import EmbedReply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,8 @@ def embed_queued(
     size = lookup(model).max_items or TEXTS_PER_REQUEST
     pending = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
     vectors: dict[int, list[float]] = {}
-    whole = EmbedReply([], model)
+    usage: Usage | None = None
+    pooling: str | None = None
     requests_per_job = max(1, TEXTS_PER_JOB // size)
     clock = batch.calls.clock
     end = ends(clock, deadline_s)
@@ -103,18 +104,17 @@ def embed_queued(
                 if item.error is None:
                     reply = batch.calls.read(read_vectors, item.result, model, len(span), normalize=options.normalize)
                     vectors.update(zip(span, reply.vectors, strict=True))
-                    whole.pooling = reply.pooling
+                    pooling = reply.pooling
                 elif len(span) == 1:
                     item.error.index = first + span.start
                     raise item.error
                 else:
                     failed += halves(span)
             for status in statuses:
-                whole.usage = add_usage(whole.usage, status.usage)
+                usage = add_usage(usage, status.usage)
             pending = failed
             requests_per_job = 1  # a batch Worker may regroup the texts of a submission into its own requests
-    whole.vectors = [vectors[index] for index in range(len(texts))]
-    return whole
+    return EmbedReply([vectors[index] for index in range(len(texts))], model, usage, pooling)
 
 
 def embed_with_overflow(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from workers_ai import catalogue
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import kept_headers
-from workers_ai._wire.error_mapping import error_from_reply, read_refusal
+from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -59,7 +59,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     except ValueError:
         is_json = False
     failed = isinstance(body, dict) and (
-        body.get("success") is False or (not body.get("result") and bool(read_refusal(body)))
+        body.get("success") is False or (not body.get("result") and bool(read_error(body)))
     )
     if response.is_success and is_json and not failed:
         untie(response)

@@ -16,7 +16,7 @@ from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
 from workers_ai._transports import load_bodies
-from workers_ai._wire.json_parsing import mended, parse_body
+from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class HttpTransport:
         try:
             return write(request.body)
         except UnicodeEncodeError:  # lone surrogates, as in scraped pages and file names
-            return write(mended(request.body))
+            return write(replace_lone_surrogates(request.body))
         except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
