@@ -113,9 +113,8 @@ class Client(_BaseClient):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
-        del options  # may hold secrets, which a traceback would show
-        plan = plan_call(calls.settings, model, messages, given, stream=False)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
         return drive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
@@ -129,9 +128,8 @@ class Client(_BaseClient):
         """
         from workers_ai._calls.streaming import open_chat
 
-        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
-        del options  # may hold secrets, which a traceback would show
-        plan = plan_call(calls.settings, model, messages, given, stream=True)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
@@ -149,9 +147,8 @@ class Client(_BaseClient):
         from workers_ai._calls.embeddings import embed_flows, join_embeddings
         from workers_ai._flow.concurrency import gather
 
-        calls, given = self._connection.calls.for_call(options)
-        del options  # may hold secrets, which a traceback would show
-        flows = embed_flows(calls, model, texts, **given)
+        calls, options = self._connection.calls.for_call(options)
+        flows = embed_flows(calls, model, texts, **options)
         return join_embeddings(model, gather(flows, self._connection.transport, calls.concurrency))
 
     def rerank(
@@ -172,9 +169,8 @@ class Client(_BaseClient):
         from workers_ai._calls.rerank import join_rankings, rerank_flows
         from workers_ai._flow.concurrency import gather
 
-        calls, given = self._connection.calls.for_call(options)
-        del options  # may hold secrets, which a traceback would show
-        flows = rerank_flows(calls, model, query, texts, top_n, given)
+        calls, options = self._connection.calls.for_call(options)
+        flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(gather(flows, self._connection.transport, calls.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
@@ -215,9 +211,8 @@ class AsyncClient(_BaseClient):
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> ChatReply:
         """See :meth:`Client.chat`."""
-        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
-        del options  # may hold secrets, which a traceback would show
-        plan = plan_call(calls.settings, model, messages, given, stream=False)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
         return await adrive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
@@ -226,9 +221,8 @@ class AsyncClient(_BaseClient):
         """See :meth:`Client.stream_chat`."""
         from workers_ai._calls.streaming import open_chat
 
-        calls, given = self._connection.calls.for_call(options, keep=PLANNED)
-        del options  # may hold secrets, which a traceback would show
-        plan = plan_call(calls.settings, model, messages, given, stream=True)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
         return adrive_stream(open_chat(calls, plan), self._connection.transport)
 
     async def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
@@ -236,9 +230,8 @@ class AsyncClient(_BaseClient):
         from workers_ai._calls.embeddings import embed_flows, join_embeddings
         from workers_ai._flow.concurrency import agather
 
-        calls, given = self._connection.calls.for_call(options)
-        del options  # may hold secrets, which a traceback would show
-        flows = embed_flows(calls, model, texts, **given)
+        calls, options = self._connection.calls.for_call(options)
+        flows = embed_flows(calls, model, texts, **options)
         return join_embeddings(model, await agather(flows, self._connection.transport, calls.concurrency))
 
     async def rerank(
@@ -248,9 +241,8 @@ class AsyncClient(_BaseClient):
         from workers_ai._calls.rerank import join_rankings, rerank_flows
         from workers_ai._flow.concurrency import agather
 
-        calls, given = self._connection.calls.for_call(options)
-        del options  # may hold secrets, which a traceback would show
-        flows = rerank_flows(calls, model, query, texts, top_n, given)
+        calls, options = self._connection.calls.for_call(options)
+        flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(await agather(flows, self._connection.transport, calls.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:

@@ -105,10 +105,10 @@ class Calls:
         total = self.settings.total_timeout
         return self if total is None or self.ends is not None else replace(self, ends=self.clock() + total)
 
-    def for_call(
-        self, options: Mapping[str, Any], *, keep: frozenset[str] = frozenset()
-    ) -> tuple[Calls, dict[str, Any]]:
+    def for_call(self, options: Mapping[str, Any], *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Any]:
         """Return the flows with the settings of one call, and the other options.
+
+        Assign the options to the name of the given ones: those may hold secrets, which a traceback would show.
 
         Args:
             options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings.
