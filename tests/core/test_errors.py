@@ -283,7 +283,7 @@ def test_the_text_is_one_line_with_the_model_the_status_the_code_the_ray_and_the
         (403, 5035, "Workers Paid plan"),
         (413, 5021, "max_tokens"),
         (400, 8006, "max_tokens"),
-        (429, 3040, "batch queue"),
+        (429, 3040, "asynchronous queue"),
         (429, 3036, "renewed at"),
     ],
 )

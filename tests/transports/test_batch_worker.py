@@ -372,10 +372,10 @@ def test_what_the_worker_has_taken_is_collected_by_the_next_run(
     [
         ("batch.example", "batch_worker is not an http"),
         ("http://batch.example", "batch_worker http://batch.example is not encrypted"),
-        ("https://user:pw@batch.example", "may hold no user"),
-        ("https://batch.example/?token=x", "may hold no user, query"),
-        ("https://batch.example/../x", "may hold no '..'"),
-        ({"url": URL, "token": "x"}, "takes url and headers"),
+        ("https://user:pw@batch.example", "must not have a user"),
+        ("https://batch.example/?token=x", "must not have a user, query"),
+        ("https://batch.example/../x", "must not contain '..'"),
+        ({"url": URL, "token": "x"}, "accepts url and headers"),
         ({"url": URL, "headers": {"X-Key": "line\nbreak"}}, "value of header X-Key"),
     ],
 )

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.decisions import Question, State
     from langchain_core.runnables import Runnable
 
-    from workers_ai.integration import Flow, Reply, Request
+    from workers_ai.integration import ConnectionConstructor, Flow, Reply, Request
     from workers_ai.types import JSON
 
 __all__ = ["WorkersAIDecisions"]
@@ -72,6 +72,14 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 

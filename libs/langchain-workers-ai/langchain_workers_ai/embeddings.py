@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, field_validator, model_validator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai.integration import Calls, Flow
+    from workers_ai.integration import Calls, EmbeddingConstructor, Flow
     from workers_ai.integration import Connection as CoreConnection
     from workers_ai.types import EmbedReply
 
@@ -37,6 +37,14 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "no call of this kind"
     keyword_aliases: ClassVar[dict[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, Unpack, overload
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
-    from workers_ai.integration import Connection, Flow
+    from workers_ai.integration import Connection, EmbeddingConstructor, Flow
     from workers_ai.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
@@ -53,6 +53,14 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "no embedding request"
     keyword_aliases: ClassVar[dict[str, str]] = {
         **EmbeddingFields.keyword_aliases,
@@ -60,7 +68,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
     knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",

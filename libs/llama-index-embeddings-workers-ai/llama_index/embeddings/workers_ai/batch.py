@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
 
     from workers_ai.ingest import IngestReport
+    from workers_ai.integration import EmbeddingConstructor
 
 __all__ = ["WorkersAIBatchEmbedding"]
 
@@ -40,6 +41,14 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     Raises:
         ConfigurationError: A setting is missing or malformed, or the model has no queue.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     knobs: ClassVar[frozenset[str]] = WorkersAIEmbedding.knobs | {
         "ledger",
