@@ -116,7 +116,7 @@ class TestRequest:
     def test_a_choice_that_is_none_of_the_tools_is_named(
         self, llm: Make, emulator: Emulator, call: Caller, choice: Any
     ) -> None:
-        with pytest.raises(ConfigurationError, match="'wether' is none of the tools: weather, clock"):
+        with pytest.raises(ConfigurationError, match="'wether' is not one of the tools: weather, clock"):
             call(llm(), "chat_with_tools", [WEATHER, CLOCK], chat_history=USER, tool_choice=choice)
         assert emulator.log.requests == 0
 
