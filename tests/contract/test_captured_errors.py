@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refusals import UUID
 
 from workers_ai import AsyncClient, RetryPolicy, Settings, errors
-from workers_ai._calls.requests import Reply, read_reply
+from workers_ai._calls.replies import Reply, read_reply
 from workers_ai._wire.error_mapping import read_error
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -14,7 +14,7 @@ import pytest
 
 from workers_ai import Client
 from workers_ai import errors as e
-from workers_ai._calls.requests import read_reply
+from workers_ai._calls.replies import read_reply
 from workers_ai._settings.settings import GatewayOptions, Settings
 from workers_ai._wire.error_mapping import error_from_reply
 from workers_ai.batch import BatchJob

@@ -201,7 +201,7 @@ def test_texts_that_the_queue_loses_three_times_are_reported(run: Any, texts: An
     emulator.queue.settings.lose = 100
     report = run(texts(30))
     assert (report.embedded, report.failed) == (0, 30)
-    assert "the queue does not know" in report.failures[0].message
+    assert "is unknown to the asynchronous queue" in report.failures[0].message
     assert emulator.queue.submitted == 3
 
 

@@ -294,7 +294,7 @@ def test_refusals_of_a_submission(
 def test_an_id_the_worker_does_not_know_is_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
     status, body = refusal
     client = face(lambda _: httpx.Response(status, json={"error": body}), batch_worker=URL)
-    with pytest.raises(errors.BatchError, match="does not know") as caught:
+    with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         batch(client, "poll", BatchJob(JOB, BGE))
     assert caught.value.request_ids == (JOB,)
 
@@ -425,7 +425,7 @@ def test_a_pickled_client_still_asks_the_worker(service: Service, account: dict[
     with service.emulator.serve() as url:
         worker = BatchWorker(url.removesuffix("/client/v4"), headers={"X-Key": "secret-of-the-worker"})
         client = Client(**account, base_url="http://127.0.0.1:9", batch_worker=worker)
-        with Client(service=pickle.loads(pickle.dumps(client.service))) as restored:
+        with pickle.loads(pickle.dumps(client)) as restored:
             (item,) = restored.batch.run(BGE, [{"text": ["a"]}])
     assert item.success
     submitted = service.emulator.log.entries[0]

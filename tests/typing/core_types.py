@@ -59,7 +59,6 @@ def construct() -> None:
         limiter=Limiter(),
         http_client=httpx.Client(),
     )
-    assert_type(AsyncClient(service=client.service), AsyncClient)
     assert_type(workers_ai.__version__, str)
     with client as entered:
         assert_type(entered, Client)

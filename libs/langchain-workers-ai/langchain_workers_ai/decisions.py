@@ -111,19 +111,19 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
     def _exchange(self, state: State, questions: dict[str, Question]) -> Flow[Reply]:
-        service = self.client.service
-        reject_if_busy = service.settings.on_busy != "wait"
-        return service.calls.exchange(_decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
+        calls = self.client._connection.calls
+        reject_if_busy = calls.settings.on_busy != "wait"
+        return calls.exchange(_decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
 
     def _classify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = drive(self._exchange(state, questions), self.client.service.transport)
-            return self.client.service.calls.read(_read_decision, reply, self.model, questions)
+            reply = drive(self._exchange(state, questions), self.client._connection.transport)
+            return self.client._connection.calls.read(_read_decision, reply, self.model, questions)
 
     async def _aclassify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = await adrive(self._exchange(state, questions), self.async_client.service.transport)
-            return self.async_client.service.calls.read(_read_decision, reply, self.model, questions)
+            reply = await adrive(self._exchange(state, questions), self.async_client._connection.transport)
+            return self.async_client._connection.calls.read(_read_decision, reply, self.model, questions)
 
 
 def _decision_request(

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import CapacityError, RateLimitError, WorkersAIError
+from workers_ai.errors import RateLimitError, WorkersAIError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,18 @@ MAX_RETRY_AFTER_S: Final = 60.0
 MINUTE_S: Final = 60.0
 """Seconds to wait after a rate limit (3021). Whether its window slides is not documented; a whole minute is long enough
 for both."""
+
+
+def required_wait_s(error: WorkersAIError) -> float | None:
+    """Return the seconds that ``error`` requires before the next request; None if it requires no wait.
+
+    A ``Retry-After`` counts up to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) lasts to the end of the minute.
+    """
+    if error.retry_after is not None:
+        return min(error.retry_after, MAX_RETRY_AFTER_S)
+    if error.code == 3021 and isinstance(error, RateLimitError):
+        return MINUTE_S
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,7 @@ class RetryPolicy:
 
     def delay_s(self, attempt: int, error: WorkersAIError) -> float:
         """Return the backoff delay in seconds after ``attempt``, whether or not a retry follows."""
-        if error.retry_after is not None:
-            return min(error.retry_after, MAX_RETRY_AFTER_S)
-        if isinstance(error, RateLimitError) and not isinstance(error, CapacityError) and error.code == 3021:
-            return MINUTE_S
+        wait = required_wait_s(error)
+        if wait is not None:
+            return wait
         return float(self.jitter() * min(self.cap_s, self.base_s * 2.0 ** min(attempt - 1, 64)))

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
-    from workers_ai._calls.requests import Reply, check_texts
+    from workers_ai._calls.replies import Reply
+    from workers_ai._calls.requests import Calls
+    from workers_ai._connection import Connection
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service, join_embeddings
     from workers_ai._settings.keywords import PER_CALL
     from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
-    from workers_ai._transports.rate_limited import Paced
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
     from workers_ai._wire.chat.reply import shortened, unwrap
@@ -41,18 +42,18 @@ __all__ = [
     "MAX_CONCURRENCY",
     "PER_CALL",
     "CallIds",
+    "Calls",
     "ChatConstructor",
     "ChatFields",
+    "Connection",
     "ConnectionConstructor",
     "ConnectionFields",
     "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
     "LedgerFile",
-    "Paced",
     "Reply",
     "Request",
-    "Service",
     "adrive",
     "agather",
     "argument_error",
@@ -60,6 +61,7 @@ __all__ = [
     "check_texts",
     "conform",
     "drive",
+    "embed_flows",
     "gather",
     "image_data_url",
     "inline_refs",
@@ -93,13 +95,14 @@ _MODULES = {
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
     # Flows, their drivers, and the rate limiter of a framework
+    "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
+    "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
-    "_calls.requests": ("Reply", "check_texts"),
+    "_calls.requests": ("Calls",),
     "_flow.concurrency": ("agather", "gather"),
     "_flow.drivers": ("adrive", "drive"),
     "_flow.steps": ("Flow",),
-    "_service": ("Service", "join_embeddings"),
-    "_transports.rate_limited": ("Paced",),
+    "_connection": ("Connection",),
     # Requests and replies
     "_wire.chat.images": ("image_data_url",),
     "_wire.chat.reply": ("shortened", "unwrap"),

@@ -16,7 +16,7 @@ from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
-    from workers_ai._service import Service
+    from workers_ai._connection import Connection
     from workers_ai.client import AsyncClient, Client
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
@@ -87,18 +87,18 @@ class ConnectionFields(SettingsModel):
     @cached_property
     def _faces(self) -> tuple[Client, AsyncClient]:
         """Both clients of this object, made, and their modules imported, at the first call."""
-        from workers_ai._service import Service
+        from workers_ai._connection import Connection
         from workers_ai.client import AsyncClient, Client
 
-        service = Service(
+        connection = Connection.open(
             self._resolve({name: getattr(self, name) for name in (*SETTINGS, "binding")}),
             **{name: getattr(self, name) for name in HANDLES},
         )
-        return Client(service=service), AsyncClient(service=service)
+        return Client._of(connection), AsyncClient._of(connection)
 
-    def _connection(self) -> Service:
-        """The service behind both clients."""
-        return self._faces[0].service
+    def _connection(self) -> Connection:
+        """Return the connection that both clients share."""
+        return self._faces[0]._connection
 
     @property
     def client(self) -> Client:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai.integration import Paced
-
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter
 
@@ -39,5 +37,4 @@ class _RetryTurns:
 def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
     """Return a client for one call that acquires ``limiter`` before each retry."""
     turns = _RetryTurns(limiter)
-    service = client.service
-    return type(client)(service=service.through(Paced(service.transport, turns.acquire, turns.async_acquire)))
+    return type(client)._of(client._connection.paced(turns.acquire, turns.async_acquire))
