@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs
+
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import ChatInput, generate

@@ -8,8 +8,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 from pydantic import BaseModel, field_validator
-
 from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs, prompt_of
+
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation import Answer, Answers, ChatInput, estimate
 from workers_ai.ingest import Fingerprint, Ledger
@@ -60,7 +60,8 @@ def test_the_emulator_answers_in_every_form(sync: Generator, model: str, mode: s
     emulator = Emulator(queue=QueueSettings("at_once"))
     plain = sync(rows, emulator.transport(), model=model, mode=mode)
     assert all(answer.text and answer.usage for answer in plain.answers())
-    assert plain.cost_usd and plain.cost_usd > 0
+    assert plain.cost_usd
+    assert plain.cost_usd > 0
     labelled = sync(
         [{"id": 1, "review": "fine"}], emulator.transport(), model=model, mode=mode, prompt="Rate {review}",
         labels=["good", "bad"], ledger=tmp_path / "labels",
@@ -90,7 +91,7 @@ def test_a_typed_dict_is_a_schema(sync: Generator, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text", ["spam", '{"label": "spam"}', '"spam"', "Spam.", " **spam** ", '```json\n{"label":"spam"}\n```']
-)  # noqa: E501
+)
 def test_labels_are_read_in_every_form(sync: Generator, text: str) -> None:
     report = sync([("a", "x")], FakeQueue(lambda request: text), labels=["spam", "ham"])
     assert [answer.data for answer in report.answers()] == ["spam"]
@@ -114,7 +115,8 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(run: Generator) -> None:
     found = {answer.id: answer for answer in report.answers()}
     assert found["id-10"].text == '{"name": "Ro'
     assert found["id-10"].data is None
-    assert found["id-10"].error and "does not fit the schema" in found["id-10"].error.message
+    assert found["id-10"].error
+    assert "does not fit the schema" in found["id-10"].error.message
     assert found["id-15"].data == City(name="Rome", people=15)
     repaired = next(body for body in queue.bodies if len(body["messages"]) == 3)
     assert [message["role"] for message in repaired["messages"]] == ["user", "assistant", "user"]
@@ -189,7 +191,9 @@ def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
     with Answers(sync.ledger) as answers:
         replies = answers.find([*chats, ChatInput([{"role": "user", "content": "b"}])])
     assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", None]
-    assert replies[0] and replies[0].usage and replies[0].usage.output_tokens == 7
+    assert replies[0]
+    assert replies[0].usage
+    assert replies[0].usage.output_tokens == 7
 
 
 def test_tool_calls_survive_the_ledger(sync: Generator) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from tests.generation.conftest import FakeJob, FakeQueue, Generator, first_prompt, inputs, prompt_of, refusal
+
 from workers_ai.errors import BatchError, BatchItemError, CapacityError, QuotaExhaustedError, WorkersAIError
 
 INPUTS, PER_JOB = 300, 30
@@ -100,7 +100,7 @@ CASES = {
     "a reference of another input": Case({"order": Foreign()}, factor=1.1),
     "slow jobs": Case({"poll": lambda job: running(job) if job.polls < 6 else None}),
     "items that fail": Case(
-        {"answer": failing(5004, lambda prompt: prompt.endswith("00") or prompt.endswith(" 0"))},
+        {"answer": failing(5004, lambda prompt: prompt.endswith(("00", " 0")))},
         failed=BY_HUNDREDS,
         factor=1.02,
     ),
@@ -111,7 +111,7 @@ CASES = {
     ),
     "a job that fails": Case(
         {"poll": lambda job: {"status": "failed", "error": "died"} if job.number == 4 else None}, factor=1.1
-    ),  # noqa: E501
+    ),
     "an input that fails its job": Case(
         {"poll": lambda job: {"status": "failed", "error": "died"} if has_bad(job) else None},
         failed=("id-77",),
@@ -130,7 +130,7 @@ CASES = {
             "accept": lambda job: (
                 refusal(429, 4006, "you have used up your daily free allocation") if job.number > 4 else None
             )
-        },  # noqa: E501
+        },
         ends=QuotaExhaustedError,
     ),
     "every input fails": Case({"answer": failing(5004, lambda prompt: True)}, ends=BatchItemError, factor=1.1),
@@ -197,7 +197,8 @@ def test_usage_without_a_share_is_shared_by_length(sync: Generator) -> None:
     report = sync([("a", "1"), ("b", "2")], queue)
     short, long = report.answers()
     assert (report.input_tokens, report.output_tokens) == (100, 60)
-    assert short.usage and long.usage
+    assert short.usage
+    assert long.usage
     assert short.usage.output_tokens < long.usage.output_tokens
     assert short.usage.output_tokens + long.usage.output_tokens in (59, 60)
 
