@@ -19,6 +19,7 @@ TOP_LEVEL = {
     "README.md",
     "SECURITY.md",
     "cassettes",
+    "docs",
     "libs",
     "notebooks",
     "pyproject.toml",
