@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from workers_ai import Client
 from workers_ai.catalogue import USD_PER_NEURON, known_models, lookup
-from workers_ai.cli import app
+from workers_ai.cli._app import app
 from workers_ai.cli._models import Difference, check, compare, select_cards
 from workers_ai.errors import ConfigurationError
 from workers_ai_emulator import Clock, Emulator
