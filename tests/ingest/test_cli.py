@@ -233,7 +233,7 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
         (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
         (ingest("--account-id", "../../x"), "--account-id is malformed"),
         (["jobs", "none"], "there is no ledger at none"),
-        (["jobs", "docs.jsonl"], "docs.jsonl exists and is no ledger"),
+        (["jobs", "docs.jsonl"], "docs.jsonl exists and is not a ledger"),
     ],
 )
 def test_an_error_is_one_line_and_status_1(
@@ -305,7 +305,7 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
     emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", route="poll"))
     line = only_line(workers_ai(*ingest(), status=1))
     assert "code 4006" in line
-    assert line.endswith("; still with the queue: 1 (`workers-ai jobs LEDGER` lists them)")
+    assert line.endswith("; submissions in the queue: 1 (`workers-ai jobs LEDGER` lists them)")
     told = workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()
     assert told[0] == f"vectors.parquet.ledger: {MODEL}"
     assert told[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
@@ -330,7 +330,7 @@ def test_an_interrupt_is_one_line_and_status_130(workers_ai: Any, docs: Path, mo
 
     monkeypatch.setattr(ingestion_module, "ingest", interrupted)
     result = workers_ai(*ingest(), status=130)
-    assert only_line(result) == "interrupted: the same command goes on where it was"
+    assert only_line(result) == "interrupted: the same command continues"
 
 
 def test_an_input_that_changes_during_the_run_is_an_error(
