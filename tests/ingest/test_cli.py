@@ -310,7 +310,7 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
     assert told[0] == f"vectors.parquet.ledger: {MODEL}"
     assert told[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
     (job,) = emulator.queue.jobs
-    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  gone: the next run collects it", told[3])
+    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  ended: the next run collects it", told[3])
     workers_ai(*ingest())
     assert emulator.queue.submitted == 1
     assert workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()[1:] == [
