@@ -16,7 +16,7 @@ import pytest
 from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, events_of, user
 
 from workers_ai_emulator import Emulator, QueueSettings, Upstream
-from workers_ai_emulator.cli.command import make, parser
+from workers_ai_emulator.cli.command import argument_parser, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,8 @@ def test_the_command_serves_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--host", "0.0.0.0"], "say --allow-remote"),
-        (["--host", "example.org"], "say --allow-remote"),
+        (["--host", "0.0.0.0"], "add --allow-remote"),
+        (["--host", "example.org"], "add --allow-remote"),
         (["--quota-code", "1"], "invalid choice"),
     ],
 )
@@ -85,7 +85,7 @@ def test_arguments_become_settings() -> None:
     line = (
         "--latency 0.5 --max-wait 9 --neurons-per-day 10 --quota-code 3036 --enforce-rpm --free-plan --batch-seconds 30"
     )
-    emulator = make(parser().parse_args(line.split()))
+    emulator = build(argument_parser().parse_args(line.split()))
 
     assert (emulator.settings.latency_s, emulator.settings.paid_plan) == (0.5, False)
     assert (
@@ -95,8 +95,11 @@ def test_arguments_become_settings() -> None:
         emulator.limits.enforce_rpm,
     ) == (9, 10, 3036, True)
     assert (emulator.queue.settings.progress, emulator.queue.settings.seconds) == ("seconds", 30)
-    assert make(parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
-    assert make(parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
+    assert build(argument_parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
+    assert (
+        build(argument_parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream
+        is not None
+    )
 
 
 def test_an_unknown_setting_is_refused() -> None:

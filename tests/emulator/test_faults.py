@@ -24,7 +24,7 @@ def test_a_fault_meets_one_request_unless_told_otherwise(api: Api) -> None:
 
     api.emulator.faults.add(Fault.error(500, 3043, times=2, skip=1))
     assert [api.embed("a").status_code for _ in range(4)] == [200, 500, 500, 200]
-    assert once.met == 1
+    assert once.applied == 1
 
 
 def test_a_fault_may_be_bound_to_model_route_and_stream(api: Api) -> None:
@@ -109,7 +109,7 @@ def test_an_edge_page_is_html(api: Api) -> None:
             | {"name": "AiGatewayError", "httpCode": 400, "internalCode": 7},
         ),
         (
-            {"spelling": "binding"},
+            {"envelope": "binding"},
             {"internalCode": 7, "httpCode": 400, "name": "AiError", "message": "m", "description": "m"},
         ),
     ],
@@ -121,7 +121,7 @@ def test_an_error_comes_in_the_envelope_of_its_layer(api: Api, where: dict[str, 
 
 
 def test_errors_may_be_one_object(api: Api) -> None:
-    api.emulator.faults.add(Fault.error(400, 5006, "m", spelling="object"))
+    api.emulator.faults.add(Fault.error(400, 5006, "m", envelope="object"))
 
     assert api.embed("a").json()["errors"]["code"] == 5006
 

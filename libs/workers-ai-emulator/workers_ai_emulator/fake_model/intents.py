@@ -110,7 +110,7 @@ def _json(prompt: Prompt, _: re.Match[str]) -> str | None:
 
 
 def _sub_questions(prompt: Prompt, _: re.Match[str]) -> str | None:
-    """Ask each tool whose description fits; all of them if none does."""
+    """Return a sub-question for each tool whose description matches; for all tools if none matches."""
     listed = re.findall(r"(?s)<Tools>\s*```json\s*(\{.*?\})\s*```", prompt.text)
     asked = re.findall(r"(?s)<User Question>\s*(.*?)\s*(?=<Output>|\Z)", prompt.text)
     if not listed or not asked:
@@ -187,7 +187,7 @@ def _score(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _standalone(prompt: Prompt, _: re.Match[str]) -> str | None:
-    """Say what a pronoun of the question is about."""
+    """Append the topic of the history to a question with a pronoun."""
     after = _FOLLOW_UP.search(prompt.text)
     question = after.group(1).strip() if after else prompt.reading.question
     shown = re.search(r"(?is)(?:chat history\s*[>:])\s*(.+?)\s*(?:<?follow up)", prompt.text)
@@ -243,7 +243,7 @@ def _translation(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _class(prompt: Prompt, found: re.Match[str]) -> str | None:
-    """Name the class of the material among those that the prompt lists."""
+    """Return the class of the material, from the classes in the prompt."""
     listed = re.findall(
         r"[\w-]+",
         re.sub(

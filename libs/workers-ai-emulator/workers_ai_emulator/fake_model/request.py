@@ -68,12 +68,12 @@ class ChatRequest:
 
     @property
     def last_user(self) -> int:
-        """Index of the last user turn; -1 when there is none."""
+        """Return the index of the last user turn; -1 if there is none."""
         return max((index for index, turn in enumerate(self.turns) if turn.role == "user"), default=-1)
 
     @property
     def prompt_text(self) -> str:
-        """All that the model reads, as one text; what its tokens are counted from."""
+        """Return all input of the model as one text; its tokens are counted from it."""
         parts = [turn.text for turn in self.turns]
         parts += [str(call) for turn in self.turns for call in turn.tool_calls]
         parts += [f"{tool.name} {tool.description} {tool.parameters}" for tool in self.tools]
@@ -128,7 +128,7 @@ def _choice(choice: Any) -> str:
 
 
 def _format(body: Json) -> tuple[bool, Json | None]:
-    """Whether JSON is wanted, and of which schema: bare, or in OpenAI's wrapper, or as ``guided_json``."""
+    """Return whether JSON is requested, and the schema: bare, in OpenAI's envelope, or ``guided_json``."""
     if isinstance(body.get("guided_json"), dict):
         return True, body["guided_json"] or None
     wanted = body.get("response_format") or {}
@@ -141,7 +141,7 @@ def _format(body: Json) -> tuple[bool, Json | None]:
 
 
 def _thinks(model: Model, body: Json) -> bool:
-    """Thinking is on unless the template, or an effort of ``none`` that the model knows, switches it off."""
+    """Return whether the model reasons first: by default yes, unless the template or the effort turns it off."""
     kwargs = body.get("chat_template_kwargs") or {}
     key = "thinking" if "kimi" in model.id else "enable_thinking"
     effort = model.reasoning_effort or {}

@@ -238,13 +238,13 @@ def creative_field(words: set[str], text: str) -> str | None:
 
 
 def _subject(text: str) -> str:
-    """The topic of a creative request in a few words."""
+    """Return the topic of a creative request in a few words."""
     topic = topic_of(_GENRE.split(text)[-1] if not ABOUT.search(text) else text)
     return " ".join(topic.split()[:8]) or "life"
 
 
 def _lower(text: str) -> str:
-    """A subject inside a sentence: articles lose their capital, names keep it."""
+    """Write an initial article in lower case; names keep their capital."""
     first, _, rest = text.partition(" ")
     return f"{first.lower()} {rest}".strip() if first.lower() in STOP_WORDS else text
 
