@@ -96,10 +96,7 @@ def test_arguments_become_settings() -> None:
     ) == (9, 10, 3036, True)
     assert (emulator.queue.settings.progress, emulator.queue.settings.seconds) == ("seconds", 30)
     assert build(argument_parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
-    assert (
-        build(argument_parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream
-        is not None
-    )
+    assert build(argument_parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
 
 
 def test_an_unknown_setting_is_refused() -> None:
