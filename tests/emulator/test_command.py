@@ -63,7 +63,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
         (["--quota-code", "1"], "invalid choice"),
     ],
 )
-def test_the_command_refuses_wrong_arguments(arguments: list[str], error: str) -> None:
+def test_the_command_rejects_invalid_arguments(arguments: list[str], error: str) -> None:
     command = [sys.executable, "-m", "workers_ai_emulator", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
 
@@ -71,7 +71,7 @@ def test_the_command_refuses_wrong_arguments(arguments: list[str], error: str) -
     assert error in done.stderr
 
 
-def test_a_port_in_use_is_one_clear_line() -> None:
+def test_a_port_in_use_prints_one_line() -> None:
     with Emulator().serve() as url:
         command = [sys.executable, "-m", "workers_ai_emulator", "--port", str(httpx.URL(url).port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
@@ -99,7 +99,7 @@ def test_arguments_become_settings() -> None:
     assert build(argument_parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
 
 
-def test_an_unknown_setting_is_refused() -> None:
+def test_an_unknown_setting_raises() -> None:
     with pytest.raises(TypeError, match="latency"):
         Emulator(latency=1)
     with pytest.raises(ValueError, match="choose one of"):
@@ -114,7 +114,7 @@ def test_the_plugin_is_found_by_its_entry_point() -> None:
     assert found.value == "workers_ai_emulator.pytest_plugin"
 
 
-def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fixtures_return_an_emulator(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         """
@@ -145,7 +145,7 @@ def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: p
     done.assert_outcomes(passed=3)
 
 
-def test_the_plugin_costs_nothing_at_start() -> None:
+def test_the_plugin_imports_the_emulator_on_first_use() -> None:
     code = "import pytest, sys; import workers_ai_emulator.pytest_plugin; print('httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -190,7 +190,7 @@ def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
     return make_api(upstream=upstream)
 
 
-def test_an_upstream_answers_in_the_family_of_the_model(upstream_api: Api, asked: list[Any]) -> None:
+def test_upstream_answers_have_the_form_of_the_model(upstream_api: Api, asked: list[Any]) -> None:
     native = upstream_api.run(LLAMA, user("hi")).json()["result"]
     newer = upstream_api.run(GEMMA, user("hi")).json()["result"]
     pieces = events_of(upstream_api.run(LLAMA, {**user("hi"), "stream": True}))
@@ -205,7 +205,7 @@ def test_an_upstream_answers_in_the_family_of_the_model(upstream_api: Api, asked
     assert (asked[0][0], asked[0][1]["model"]) == ("/v1/chat/completions", "local")
 
 
-def test_an_upstream_gives_vectors_in_the_order_of_the_texts(upstream_api: Api, asked: list[Any]) -> None:
+def test_upstream_vectors_are_in_the_order_of_the_texts(upstream_api: Api, asked: list[Any]) -> None:
     assert upstream_api.embed(["a", "bb"]).json()["result"]["data"] == [[1.0, 1.0], [2.0, 1.0]]
     assert asked[0][1]["model"] == "local-vectors"
 
@@ -214,7 +214,7 @@ def test_an_upstream_gives_vectors_in_the_order_of_the_texts(upstream_api: Api, 
     ("text", "expected"),
     [("refuse", (422, 8007)), ("fail", (503, 8008)), ("gone", (502, 8008)), ("prose", (502, 8008))],
 )
-def test_an_upstream_that_fails_is_an_error_of_the_service(
+def test_a_failing_upstream_is_an_error_response(
     upstream_api: Api, text: str, expected: tuple[int, int]
 ) -> None:
     reply = upstream_api.chat(GEMMA, text)

@@ -87,7 +87,7 @@ def test_quickstart_weather_agent(model: ChatWorkersAI) -> None:
     assert "always sunny in sf" in messages[-1].text
 
 
-def test_quickstart_agent_that_knows_where_the_user_is(model: ChatWorkersAI) -> None:
+def test_quickstart_agent_with_the_users_location(model: ChatWorkersAI) -> None:
     """https://docs.langchain.com/oss/python/langchain/quickstart"""
 
     class Forecast(BaseModel):
@@ -526,7 +526,7 @@ def test_human_in_the_loop(model: ChatWorkersAI) -> None:
     assert "Email sent to ann@example.org" in done["messages"][-1].text
 
 
-def test_personal_data_is_hidden(model: ChatWorkersAI) -> None:
+def test_personal_data_middleware(model: ChatWorkersAI) -> None:
     """https://docs.langchain.com/oss/python/langchain/guardrails"""
     agent = create_agent(
         model, tools=[search], middleware=[PIIMiddleware("email", strategy="redact", apply_to_input=True)]

@@ -67,7 +67,7 @@ def test_errors_have_their_code(client: Any, model: str, body: dict[str, Any], c
     assert code == caught.value.errors[0].code
 
 
-def test_a_refused_token_is_an_authentication_error() -> None:
+def test_a_wrong_token_is_an_authentication_error() -> None:
     with (
         Emulator().serve() as url,
         cloudflare.Cloudflare(base_url=url, api_token="bad-token", max_retries=0) as client,
