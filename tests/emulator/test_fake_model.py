@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -22,6 +23,7 @@ from workers_ai_emulator.rules.tokens import content_stems
 if TYPE_CHECKING:
     from tests.emulator.conftest import Api
 
+EXAMPLES = int(os.environ.get("WORKERS_AI_FUZZ_EXAMPLES", "10"))
 CONTEXT = """The json module encodes Python objects. The csv module reads and writes tabular data.
 Sockets live in the socket module."""
 
@@ -293,7 +295,7 @@ SENTENCE = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.permutations(list(PROFILE)))
 def test_fields_are_extracted_by_kind_in_any_order(order: list[str]) -> None:
     """The order of the properties does not change who gets which value."""
@@ -310,7 +312,7 @@ Doc: 1, Relevance: 2"""
 PIECES = st.sampled_from(PROMPTS.replace("\n", "|").split("|")).map(lambda piece: f"{piece}\n")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=12), max_size=8), st.sampled_from(["text", "tools", "json"]))
 def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
     """No prompt makes the fake model fail, whatever it looks like."""

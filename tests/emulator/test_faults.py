@@ -348,8 +348,7 @@ def test_shapes_of_streamed_finish_usage_and_text(api: Api) -> None:
 
 
 @pytest.mark.parametrize("shape", sorted(WHOLE | STREAMED))
-@pytest.mark.parametrize("model", [LLAMA, GEMMA])
-@pytest.mark.parametrize("compat", [False, True])
+@pytest.mark.parametrize(("model", "compat"), [(LLAMA, False), (GEMMA, True)])
 def test_every_shape_works_on_every_route(api: Api, shape: str, model: str, compat: bool) -> None:
     api.emulator.faults.add(Fault.named_shape(shape))
     for text in ("Hello", "Time in Oslo?"):

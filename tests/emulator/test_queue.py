@@ -122,9 +122,7 @@ def test_a_malformed_item_fails_alone(api: Api) -> None:
 @pytest.mark.parametrize(
     ("key", "read"), [("error", lambda item: item["error"]), ("errors", lambda item: item["errors"][0])]
 )
-def test_items_fail_by_index_or_content(
-    make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]
-) -> None:
+def test_items_fail_by_index_or_content(make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]) -> None:
     failures = [ItemFailure(index=0, times=1), ItemFailure(contains="poison", code=3043, message="AiError: broken")]
     api = make_api(queue=QueueSettings(failures=failures, error_key=key))
     body = {"requests": [{"text": "a"}, {"text": ["b", "a poison c"]}, {"text": "d"}]}

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 ACCOUNT = {"account_id": "acct"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with Emulator().serve() as url, cloudflare.Cloudflare(base_url=url, api_token="token", max_retries=0) as made:
-        yield made
+    with Emulator().serve() as url, cloudflare.Cloudflare(base_url=url, api_token="token", max_retries=0) as client:
+        yield client
 
 
 def test_chat_of_both_families(client: Any) -> None:

@@ -32,10 +32,16 @@ def emulator(served: tuple[Emulator, str]) -> Emulator:
     return served[0]
 
 
+@pytest.fixture(scope="module")
+def sdk(served: tuple[Emulator, str]) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=served[1], api_key="token", max_retries=0) as client:
+        yield client
+
+
 @pytest.fixture
-def client(emulator: Emulator, served: tuple[Emulator, str]) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served[1], api_key="token", max_retries=0) as made:
-        yield made
+def client(emulator: Emulator, sdk: openai.OpenAI) -> openai.OpenAI:
+    """Return the SDK's client, on an emulator that was reset."""
+    return sdk
 
 
 @pytest.mark.parametrize("model", [LLAMA, GEMMA])
