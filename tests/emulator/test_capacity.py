@@ -1,4 +1,4 @@
-"""Capacity, quota and limits, on a clock that never sleeps or on threads that do."""
+"""Capacity, quota and limits."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_released_slot_ends_a_wait_on_a_manual_clock() -> None:
 
 
 def drain(flow: Any) -> Any:
-    """The result of a flow that waits for nothing any more."""
+    """Return the result of a flow without further waits."""
     try:
         next(flow)
     except StopIteration as stop:

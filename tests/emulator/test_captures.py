@@ -1,4 +1,4 @@
-"""Replies as they were recorded of the real service by public repositories."""
+"""Replies that public repositories recorded of the service."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_include_usage_on_the_openai_route_sends_one_sum_at_the_end(api: Api) ->
     assert last["usage"]["completion_tokens"] > 10
 
 
-# --- headers and refusals ---
+# --- headers and errors ---
 
 
 def test_headers_of_the_edge_by_kind_of_reply(api: Api) -> None:
@@ -315,7 +315,7 @@ def test_the_error_of_an_invalid_decision_payload_is_json(api: Api) -> None:
         )
 
 
-# --- what a request may hold ---
+# --- accepted requests ---
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 CALL = {"role": "assistant", "content": "", "tool_calls": [

@@ -1,4 +1,4 @@
-"""Requests are checked as strictly as the documents say."""
+"""Request checks, as strict as the documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the built-in chat."""
+"""The rules of the fake model."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def say(api: Api, question: str, system: str = "", **body: Any) -> dict[str, Any
 
 
 def calls(api: Api, question: str, tools: list[Any], **body: Any) -> list[tuple[str, Any]]:
-    made = say(api, question, tools=tools, **body).get("tool_calls", [])
-    return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in made]
+    tool_calls = say(api, question, tools=tools, **body).get("tool_calls", [])
+    return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in tool_calls]
 
 
 def instance(api: Api, question: str, schema: dict[str, Any]) -> Any:
@@ -163,9 +163,9 @@ def test_a_search_tool_is_called_if_the_context_has_no_answer(
     api: Api, question: str, system: str, query: str | None
 ) -> None:
     message = say(api, question, system, tools=[SEARCH, WEATHER])
-    made = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+    arguments = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
 
-    assert made == ([] if query is None else [{"query": query}])
+    assert arguments == ([] if query is None else [{"query": query}])
 
 
 def test_dependent_steps_wait_for_their_operands(api: Api) -> None:
@@ -270,9 +270,9 @@ def test_a_long_tool_result_is_reduced_to_the_question(api: Api) -> None:
 def test_arguments_are_taken_from_the_prompt(
     api: Api, question: str, properties: dict[str, Any], required: list[str] | None, expected: dict[str, Any]
 ) -> None:
-    asked = tool("do_it", "Does it", required, **properties)
+    form = tool("do_it", "Does it", required, **properties)
 
-    assert [("do_it", expected)] == calls(api, question, [asked], tool_choice="required")
+    assert [("do_it", expected)] == calls(api, question, [form], tool_choice="required")
 
 
 PROFILE = {
@@ -298,7 +298,7 @@ SENTENCE = (
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.permutations(list(PROFILE)))
 def test_fields_are_extracted_by_kind_in_any_order(order: list[str]) -> None:
-    """The order of the properties does not change who gets which value."""
+    """Values do not depend on the order of the properties."""
     properties = {name: {"type": "integer" if name == "age" else "string"} for name in order}
     schema = {"type": "object", "properties": properties, "required": order}
 
@@ -315,7 +315,7 @@ PIECES = st.sampled_from(PROMPTS.replace("\n", "|").split("|")).map(lambda piece
 @settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=12), max_size=8), st.sampled_from(["text", "tools", "json"]))
 def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
-    """No prompt makes the fake model fail, whatever it looks like."""
+    """The fake model answers any prompt without an error."""
     request = ChatRequest([Turn("system", pieces[0] if pieces else ""), Turn("user", "".join(pieces))])
     request.wants_json = wanted == "json"
     if wanted == "tools":

@@ -1,4 +1,4 @@
-"""The asynchronous queue, and every choice its documents leave open."""
+"""The asynchronous queue, and its open questions."""
 
 from __future__ import annotations
 

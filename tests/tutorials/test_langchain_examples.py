@@ -1,4 +1,4 @@
-"""Examples of LangChain's documentation, written anew, with the model line changed."""
+"""Examples of LangChain's documentation, rewritten, with another model. Each docstring is the URL of the page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.tutorials.conftest import AGENTS_POST
 if TYPE_CHECKING:
     from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank
 
-# Classic agents import a package that announces its end.
+# Classic agents import a package that is deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 
 
@@ -66,16 +66,16 @@ def search(query: str) -> str:
 
 @pytest.fixture
 def store(embeddings: WorkersAIEmbeddings) -> InMemoryVectorStore:
-    """A vector store with the blog post."""
+    """Return a vector store with the blog post."""
     splitter = RecursiveCharacterTextSplitter(chunk_size=180, chunk_overlap=0)
     splits = splitter.split_documents([Document(AGENTS_POST, metadata={"source": "post"})])
-    made = InMemoryVectorStore(embeddings)
-    made.add_documents(splits)
-    return made
+    vectors = InMemoryVectorStore(embeddings)
+    vectors.add_documents(splits)
+    return vectors
 
 
 def calls_of(messages: list[Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The tool calls in some messages."""
+    """Return the tool calls in some messages."""
     return [(call["name"], call["args"]) for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
 
 
