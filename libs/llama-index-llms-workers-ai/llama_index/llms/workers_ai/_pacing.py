@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from workers_ai.client import AsyncClient, Client
 
-__all__ = ["paced"]
+__all__ = ["limited", "paced"]
 
 ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
@@ -38,6 +38,10 @@ class _RetryTurns:
 
 def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
     """Return a client for one call that acquires ``limiter`` before each retry."""
-    turns = _RetryTurns(limiter)
+    return limited(client, _RetryTurns(limiter))
+
+
+def limited(client: ClientT, limiter: BaseRateLimiter | _RetryTurns) -> ClientT:
+    """Return a client that acquires ``limiter`` before each request."""
     service = client.service
-    return type(client)(service=service.through(Paced(service.transport, turns.acquire, turns.async_acquire)))
+    return type(client)(service=service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire)))

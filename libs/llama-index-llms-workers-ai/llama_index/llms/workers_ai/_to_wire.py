@@ -180,9 +180,7 @@ def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dic
     renamed: dict[str, str] = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, BaseTool):
-            raise BadRequestError(
-                f"tool {index} is a {type(tool).__name__}: use FunctionTool.from_defaults(...)"
-            )
+            raise BadRequestError(f"tool {index} is a {type(tool).__name__}: use FunctionTool.from_defaults(...)")
         own = tool.metadata.get_name()
         sent = sendable(own)
         if sent in specs:
