@@ -1,4 +1,4 @@
-"""What the classes of this package share: the settings of a connection, with errors that LangChain knows."""
+"""Settings of a connection, with errors of LangChain's classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Connection"]
 
 
 class Connection(ConnectionFields):
-    """The settings of every class here; see :class:`workers_ai.integration.ConnectionFields`."""
+    """Base of all classes of this package. See :class:`workers_ai.integration.ConnectionFields`."""
 
     def __init__(self, *args: Any, **data: Any) -> None:
         mask_secrets(data)

@@ -49,14 +49,14 @@ def show(stage: Stage) -> None:
     found = structured.invoke("Put this into the form: function = dumps, module = json.")
     stage.say(f"  {found!r}")
     if stage.make_busy:
-        stage.title("LangChain: at capacity (HTTP 429, code 3040), then a retry")
+        stage.title("LangChain: a service at capacity (HTTP 429, code 3040), and the retry")
         stage.make_busy(1)
         patient = ChatWorkersAI(model=stage.chat_model, on_busy="retry", **stage.settings)
         stage.say(f"  {patient.invoke('Say hello.').text}")
 
 
 def _retriever(stage: Stage) -> VectorStoreRetriever:
-    """Return a retriever over the corpus; the vectors come from the ledger, so that nothing is embedded twice."""
+    """Return a retriever over the corpus. Its vectors come from the ledger, so nothing is embedded twice."""
     embeddings = WorkersAIEmbeddings(model=stage.embed_model, **stage.settings)
     store = InMemoryVectorStore(embeddings)
     documents = [
