@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr, field_serializer
 from llama_index.core.extractors import BaseExtractor
@@ -21,12 +23,16 @@ from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.integration import unknown_keyword
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from workers_ai.client import AsyncClient
     from workers_ai.generation import Answer, Failure, GenerateReport
 
 __all__ = ["WorkersAIBatchExtractor"]
 
 _DOCUMENT: Final = "document_str"
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +161,14 @@ class WorkersAIBatchExtractor(BaseExtractor):
         """The failed nodes of the last call. ``id`` is the id of the node, ``position`` its position in the call."""
         return self._failures
 
+    def extract(self, nodes: Sequence[BaseNode]) -> list[dict[str, Any]]:
+        """See :meth:`aextract`."""
+        return _run(self.aextract(nodes))
+
+    def process_nodes(self, nodes: Sequence[BaseNode], *args: Any, **kwargs: Any) -> list[BaseNode]:
+        """Add the metadata to the nodes; see :meth:`aextract`."""
+        return _run(self.aprocess_nodes(nodes, *args, **kwargs))
+
     async def aextract(self, nodes: Sequence[BaseNode]) -> list[dict[str, Any]]:
         """Return the metadata of each node; {} for a failed node and for a node without text.
 
@@ -247,3 +261,17 @@ class WorkersAIBatchExtractor(BaseExtractor):
             f"{message}; the other answers are in the ledger, so the next run sends only the failed nodes",
             index=first.position, code=first.code, model=self.llm.model,
         )  # fmt: skip
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine from sync code, in a thread if this thread has a running event loop.
+
+    LlamaIndex's ``asyncio_run`` cannot be used: it replaces each ``RuntimeError`` by one about nested event loops, and
+    many errors of the service are of that kind.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, work).result()
