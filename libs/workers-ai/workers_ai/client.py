@@ -15,6 +15,7 @@ from workers_ai.retry import RetryEvent, RetryPolicy
 from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 
     import httpx
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
+    from workers_ai.generation._gathering import QueuedClient
     from workers_ai.types import JSON
 
 __all__ = ["AsyncClient", "Client"]
@@ -219,6 +221,23 @@ class AsyncClient(_Face):
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""
         return await adrive(self.service.calls.models(filters), self.service.transport)
+
+    def queued(
+        self,
+        model: str,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> QueuedClient:
+        """Return a client whose single chats share submissions of the asynchronous queue.
+
+        Arguments as for :class:`~workers_ai.generation.QueuedClient`.
+        """
+        from workers_ai.generation._gathering import QueuedClient
+
+        return QueuedClient(self, model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s)
 
     async def aclose(self) -> None:
         """Close the connections made here for the running event loop."""

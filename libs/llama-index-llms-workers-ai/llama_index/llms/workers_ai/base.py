@@ -33,7 +33,7 @@ from llama_index.llms.workers_ai._generation import generation_options, parsed, 
 from llama_index.llms.workers_ai._pacing import limited, paced
 from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, check_output_cls, schema_format
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
@@ -42,6 +42,7 @@ from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_ke
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     from llama_index.core.chat_engine.types import AgentChatResponse
     from llama_index.core.llms.llm import ToolSelection
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from llama_index.core.types import Model
 
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput
+    from workers_ai.generation import ChatInput, QueuedClient
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
@@ -111,6 +112,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
     should_use_structured_outputs: bool | None = None
     """Request structured answers by a JSON schema (True) or a forced tool (False). Default: a schema if the model
     accepts one and cannot be forced to call a tool."""
+
+    _queued: QueuedClient | None = PrivateAttr(default=None)
 
     @field_validator("response_format", mode="before")
     @classmethod
@@ -210,6 +213,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     def _async(self) -> AsyncClient:
         """Return the async client for one call."""
+        if self._queued is not None:
+            return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
     def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -287,6 +292,35 @@ class WorkersAI(ChatFields, StructuredPrediction):
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
+
+    def queued(
+        self,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Return a copy whose async calls share submissions of the asynchronous queue.
+
+        Use it with components that send one async call per item, such as ``SummaryExtractor(llm=llm, num_workers=200)``.
+        Only calls that wait at the same time share a submission, so set ``num_workers`` high. Answers are stored in the
+        ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+
+        Args:
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            window_s: Maximum seconds from the first waiting call to the submission.
+            max_items: Maximum calls per submission.
+            deadline_s: Maximum seconds of one submission; None for no limit.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        twin: Self = self.model_copy()
+        twin._queued = self.async_client.queued(
+            self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
+        )
+        return twin
 
     def structured_predict_many(
         self,
