@@ -14,7 +14,7 @@ from refusals import UUID
 
 from workers_ai import AsyncClient, RetryPolicy, Settings, errors
 from workers_ai._calls.requests import Reply, read_reply
-from workers_ai._wire.error_mapping import read_error_body, read_refusal
+from workers_ai._wire.error_mapping import read_error
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HI = [{"role": "user", "content": "hi"}]
@@ -199,7 +199,7 @@ MESSAGES = [
 @pytest.mark.parametrize(("text", "message"), MESSAGES)
 def test_a_message_that_is_json_is_read(text: str, message: str) -> None:
     for body in ({"errors": [{"message": ai(text), "code": 8007}]}, f"8007: {ai(text)}", {"error": {"message": text}}):
-        refusal = read_refusal(body)
+        refusal = read_error(body)
         assert refusal is not None
         assert refusal.message == message
 
@@ -215,7 +215,7 @@ def test_a_message_that_is_json_is_read(text: str, message: str) -> None:
     ],
 )
 def test_the_text_beside_a_name_is_kept(body: Any, message: str) -> None:
-    refusal = read_error_body(body)
+    refusal = read_error(body, is_error=True)
     assert refusal is not None
     assert refusal.message == message
 

@@ -182,7 +182,7 @@ FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
         lambda c: c.chat(BGE, HI),
         rf"{BGE} is an embedding model; for this call use @cf",
     ),
-    "another length": (lambda c: c.embed(BGE, ["a"], dimensions=7), r"dimensions=7 cannot be chosen: vectors of @cf"),
+    "another length": (lambda c: c.embed(BGE, ["a"], dimensions=7), r"dimensions=7 exists only on api=.embeddings."),
 }
 
 

@@ -77,11 +77,11 @@ def _find(module: str, name: str) -> _Definition | str | None:
                     if _is_public(statement.module) and alias.name in _exported(statement.module):
                         return f"{statement.module}.{alias.name}"
                     return _find(statement.module, alias.name)
-        elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
-            return statement
-        elif isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
-            return statement
-        elif isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name:
+        elif (
+            (isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name)
+            or (isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name)
+            or (isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == name)
+        ):
             return statement
     return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.batch import UnclearReplyError
-from workers_ai._wire.error_mapping import says_unknown_job
+from workers_ai._wire.error_mapping import is_unknown_job
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
 from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
 
@@ -39,7 +39,7 @@ _UNKNOWN_PACE_S: Final = 20.0
 
 def is_unknown(error: WorkersAIError) -> bool:
     """Return whether an error says that the queue does not know a request id."""
-    return error.status_code in UNKNOWN or says_unknown_job(error.code, error.message)
+    return error.status_code in UNKNOWN or is_unknown_job(error.code, error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Watch:
             self._failing_since = None
             since = self._unknown_since = now if self._unknown_since is None else self._unknown_since
             self._hold_s = min(2.0**self.failures, _UNKNOWN_PACE_S)
-            is_explicit = says_unknown_job(error.code, error.message)
+            is_explicit = is_unknown_job(error.code, error.message)
             if now - since >= (self._unknown_s if is_explicit else UNKNOWN_S):
                 raise self.lost(error) from error
             return

@@ -18,8 +18,8 @@ from workers_ai._flow.steps import Flow, Send, Sleep, Turn
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Limiter, Ticket
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import kept_headers, read_chat, shortened
-from workers_ai._wire.error_mapping import error_from_reply, read_refusal, scrub_error
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.error_mapping import error_from_reply, read_error, scrub_error
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai._wire.quirks import repair_request
 from workers_ai._wire.request import Request
 from workers_ai._wire.sse import is_event_stream
@@ -420,7 +420,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     except ValueError:
         unreadable = True
     failed = isinstance(body, dict) and (
-        body.get("success") is False or (not body.get("result") and bool(read_refusal(body)))
+        body.get("success") is False or (not body.get("result") and bool(read_error(body)))
     )
     if response.is_success and not failed and not unreadable:
         untie(response)
@@ -509,17 +509,8 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
             raise _refused_text(index, why, model)
-        checked.append(_without_lone_surrogates(text) or " ")
+        checked.append(replace_lone_surrogates(text) or " ")
     return checked
-
-
-def _without_lone_surrogates(text: str) -> str:
-    """Return the text as a request carries it: UTF-8 has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = mended(text)
-    return text
 
 
 def _refused_text(index: int, why: str, model: str) -> BadRequestError:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
-from workers_ai._wire.json_parsing import mended, parse_body
+from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class HttpTransport:
         try:
             return written(request.body)
         except UnicodeEncodeError:  # half a letter, as scraped pages and names of files have, costs no more than itself
-            return written(mended(request.body))
+            return written(replace_lone_surrogates(request.body))
         except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 

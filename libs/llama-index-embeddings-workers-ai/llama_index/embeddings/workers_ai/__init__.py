@@ -1,6 +1,6 @@
-"""Cloudflare Workers AI embeddings for LlamaIndex."""
+"""LlamaIndex embeddings for Cloudflare Workers AI."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llama_index.embeddings.workers_ai._version import __version__
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "LedgerError":  # with SQLite behind it, which only a ledger needs
+def __getattr__(name: str) -> object:
+    if name == "LedgerError":  # imported on first use: it loads SQLite
         from workers_ai.ingest import LedgerError
 
         return LedgerError

@@ -1,4 +1,4 @@
-"""Cloudflare Workers AI as a LlamaIndex LLM."""
+"""LlamaIndex LLM for Cloudflare Workers AI."""
 
 from llama_index.llms.workers_ai._version import __version__
 from llama_index.llms.workers_ai.base import WorkersAI

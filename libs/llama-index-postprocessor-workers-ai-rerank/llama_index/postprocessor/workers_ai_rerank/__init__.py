@@ -1,4 +1,4 @@
-"""Cloudflare Workers AI reranking for LlamaIndex."""
+"""LlamaIndex reranker for Cloudflare Workers AI."""
 
 from llama_index.postprocessor.workers_ai_rerank._version import __version__
 from llama_index.postprocessor.workers_ai_rerank.base import WorkersAIRerank

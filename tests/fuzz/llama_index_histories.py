@@ -1,6 +1,7 @@
-"""Random histories of LlamaIndex: what is sent is strict JSON with legal roles and paired results, or a typed error.
+"""Random histories of LlamaIndex.
 
-The test suite runs a few; a longer run: ``uv run python -m tests.fuzz.llama_histories 20000``.
+Each becomes strict JSON with legal roles and paired results, or is rejected with a typed error. The test suite runs a
+few; ``tests/fuzz/run.py`` runs more.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import sys
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.llms.types import (
     AudioBlock,
@@ -25,6 +25,8 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
+from tests.fuzz.bounded import run_bounded
+from tests.fuzz.strict_json import parse_strict
 
 from workers_ai._wire.chat.request import plan_chat
 from workers_ai.catalogue import lookup
@@ -85,7 +87,7 @@ histories = st.lists(messages, min_size=1, max_size=8)
 
 
 def check(history: list[ChatMessage], model: str, api: str) -> None:
-    """Send a history, and check the body unless a typed error is raised.
+    """Check the body for a history, unless a typed error is raised.
 
     Raises:
         AssertionError: The body is not strict JSON, or its turns are not legal.
@@ -103,17 +105,13 @@ def check(history: list[ChatMessage], model: str, api: str) -> None:
         behind = [found.get("tool_call_id") for found in turns[place + 1 : place + 1 + len(wanted)]]
         assert sorted(wanted) == sorted(behind)
         for call in message.get("tool_calls", ()):
-            assert isinstance(json.loads(call["function"]["arguments"], parse_constant=_no_constant), dict)
+            assert isinstance(parse_strict(call["function"]["arguments"]), dict)
 
 
-def _no_constant(name: str) -> None:
-    raise AssertionError(f"{name} is not JSON")
+_STRATEGIES = (histories, st.sampled_from(MODELS), st.sampled_from(["chat_completions", "run"]))
+histories_and_routes = given(*_STRATEGIES)
 
 
-histories_and_routes = given(histories, st.sampled_from(MODELS), st.sampled_from(["chat_completions", "run"]))
-
-
-if __name__ == "__main__":
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(histories_and_routes(check))()
-    sys.stdout.write(f"{count:,} histories: no untyped error, strict JSON, legal turns\n")
+def fuzz_histories(examples: int, seed: int = 0) -> None:
+    """Check this many histories."""
+    run_bounded(check, examples, seed, *_STRATEGIES)

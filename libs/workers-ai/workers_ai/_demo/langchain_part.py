@@ -64,7 +64,7 @@ def _retriever(stage: Stage) -> VectorStoreRetriever:
         for doc in stage.corpus
     ]
     report = WorkersAIBatchIngestor(embeddings, store, ledger=stage.ledger, progress=False).ingest(documents)
-    stage.say(f"  {report.reused:,} vectors from the ledger, {report.embedded:,} embedded anew")
+    stage.say(f"  {report.reused:,} vectors from the ledger, {report.embedded:,} embedded")
     return store.as_retriever(search_kwargs={"k": 3})
 
 

@@ -1,20 +1,18 @@
-"""Random histories and tools for LangChain's chat model: strict JSON with legal turns is sent, or a typed error raised.
+"""Random histories and tools for LangChain's chat model.
 
-The suite runs a few; the long run is ``uv run python tests/fuzz/histories.py --histories 20000 --schemas 2000``.
+Each is sent as strict JSON with legal turns, or rejected with a typed error before it is sent. The test suite runs a
+few; ``tests/fuzz/run.py`` runs more.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import datetime
 import decimal
 import enum
-import json
 from typing import Any, Final
 
 import httpx
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -27,6 +25,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from pydantic import BaseModel, Field, create_model
+from tests.fuzz.bounded import run_bounded
+from tests.fuzz.strict_json import parse_strict
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIError
 
@@ -145,7 +145,7 @@ histories = st.lists(messages, min_size=1, max_size=7)
 
 
 class Service:
-    """Answers each request, and keeps its body."""
+    """Answer each request, and keep its body."""
 
     def __init__(self) -> None:
         self.body: Any = None
@@ -156,26 +156,17 @@ class Service:
         }
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.body = strict(request.content.decode())
+        self.body = parse_strict(request.content)
         return httpx.Response(200, json=ANSWER)
 
     def sent(self, model: str, history: list[BaseMessage], **options: Any) -> Any:
-        """The body of this request; None where a typed error came before it."""
+        """Return the body of this request; None if a typed error was raised before it."""
         self.body = None
         try:
             self.models[model]._generate(history, **options)
         except WorkersAIError:
             assert self.body is None, "an error after the request"
         return self.body
-
-
-def strict(text: str) -> Any:
-    """Parse JSON without Python's NaN and Infinity."""
-
-    def reject(name: str) -> None:
-        raise AssertionError(f"{name} is not JSON")
-
-    return json.loads(text, parse_constant=reject)
 
 
 def check_turns(turns: list[dict[str, Any]]) -> None:
@@ -194,18 +185,18 @@ def check_turns(turns: list[dict[str, Any]]) -> None:
             if turn["tool_call_id"] in due:
                 due.remove(turn["tool_call_id"])
             else:
-                assert turn["tool_call_id"] not in called, "a second result, or one that came late"
+                assert turn["tool_call_id"] not in called, "a second result, or a late one"
             continue
         assert not due, f"calls without a result: {due}"
         for call in turn.get("tool_calls", ()):
-            assert isinstance(strict(call["function"]["arguments"]), dict), call
+            assert isinstance(parse_strict(call["function"]["arguments"]), dict), call
             due.append(call["id"])
             called.add(call["id"])
     assert not due, f"calls without a result: {due}"
 
 
 def check_history(service: Service, model: str, history: list[BaseMessage]) -> None:
-    """Check what is sent for a history, and that it stays as it was."""
+    """Check the request for a history, and that the history is unchanged."""
     before = repr(history)
     body = service.sent(model, history)
     assert repr(history) == before, "the caller's messages were changed"
@@ -264,7 +255,7 @@ tools = st.one_of(
 
 
 def check_tool(service: Service, model: str, tool: Any) -> None:
-    """Check what is sent for a tool that is bound, and for one that an answer must have the form of."""
+    """Check the request for a bound tool, and for the same tool as the schema of a structured answer."""
     llm = service.models[model]
     for bind in (lambda: llm.bind_tools([tool]), lambda: llm.with_structured_output(tool, method="json_schema").first):
         try:
@@ -278,23 +269,19 @@ def check_tool(service: Service, model: str, tool: Any) -> None:
             assert isinstance(sent["function"].get("parameters", {}), dict)
 
 
-def _run(check: Any, examples: int, *strategies: Any) -> None:
-    bounded = settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    bounded(given(*strategies)(check))()
-
-
-def fuzz(histories_: int, schemas_: int) -> None:
-    """Check this many histories and tools."""
+def fuzz_histories(examples: int, seed: int = 0) -> None:
+    """Check this many histories."""
     service = Service()
-    models = st.sampled_from(MODELS)
-    _run(lambda model, history: check_history(service, model, history), histories_, models, histories)
-    _run(lambda model, tool: check_tool(service, model, tool), schemas_, models, tools)
+    run_bounded(
+        lambda model, history: check_history(service, model, history),
+        examples,
+        seed,
+        st.sampled_from(MODELS),
+        histories,
+    )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--histories", type=int, default=20_000)
-    parser.add_argument("--schemas", type=int, default=2_000)
-    given_ = parser.parse_args()
-    fuzz(given_.histories, given_.schemas)
-    print(f"{given_.histories:,} histories and {given_.schemas:,} tools: sent as strict JSON, or a typed error")  # noqa: T201
+def fuzz_tools(examples: int, seed: int = 0) -> None:
+    """Check this many tools."""
+    service = Service()
+    run_bounded(lambda model, tool: check_tool(service, model, tool), examples, seed, st.sampled_from(MODELS), tools)
