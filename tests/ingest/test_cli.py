@@ -22,7 +22,7 @@ from workers_ai.cli import _ingestion as ingestion_module
 from workers_ai.cli import main
 from workers_ai.cli._app import app
 from workers_ai.ingest import Fingerprint, Ledger
-from workers_ai.ledger._records import text_hash
+from workers_ai.ledger._records import Document, Measured, text_hash
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -231,7 +231,7 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
         (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
         (ingest("--account-id", "../../x"), "--account-id is malformed"),
         (["jobs", "none"], "there is no ledger at none"),
-        (["jobs", "docs.jsonl"], "docs.jsonl exists and is no ledger"),
+        (["jobs", "docs.jsonl"], "docs.jsonl exists and is not a ledger"),
     ],
 )
 def test_an_error_is_one_line_and_status_1(
@@ -467,7 +467,8 @@ def test_documents_come_from_stdin(workers_ai: Any) -> None:
 def test_a_submission_that_never_ends_is_forgotten(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     with Ledger("l", Fingerprint(MODEL)) as ledger:
         run = ledger.begin_run()
-        ledger.feed(run, [("a", "text 1")], part=100, max_bytes=1000)
+        document = Document("a", text_hash("text 1"), "text 1")
+        ledger.feed(run, [document], part=100, measure=lambda text: Measured(8, 2))
         claim = ledger.claim(run, texts=9, part=100, max_bytes=1000, max_tokens=None)
         assert claim is not None
         ledger.accepted(run, claim.job, "stuck")
