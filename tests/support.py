@@ -60,7 +60,7 @@ class Caller:
         self.mode = mode
 
     def __call__(self, target: Any, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of ``target.method(...)``, or of its ``a`` twin in a new event loop. Streams become lists."""
+        """Return the result of ``target.method(...)``, or of its ``a`` twin in a new event loop; a stream as a list."""
         if self.mode == "sync":
             result = getattr(target, method)(*args, **kwargs)
             return list(result) if inspect.isgenerator(result) else result
