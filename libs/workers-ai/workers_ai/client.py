@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
+    from workers_ai.generation._gathering import QueuedClient
     from workers_ai.retry import RetryEvent, RetryPolicy
     from workers_ai.types import JSON, ChatDelta, ChatReply, EmbedReply, RerankScore
-    from workers_ai.generation._gathering import QueuedClient
 
 __all__ = ["AsyncClient", "Client"]
 

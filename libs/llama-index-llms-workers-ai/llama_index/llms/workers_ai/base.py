@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from llama_index.core.types import Model
 
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.integration import ChatConstructor
     from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
