@@ -147,7 +147,7 @@ def test_a_thousand_calls_are_right_or_a_typed_error(seed: int, virtual: Virtual
     run, vectors = Run(virtual, seed, account), oracle()
     run.go()
 
-    assert {name: fault.met > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)
+    assert {name: fault.applied > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)
     assert sorted(run.answers) == list(range(CALLS))
     outcomes = Counter[str]()
     for number, answer in run.answers.items():

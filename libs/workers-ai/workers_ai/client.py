@@ -11,6 +11,7 @@ from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
 from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, setting_parameters
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
     from typing import Self
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
+    from workers_ai.generation._gathering import QueuedClient
     from workers_ai.retry import RetryEvent, RetryPolicy
     from workers_ai.types import JSON, ChatDelta, ChatReply, EmbedReply, RerankScore
 
@@ -250,6 +252,23 @@ class AsyncClient(_BaseClient):
         from workers_ai._calls.models import list_models
 
         return await adrive(list_models(self._connection.calls, filters), self._connection.transport)
+
+    def queued(
+        self,
+        model: str,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> QueuedClient:
+        """Return a client whose single chats share submissions of the asynchronous queue.
+
+        Arguments as for :class:`~workers_ai.generation.QueuedClient`.
+        """
+        from workers_ai.generation._gathering import QueuedClient
+
+        return QueuedClient(self, model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s)
 
     async def aclose(self) -> None:
         """Close the connections that this client opened for the running event loop."""

@@ -72,10 +72,10 @@ class Options:
     def __post_init__(self) -> None:
         check_model(self.model)
         object.__setattr__(self, "output", OutputFormat(self.schema, self.labels))
+        self._check_parameters()
         _ = self.renderer, self.fingerprint, self.limits  # their constructors check the arguments
         self._check_model()
         self._check_numbers()
-        self._check_parameters()
 
     def _check_model(self) -> None:
         card = lookup(self.model)

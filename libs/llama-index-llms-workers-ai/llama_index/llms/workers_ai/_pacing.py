@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from workers_ai.client import AsyncClient, Client
 
-__all__ = ["paced"]
+__all__ = ["limited", "paced"]
 
 ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
@@ -36,5 +36,9 @@ class _RetryTurns:
 
 def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
     """Return a client for one call that acquires ``limiter`` before each retry."""
-    turns = _RetryTurns(limiter)
-    return type(client)._of(client._connection.paced(turns.acquire, turns.async_acquire))
+    return limited(client, _RetryTurns(limiter))
+
+
+def limited(client: ClientT, limiter: BaseRateLimiter | _RetryTurns) -> ClientT:
+    """Return a client that acquires ``limiter`` before each request."""
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.async_acquire))
