@@ -103,11 +103,12 @@ class SettingsModel(BaseModel):
         if not args:
             return data
         field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
-        if len(args) > 1 or field is None or not isinstance(args[0], str):
+        model, *others = args
+        if others or field is None or not isinstance(model, str):
             raise ConfigurationError(f"{cls.__name__} accepts only the model by position; pass the rest by keyword")
         if doubled := {"model", "model_name"} & data.keys():
             raise ConfigurationError(f"{cls.__name__} got the model twice, by position and as {min(doubled)}")
-        return {field: args[0], **data}
+        return {field: model, **data}
 
     @classmethod
     def _known(cls, data: dict[str, object]) -> dict[str, object]:
