@@ -10,7 +10,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai.integration import parse_json
-from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
-    from workers_ai.types import JSON, ChatReply, ToolCall, Usage
+    from workers_ai.types import JSON, ChatDelta, ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -36,8 +35,8 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
-_TEXT_ALONE: Final = ChatDelta()[1:]
-"""The other fields of a delta that holds only text."""
+_TEXT_ALONE: Final = ("", (), None, "", False, None, None, None, None, {})
+"""The other fields of a delta that holds only text. Not read from ``ChatDelta``: its module is imported at the first call."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
