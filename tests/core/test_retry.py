@@ -158,7 +158,7 @@ def test_every_wait_is_told_to_the_callback_and_the_log(
         (type(event.error), event.attempt, event.wait_s) for event in told
     ]
     lines = [record.getMessage() for record in caplog.records]
-    assert [line.split("again in ")[1][:6] for line in lines] == ["0.50 s", "1.00 s"]
+    assert [line.split("retrying in ")[1][:6] for line in lines] == ["0.50 s", "1.00 s"]
     assert "code 3040" in lines[0]
 
 
