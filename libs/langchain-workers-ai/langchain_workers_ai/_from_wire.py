@@ -10,7 +10,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai.integration import parse_json
-from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +36,8 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
-_TEXT_ALONE: Final = ChatDelta()[1:]
-"""The other fields of a delta that holds only text."""
+_TEXT_ALONE: Final = ("", (), None, "", False, None, None, None, None, {})
+"""The other fields of a delta that holds only text; a literal, since an import of ``ChatDelta`` would load its module."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:

@@ -233,7 +233,7 @@ class ChatStreamReader:
         elif self._pending_reasoning:
             reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
         self._has_plain_text = (
-            bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
+            bool(self._text) and not (self._joiners or self._pending_reasoning) and self._buffer is None
         )
         refused = refusal if isinstance(refusal, str) else ""
         self._has_refusal = self._has_refusal or bool(refused)
