@@ -226,6 +226,19 @@ def test_an_unknown_model_is_refused_by_the_router_on_run_and_by_name_elsewhere(
         assert message_of(reply) == text
 
 
+@pytest.mark.parametrize(
+    "model", ["cloudflare/auto", "dynamic/my-route", "anthropic/claude-5", "openai/gpt-9", "acme/some/model:free"]
+)
+def test_models_of_third_parties_and_routes_are_answered(api: Api, model: str) -> None:
+    gateway = {"cf-aig-gateway-id": "default"}
+    shared = api.http.post("/ai/run", json={"model": model, "input": user("Hello")}, headers=gateway)
+    responses = api.http.post("/ai/v1/responses", json={"model": model, "input": "Hello"})
+    vectors = api.http.post("/ai/v1/embeddings", json={"model": model, "input": ["Hello"]})
+
+    assert [reply.status_code for reply in (api.chat(model), shared, responses, vectors)] == [200] * 4
+    assert "data: [DONE]" in api.chat(model, stream=True).text
+
+
 def test_kimi_k2_5_is_answered_by_its_dearer_successor(api: Api) -> None:
     assert api.chat("@cf/moonshotai/kimi-k2.5").json()["model"] == "@cf/moonshotai/kimi-k2.6"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, user
+from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, message_of, user
 
 from workers_ai_emulator import Emulator, ItemFailure, QueueSettings
 
@@ -208,11 +209,85 @@ def test_only_the_query_parameter_makes_a_request_wait_in_the_queue(api: Api, bo
         (BGE, {"requests": []}),
         (BGE, {"text": "a"}),
         (BGE, {"requests": ["a"]}),
-        ("@cf/qwen/qwen3-embedding-0.6b", THREE),
+        ("@cf/openai/gpt-oss-120b", {"requests": [{"input": "a"}, user("b")]}),
     ],
 )
 def test_a_submission_is_checked(api: Api, model: str, body: dict[str, Any]) -> None:
     assert code_of(api.queue(model, body)) == (400, 5006)
+
+
+@pytest.mark.parametrize("model", ["@cf/qwen/qwen3-embedding-0.6b", "@cf/zai-org/glm-4.7-flash", "cloudflare/auto"])
+def test_a_model_without_the_queue_returns_8007(api: Api, model: str) -> None:
+    reply = api.queue(model, {"requests": [user("a")]})
+
+    assert code_of(reply) == (400, 8007)
+    assert "This model does not support request queuing" in message_of(reply)
+    api.emulator.queue.settings.unsupported_code = 10063
+    assert code_of(api.queue(model, {"requests": [user("a")]})) == (400, 10063)
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "weather", "description": "Return the weather", "parameters": SCHEMA},
+}
+
+
+@pytest.mark.parametrize("model", [LLAMA, GEMMA, "@cf/meta/llama-4-scout-17b-16e-instruct"])
+def test_an_item_has_its_own_parameters(api: Api, model: str) -> None:
+    requests = [
+        user("Weather in Oslo?") | {"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
+        user("Weather in Oslo?") | {"tools": [WEATHER], "tool_choice": "required"},
+        user("Tell me about yourself") | {"max_tokens": 2, "chat_template_kwargs": {"enable_thinking": False}},
+        user("Hello") | {"temperature": 99},
+    ]
+    filled, called, truncated, invalid = collected(api, model, {"requests": requests})
+
+    assert _answer(filled) == {"city": "Oslo"}
+    assert "weather" in str(called["result"])
+    assert len(str(_answer(truncated)).split()) <= 2
+    assert invalid["error"]["code"] == 5006
+    if "choices" in truncated["result"]:
+        assert truncated["result"]["choices"][0]["finish_reason"] == "length"
+
+
+def _answer(item: dict[str, Any]) -> Any:
+    result = item["result"]
+    if "response" in result:
+        return result["response"]
+    content = result["choices"][0]["message"]["content"]
+    return json.loads(content) if content.startswith("{") else content
+
+
+def test_open_questions_about_items_are_switches(make_api: Callable[..., Api]) -> None:
+    bad = {"requests": [user("Hello"), user("Hello") | {"temperature": 99}]}
+    prompt = {"requests": [{"prompt": "Hello"}]}
+    schema = {"prompt": "Oslo", "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
+    api = make_api(queue=QueueSettings(hybrid_items="native", hybrid_messages="reject", item_formats="ignore"))
+
+    assert set(collected(api, LLAMA, prompt)[0]["result"]) == {"response", "tool_calls"}
+    assert code_of(api.queue(LLAMA, bad)) == (400, 5006)
+    assert isinstance(collected(api, LLAMA, {"requests": [schema]})[0]["result"]["response"], str)
+    assert code_of(make_api(queue=QueueSettings(bad_item="submission")).queue(GEMMA, bad)) == (400, 5006)
+
+
+def test_a_slow_job_finishes_after_its_time(make_api: Callable[..., Api]) -> None:
+    api = make_api(queue=QueueSettings(progress="at_once", slow=1, slow_seconds=600))
+    slow, quick = submitted(api), submitted(api)
+
+    assert [poll(api, slow).json()["result"]["status"] for _ in range(2)] == ["queued", "running"]
+    assert "responses" in poll(api, quick).json()["result"]
+    api.emulator.clock.advance(600)
+    assert "responses" in poll(api, slow).json()["result"]
+
+
+def test_the_limit_per_minute_counts_submissions_but_no_polls(make_api: Callable[..., Api]) -> None:
+    api = make_api(rpm={"Text Generation": 2}, queue=QueueSettings(polls=5))
+    first = submitted(api, GEMMA, {"requests": [user("a")] * 3})
+    submitted(api, GEMMA, {"requests": [user("b")]})
+
+    assert code_of(api.queue(GEMMA, {"requests": [user("c")]})) == (429, 3021)
+    assert [poll(api, first, GEMMA).status_code for _ in range(5)] == [200] * 5
 
 
 def test_ten_megabytes_are_too_many(api: Api) -> None:

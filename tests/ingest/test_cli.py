@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
 import gzip
-import importlib.metadata
 import importlib.util
 import io
 import json
@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -20,7 +19,8 @@ from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
 from workers_ai.cli import _ingestion as ingestion_module
-from workers_ai.cli import app, main
+from workers_ai.cli import main
+from workers_ai.cli._app import app
 from workers_ai.ingest import Fingerprint, Ledger
 from workers_ai.ledger._records import text_hash
 from workers_ai_emulator import Emulator, Fault, ItemFailure
@@ -361,7 +361,7 @@ def test_help_names_every_command_and_status(workers_ai: Any) -> None:
 def test_the_demonstration_without_the_emulator_says_what_to_install(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers_ai._demo.run._parts", lambda: [lambda stage: None])
+    monkeypatch.setattr("workers_ai._demo.run._parts", lambda say: [lambda stage: None])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = workers_ai("demo", status=1)
     assert "emulator: pip install" in result.stderr
@@ -371,20 +371,30 @@ def test_the_demonstration_without_the_emulator_says_what_to_install(
 def test_the_demonstration_without_a_framework_says_what_to_install(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> None:
-        raise ImportError("No module named 'langchain_core'")
-
-    points = [SimpleNamespace(name="1", load=missing)]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
+    for name in ("langchain_part", "llama_index_part"):
+        monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # any import of it fails
     result = workers_ai("demo", status=1)
-    assert "lacks a package (No module named 'langchain_core'): pip install langchain-workers-ai" in result.stderr
+    assert "the demo needs a framework" in result.stderr
+    assert "pip install langchain-workers-ai" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    points.clear()
-    assert "no framework to show: pip install" in workers_ai("demo", status=1).stderr
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich", "tqdm"])
+def test_without_the_extra_the_command_names_it_in_one_line(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any) -> Any:
+        if name == "workers_ai.cli._app":
+            raise ModuleNotFoundError(name=missing)
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(SystemExit, match=r"pip install 'workers-ai\[cli\]'"):
+        main()
 
 
 def test_the_demonstration_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers_ai._demo.run._parts", list)
+    monkeypatch.setattr("workers_ai._demo.run._parts", lambda say: [])
     monkeypatch.delenv("CLOUDFLARE_API_TOKEN")
     assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
 
@@ -397,10 +407,10 @@ def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
 
     stages: list[Stage] = []
     monkeypatch.setattr(run, "DOCUMENTS", 50)
-    monkeypatch.setattr(run, "_parts", lambda: [stages.append])
+    monkeypatch.setattr(run, "_parts", lambda say: [stages.append])
     shown = workers_ai("demo", "--live").stdout
     (stage,) = stages
-    assert shown.startswith("This talks to Cloudflare Workers AI on your account, which is billed for it.\n")
+    assert shown.startswith("Service: Cloudflare Workers AI on your account. Cloudflare bills the account.\n")
     assert "Embedding 50 docstrings of the Python standard library through the queue" in shown
     assert len({doc.id for doc in stage.corpus}) == 50
     assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)

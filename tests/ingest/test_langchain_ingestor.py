@@ -702,9 +702,9 @@ def test_langchains_rate_limiter_is_asked_for_each_request(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batch_size": 0}, "batch_size must be a whole number 1 or more, not 0"),
-        ({"batch_size": "5"}, "batch_size must be a whole number 1 or more, not '5'"),
-        ({"batch_size": None}, "batch_size must be a whole number 1 or more, not None"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, not 0"),
+        ({"batch_size": "5"}, "batch_size must be an integer of at least 1, not '5'"),
+        ({"batch_size": None}, "batch_size must be an integer of at least 1, not None"),
         ({"embeddings": DeterministicFakeEmbedding(size=8)}, "must be a WorkersAIEmbeddings"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What stands where: top level, namespaces, types, wheels, public names, names of tests."""
+"""Check the layout: top level, namespaces, type markers, wheels, exported names, names of test files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ TOP_LEVEL = {
     "README.md",
     "SECURITY.md",
     "cassettes",
+    "docs",
     "libs",
     "notebooks",
     "pyproject.toml",

@@ -1,4 +1,4 @@
-"""What is known of each model: facts from the public price list, limits page and model cards; no behaviour.
+"""Facts about each model, from the public price list, limits page and model cards.
 
 Sources: https://developers.cloudflare.com/workers-ai/platform/pricing/,
 https://developers.cloudflare.com/workers-ai/platform/limits/ and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
@@ -90,28 +91,37 @@ class Model:
 
     @property
     def strings_only(self) -> bool:
-        """Whether ``content`` must be a string (older text-only schemas)."""
+        """Return whether ``content`` must be a string (older text-only schemas)."""
         return self.schema == "old" and not self.vision
 
 
-_AUTHORS = {"alibaba", "anthropic", "bytedance", "cerebras", "cohere", "deepseek", "dynamic", "google", "grok", "groq"}
-_AUTHORS |= {"google-ai-studio", "google-vertex-ai", "minimax", "mistral", "openai", "openrouter", "perplexity", "xai"}
+_ID_WITHOUT_MARK = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.:@-]+)+")
+_GATEWAY_AUTHORS = {"google", "openai"}  # they also have models of their own in the catalogue of AI Gateway
 
 
 def is_third_party(name: str) -> bool:
-    """Whether a name is ``author/model`` of a third party, or a ``dynamic/…`` route."""
-    author, slash, model = name.partition("/")
-    return author in _AUTHORS and bool(slash and model)
+    """Return whether AI Gateway routes the name: ``author/model``, ``dynamic/route`` or ``cloudflare/auto``.
+
+    An id of this catalogue without its ``@``, such as ``cf/baai/bge-m3`` or ``meta/llama-3``, is unknown instead.
+    """
+    if name == "cloudflare/auto":
+        return True
+    return _ID_WITHOUT_MARK.fullmatch(name) is not None and name.partition("/")[0] not in _catalogue_authors()
+
+
+@functools.cache
+def _catalogue_authors() -> frozenset[str]:
+    return frozenset({"cf", "hf", *(model_id.split("/")[1] for model_id in models())}) - _GATEWAY_AUTHORS
 
 
 def is_chat(name: str) -> bool:
-    """Whether a model of this name answers chat requests; unknown names do."""
+    """Return whether the model answers chat requests; True for unknown models."""
     model = models().get(name)
     return model is None or (model.task == "Text Generation" and model.family != "decision")
 
 
 @functools.cache
 def models() -> dict[str, Model]:
-    """All models by id, in the order of the catalogue."""
+    """Return all models by id, in the order of the catalogue."""
     text = resources.files("workers_ai_emulator").joinpath("models.json").read_text(encoding="utf-8")
     return {row["id"]: Model(**row) for row in json.loads(text)}

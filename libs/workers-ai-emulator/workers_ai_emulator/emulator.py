@@ -5,34 +5,25 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator import middleware as front
-from workers_ai_emulator import routes
-from workers_ai_emulator.endpoints import control
+from workers_ai_emulator import control, middleware, routes
+from workers_ai_emulator.clock import Clock
 from workers_ai_emulator.settings import Settings
-from workers_ai_emulator.state.clock import Clock
-from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
 from workers_ai_emulator.state.queue import QueueSettings
 from workers_ai_emulator.state.service import Service
 from workers_ai_emulator.transports.asgi import AsgiApp
-from workers_ai_emulator.transports.in_process import (
-    EmulatorTransport,
-    in_process_error,
-    in_process_response,
-    read_timeout_s,
-)
-from workers_ai_emulator.wire import DroppedConnectionError
+from workers_ai_emulator.transports.in_process import EmulatorTransport, arespond, respond
+from workers_ai_emulator.transports.server import Server
 
 if TYPE_CHECKING:
     import httpx
 
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.capacity import Capacity
     from workers_ai_emulator.state.faults import Faults
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.limits import Limits
     from workers_ai_emulator.state.log import Log
     from workers_ai_emulator.state.queue import Queue
     from workers_ai_emulator.state.upstream import Upstream
-    from workers_ai_emulator.transports.server import Server
     from workers_ai_emulator.wire import Call, Reply
 
 
@@ -138,35 +129,27 @@ class Emulator:
         return self.service.log
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
-        """The answer to a request whose body has been read, as a flow; doors drive it."""
+        """Return the flow that answers a request whose body has been read; transports drive it."""
         call = routes.read(request)
         if call.segments[:1] == [control.PREFIX]:
             return self._control(call)
-        return front.serve(self.service, call, routes.match)
+        return middleware.serve(self.service, call, routes.match)
 
     def handle(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request, blocking this thread while the service waits. Thread-safe.
+        """Answer a request whose body has been read; block this thread during waits. Thread-safe.
 
         Raises:
             httpx.RemoteProtocolError: If a fault drops the connection.
-            httpx.ReadTimeout: If the service waits longer than the client's read timeout.
+            httpx.ReadTimeout: If a wait exceeds the client's read timeout.
         """
-        try:
-            reply = drive(self.flow(request), self.clock, read_timeout_s(request))
-        except (DroppedConnectionError, WaitedTooLongError) as error:
-            raise in_process_error(error, request) from None
-        return in_process_response(reply, request, self.clock)
+        return respond(self, request)
 
     async def ahandle(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request without blocking the event loop; the twin of :meth:`handle`."""
-        try:
-            reply = await adrive(self.flow(request), self.clock, read_timeout_s(request))
-        except (DroppedConnectionError, WaitedTooLongError) as error:
-            raise in_process_error(error, request) from None
-        return in_process_response(reply, request, self.clock)
+        """Answer a request without blocking the event loop; async form of :meth:`handle`."""
+        return await arespond(self, request)
 
     def _control(self, call: Call) -> Flow[Reply]:
-        return control.control(self, call)
+        return control.control(lambda: self.service, call, reset=self.reset, base_url=self.base_url)
         yield  # makes this a generator
 
     def transport(self) -> EmulatorTransport:
@@ -185,6 +168,4 @@ class Emulator:
             port: Port to listen on; 0 for a free one.
             idle_s: Seconds without a byte from the client after which a connection ends.
         """
-        from workers_ai_emulator.transports.server import Server
-
         return Server(self, host, port, idle_s)

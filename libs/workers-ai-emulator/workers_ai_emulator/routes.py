@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints import batch_worker as worker
 from workers_ai_emulator.endpoints import catalogue, gateway, responses, run
-from workers_ai_emulator.endpoints.request_faults import Meeting
-from workers_ai_emulator.state.flow import Flow
+from workers_ai_emulator.endpoints.request_faults import RequestFaults
+from workers_ai_emulator.flow import Flow
 from workers_ai_emulator.state.service import Service
 from workers_ai_emulator.wire import Call, NotEmulatedError, Reply, ServiceError
 
 if TYPE_CHECKING:
     import httpx
 
-Handler = Callable[[Service, Call, Meeting], Flow[Reply]]
+Handler = Callable[[Service, Call, RequestFaults], Flow[Reply]]
 
 PREFIX = ["client", "v4"]
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -27,7 +27,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 def plain(endpoint: Callable[[Service, Call], Reply]) -> Handler:
     """An endpoint that never waits, as a handler."""
 
-    def handler(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+    def handler(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
         return endpoint(service, call)
         yield  # makes this a generator
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from workers_ai_emulator.state.clock import Wait
+    from workers_ai_emulator.clock import Wait
 
 Json = dict[str, Any]
 

@@ -111,7 +111,7 @@ class Service:
     def for_call(self, options: Mapping[str, Any], *, planned: bool = False) -> tuple[Service, dict[str, Any]]:
         """Return the service of one call, and the options that are left.
 
-        Connections and limits are shared; the settings that :data:`~workers_ai._calls.per_call.PER_CALL` names are replaced.
+        Connections and limits are shared; the settings in :class:`~workers_ai.CallKeywords` are replaced.
 
         Args:
             options: Options of the call.
@@ -282,14 +282,15 @@ def _transport(
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
     """One reply out of those of several requests. Empties the list, so that no vector is held twice."""
-    whole = EmbedReply([], model)
+    vectors: list[list[float]] = []
+    usage, pooling = None, None
     for reply in replies:
-        whole.vectors += reply.vectors
-        whole.usage = add_usage(whole.usage, reply.usage)
-        whole.pooling = reply.pooling
-        reply.vectors = []
-    require_one_length(whole.vectors, model)
-    return whole
+        vectors += reply.vectors
+        usage = add_usage(usage, reply.usage)
+        pooling = reply.pooling
+        reply.vectors.clear()
+    require_one_length(vectors, model)
+    return EmbedReply(vectors, model, usage, pooling)
 
 
 def join_rankings(rankings: list[list[RerankScore]], top_n: int | None) -> list[RerankScore]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from workers_ai._calls.streaming import awalk, walk
 from workers_ai._flow.concurrency import agather, gather
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from workers_ai._settings.keywords import CallKeywords, ClientKeywords
+    from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
     from workers_ai.types import JSON
 
@@ -39,9 +41,9 @@ class _Face:
         binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
-        **settings: Any,
+        **settings: Unpack[ClientKeywords],
     ) -> None:
-        mask_secrets(settings)
+        mask_secrets(cast("dict[str, Any]", settings))
         owner = type(self).__name__
         if service is not None:
             handles = {"http_client": http_client, "http_async_client": http_async_client, "binding": binding}
@@ -84,9 +86,7 @@ class Client(_Face):
         binding: The ``env.AI`` of a Python Worker; only :class:`AsyncClient` can use it.
         retry: When to try again, in place of the default policy.
         on_retry: Called before each wait.
-        **settings: ``account_id``, ``api_token``, ``base_url``, ``gateway``, ``timeout``, ``total_timeout``,
-            ``max_retries``, ``on_busy``, ``reject_if_busy``, ``max_concurrency``, ``session_id``, ``default_headers``,
-            ``requests_per_minute``, ``batch_worker``, ``allow_insecure_http``; see :class:`~workers_ai.Settings`.
+        **settings: See :class:`~workers_ai.ClientKeywords`.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
@@ -99,56 +99,47 @@ class Client(_Face):
 
         return Batch(self.service.queue, self.service.transport)
 
-    def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]) -> ChatReply:
         """Ask for one whole answer.
 
         Args:
             model: Model id.
             messages: OpenAI-shaped messages.
-            **options: ``api``; the parameters of :data:`workers_ai._wire.chat.request.CHAT_PARAMS`; and settings of this call in
-                place of the client's own, where None keeps those: ``timeout`` (seconds, ``httpx.Timeout`` or
-                ``(connect, read)``), ``total_timeout``, ``max_retries``, ``on_busy``, ``reject_if_busy``,
-                ``session_id``, ``gateway`` (an id, options, or a mapping without ``id`` that changes single options),
-                ``extra_headers`` (masked like the token), and ``extra_body`` (fields of the request body).
+            **options: Parameters, ``api``, and settings of this call; see :class:`~workers_ai.ChatKeywords`.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, options = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **options)
+        service, given = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **given)
         return drive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
-        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
         """Ask for an answer in pieces; the last one carries finish reason and usage. Arguments as for :meth:`chat`."""
-        service, options = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **options)
+        service, given = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **given)
         return walk(service.open_chat(plan), service.transport)
 
-    def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+    def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """Embed texts, in requests of at most the model's cap, several at a time; order and count are checked.
 
         Args:
             model: Model id.
             texts: Any number of strings.
-            **options: ``kind`` ("document" or "query"), ``batch_size``, ``empty_text`` ("raise" or "space"),
-                ``pooling``, ``truncate_inputs``, ``query_instruction``, ``normalize``; ``api`` ("run", or "embeddings"
-                for ``/ai/v1/embeddings``) and ``dimensions`` (on that route only); ``queue``
-                ("never", "overflow": what a busy service rejects goes through the asynchronous queue, or "always"),
-                and ``deadline_s``, the seconds to wait for the queue. Queries never go through it. Settings of this
-                call are those of :meth:`chat`.
+            **options: Options, and settings of this call; see :class:`~workers_ai.EmbedKeywords`.
 
         Raises:
             BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, options = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **options)
+        service, given = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **given)
         return join_embeddings(model, gather(flows, service.transport, service.concurrency))
 
     def rerank(
-        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """Score texts against a query, best first.
 
@@ -162,8 +153,8 @@ class Client(_Face):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, options = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **options)
+        service, given = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **given)
         return join_rankings(gather(flows, service.transport, service.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
@@ -195,32 +186,34 @@ class AsyncClient(_Face):
 
         return AsyncBatch(self.service.queue, self.service.transport)
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    async def chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
+    ) -> ChatReply:
         """See :meth:`Client.chat`."""
-        service, options = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **options)
+        service, given = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=False, **given)
         return await adrive(service.calls.chat(plan), service.transport)
 
     def stream_chat(
-        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> AsyncGenerator[ChatDelta, None]:
         """See :meth:`Client.stream_chat`."""
-        service, options = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **options)
+        service, given = self.service.for_call(options, planned=True)
+        plan = service.plan(model, messages, stream=True, **given)
         return awalk(service.open_chat(plan), service.transport)
 
-    async def embed(self, model: str, texts: Sequence[str], **options: Any) -> EmbedReply:
+    async def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """See :meth:`Client.embed`."""
-        service, options = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **options)
+        service, given = self.service.for_call(options)
+        flows = service.embeddings(model, texts, **given)
         return join_embeddings(model, await agather(flows, service.transport, service.concurrency))
 
     async def rerank(
-        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Any
+        self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
-        service, options = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **options)
+        service, given = self.service.for_call(options)
+        flows = service.rankings(model, query, texts, top_n, **given)
         return join_rankings(await agather(flows, service.transport, service.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:

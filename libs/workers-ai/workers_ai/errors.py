@@ -96,7 +96,7 @@ class WorkersAIError(Exception):
         request_id: The service's id of the request, or None.
         response: The reply as an :class:`ErrorResponse`, or None.
         request_ids: Ids of what the queue has taken and the caller has no result of; they can be polled again.
-        hint: What to do about this very error, in place of the remedy of its class, or "".
+        hint: What to do about this very error, before the remedy of its class, or "".
         index: Place of the one text or item that is to blame in the caller's list, or None.
     """
 
@@ -130,7 +130,7 @@ class WorkersAIError(Exception):
         line = self.message.rstrip(". ") or type(self).__name__
         if facts:
             line += f" ({', '.join(facts)})"
-        remedy = self.hint or self._remedy()
+        remedy = " ".join(filter(None, [self.hint, self._remedy()]))
         return " ".join(f"{line}. {remedy}".split()) if remedy else " ".join(line.split())
 
     def _facts(self) -> list[str]:

@@ -16,8 +16,8 @@ from workers_ai_emulator.endpoints.inference import find_model
 from workers_ai_emulator.wire import Reply, ServiceError, json_reply
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.endpoints.request_faults import Meeting
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json
 
@@ -25,7 +25,7 @@ _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TEXTS_PER_REQUEST = 100
 
 
-def submit(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+def submit(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
     """``POST /batch``."""
     body = _object(call)
     texts = body.get("texts")
@@ -40,7 +40,7 @@ def submit(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
     return result
 
 
-def poll(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+def poll(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
     """``GET /batch/{id}``."""
     request_id = call.segments[-1]
     if not _ID.match(request_id):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints.inference import priced, work
 from workers_ai_emulator.endpoints.streams import stream_reply
-from workers_ai_emulator.fake_model.model import play
+from workers_ai_emulator.fake_model.model import complete
 from workers_ai_emulator.fake_model.request import ChatRequest, read_chat
 from workers_ai_emulator.rules.chat_checks import check_chat
 from workers_ai_emulator.rules.tokens import count_tokens, neurons
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.request_faults import Meeting
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.faults import Fault
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _JSON_MODE = 5024
 
 
-def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
+def chat(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults, *, compat: bool) -> Flow[Reply]:
     """Answer a chat request in the shape of its route."""
     request = read_checked(model, body, service, compat=compat)
 
     def reply() -> Reply:
-        answer = answer_of(service, call, model, request, body, compat=compat, scripted=meeting.scripted)
+        answer = answer_of(service, call, model, request, body, compat=compat, scripted=faults.scripted)
         shape: Any
         if compat:
             shape = openai.whole(answer, model, compat=True)
@@ -46,10 +46,10 @@ def chat(service: Service, call: Call, model: Model, body: Json, meeting: Meetin
         if request.stream:
             service.limits.charge(answer.usage.neurons)
             events = _events(service, answer, model, body, compat=compat)
-            return stream_reply(service.clock, events, meeting, answer.usage.neurons, shape)
-        return priced(service, meeting.whole(shape), answer.usage.neurons)
+            return stream_reply(service.clock, events, faults, answer.usage.neurons, shape)
+        return priced(service, faults.whole(shape), answer.usage.neurons)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    result = yield from work(service, call, model, body, faults.latency_s, reply)
     return result
 
 
@@ -106,7 +106,7 @@ def _scripted(fault: Fault, request: ChatRequest, new_id: Callable[[str, int], s
 
 def _played(service: Service, model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> list[Choice]:
     try:
-        return [play(model, request, new_id) for _ in range(request.n)]
+        return [complete(model, request, new_id) for _ in range(request.n)]
     except ServiceError as error:
         if error.code == _JSON_MODE:
             error.status, error.code = service.settings.json_mode_status, service.settings.json_mode_code

@@ -16,18 +16,18 @@ from workers_ai_emulator.wire import NotEmulatedError, Reply, ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.endpoints.request_faults import Meeting
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call
 
-    Handler = Callable[[Service, Call, Meeting], Flow[Reply]]
+    Handler = Callable[[Service, Call, RequestFaults], Flow[Reply]]
     Router = Callable[[Call, list[str]], Handler]
 
 _KEYED_TTL_S = 300.0
 
 
-def through(service: Service, call: Call, handler: Handler, meeting: Meeting) -> Flow[Reply]:
+def through(service: Service, call: Call, handler: Handler, faults: RequestFaults) -> Flow[Reply]:
     """Answer by way of a gateway: from its cache where the request allows, else from the service."""
     wanted = service.settings.gateway_token
     if wanted is not None and call.headers.get("cf-aig-authorization") != f"Bearer {wanted}":
@@ -41,7 +41,7 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
         reply = dataclasses.replace(kept, on_close=[])
         status = "HIT"
     else:
-        reply = yield from handler(service, call, meeting)
+        reply = yield from handler(service, call, faults)
         if ttl_s > 0 and reply.status == 200 and reply.chunks is None:
             service.gateway_cache.put(key, dataclasses.replace(reply), ttl_s)
         status = "MISS"
@@ -49,7 +49,7 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
     return reply
 
 
-def universal(service: Service, call: Call, meeting: Meeting, *, route: Router) -> Flow[Reply]:
+def universal(service: Service, call: Call, faults: RequestFaults, *, route: Router) -> Flow[Reply]:
     """``POST /v1/{account}/{gateway}``: a list of steps, of which the first that succeeds answers."""
     steps = call.json()
     if not isinstance(steps, list) or not steps:
@@ -59,7 +59,7 @@ def universal(service: Service, call: Call, meeting: Meeting, *, route: Router) 
         part = _step_call(call, step)
         handler = route(part, rest_of(part.segments))
         try:
-            reply = yield from handler(service, part, meeting)
+            reply = yield from handler(service, part, faults)
         except ServiceError as error:
             refused = error
             continue

@@ -10,7 +10,7 @@ from workers_ai_emulator.wire import Json, Reply, ServiceError, dumps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call
 

@@ -13,22 +13,22 @@ from workers_ai_emulator.wire import NotEmulatedError, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.request_faults import Meeting
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
     from workers_ai_emulator.fake_model.request import ChatRequest
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.shapes.answer import Usage
     from workers_ai_emulator.state.faults import Fault
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
 
 
-def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
+def v1_responses(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
     """``POST /ai/v1/responses``: gpt-oss and third-party models."""
     body = call.json_object()
     model = find_model(service, str(body.get("model")))
     if not model.responses and model.id.startswith("@"):
         raise no_such_model(model.id)
-    return respond(service, call, model, body, meeting, compat=True)
+    return respond(service, call, model, body, faults, compat=True)
 
 
 def anthropic_messages(service: Service, call: Call) -> Reply:
@@ -40,15 +40,17 @@ def anthropic_messages(service: Service, call: Call) -> Reply:
     return json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": text}}, 400)
 
 
-def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
+def respond(
+    service: Service, call: Call, model: Model, body: Json, faults: RequestFaults, *, compat: bool
+) -> Flow[Reply]:
     """Answer a request in the Responses form."""
     asked = read_checked(service, model, body)
 
     def reply() -> Reply:
-        shape, usage = result_of(service, call, model, asked, body, meeting.scripted)
-        return priced(service, meeting.whole(shape if compat else success(shape)), usage.neurons)
+        shape, usage = result_of(service, call, model, asked, body, faults.scripted)
+        return priced(service, faults.whole(shape if compat else success(shape)), usage.neurons)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    result = yield from work(service, call, model, body, faults.latency_s, reply)
     return result
 
 

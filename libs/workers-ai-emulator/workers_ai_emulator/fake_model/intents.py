@@ -7,13 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from workers_ai_emulator.fake_model.answers import known_facts
-from workers_ai_emulator.fake_model.conversation import history_of, sentences
-from workers_ai_emulator.fake_model.json_answers import json_answer
-from workers_ai_emulator.fake_model.knowledge import known_list, sentiment_word, translation
+from workers_ai_emulator.fake_model.prose import known_facts
 from workers_ai_emulator.fake_model.react import react_text
-from workers_ai_emulator.fake_model.text_values import Source
-from workers_ai_emulator.fake_model.texts import (
+from workers_ai_emulator.fake_model.reading.conversation import history_of, sentences
+from workers_ai_emulator.fake_model.reading.knowledge import known_list, sentiment_word, translation
+from workers_ai_emulator.fake_model.reading.texts import (
     creative_text,
     keywords_of,
     labelled,
@@ -26,11 +24,13 @@ from workers_ai_emulator.fake_model.texts import (
     topic_of,
     verdict_of,
 )
+from workers_ai_emulator.fake_model.schemas.json_answers import json_answer
+from workers_ai_emulator.fake_model.schemas.values import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.fake_model.conversation import Reading
+    from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest
 
 _BLOCKS = (

@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.fake_model import tools
-from workers_ai_emulator.fake_model.answers import answer_text
+from workers_ai_emulator.fake_model.prose import answer_text
+from workers_ai_emulator.fake_model.reading.texts import sentences_of
 from workers_ai_emulator.fake_model.request import Tool
-from workers_ai_emulator.fake_model.texts import sentences_of
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.fake_model.conversation import Reading
+    from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest
 
 _DESCRIBED = re.compile(r"> Tool Name: (\S+)\nTool Description: (.*?)\nTool Args: (\{.*?\})\n", re.DOTALL)

@@ -6,18 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.arithmetic import Ref, Step, plain, steps_of
-from workers_ai_emulator.fake_model.knowledge import topic_stems, with_related
-from workers_ai_emulator.fake_model.schemas import Instance
-from workers_ai_emulator.fake_model.text_values import Source, split_name
-from workers_ai_emulator.fake_model.texts import answers_question
+from workers_ai_emulator.fake_model.reading.arithmetic import Ref, Step, plain, steps_of
+from workers_ai_emulator.fake_model.reading.knowledge import topic_stems, with_related
+from workers_ai_emulator.fake_model.reading.texts import answers_question
+from workers_ai_emulator.fake_model.schemas.instance import Instance
+from workers_ai_emulator.fake_model.schemas.values import Source, split_name
 from workers_ai_emulator.rules.tokens import content_stems, stem, word_set, words_of
 from workers_ai_emulator.shapes.answer import ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.fake_model.conversation import Reading
+    from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest, Tool
 
 # Words of a tool's name that do not say what it is for.

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, Spelling, dumps
+from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, Spelling, dumps, json_reply
+
+MARK = "x-workers-ai-emulator"
+"""Header that every reply of the emulator has."""
 
 _TWICE = {3021, 3036, 3046, 4006, 5021, 5504, 8001, 8006, 8007}
 _OPENAI_CODES = {429: "rate_limit_exceeded"}
@@ -88,3 +91,9 @@ def edge_page(status: int) -> Reply:
     head = f"<head><title>api.cloudflare.com | {title}</title></head>"
     page = f"<!DOCTYPE html>\n<html>{head}<body><h1>{title}</h1></body></html>\n"
     return Reply(status, {"content-type": "text/html; charset=UTF-8"}, page.encode())
+
+
+def not_emulated(missing: str) -> Reply:
+    """Return the 501 for a part of the service that this emulator does not have."""
+    error = {"code": 501, "message": f"Not emulated: {missing}"}
+    return json_reply({"result": None, "success": False, "errors": [error], "messages": []}, 501)

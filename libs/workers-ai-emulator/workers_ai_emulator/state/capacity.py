@@ -11,11 +11,11 @@ import collections
 import threading
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.state.clock import Clock, Wait
+from workers_ai_emulator.clock import Clock, Wait
 from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.flow import Flow
 
 
 class Slot:

@@ -28,8 +28,8 @@ Route = Literal[
 SHAPES = frozenset(WHOLE) | frozenset(STREAMED) | FRAMING | {"json_for_stream"}
 _CHAT_ROUTES = {"run", "run_shared", "chat_completions", "responses"}
 _STREAMED = {"cut", "error_frame"}
-_BEFORE = {"error", "reply", "html", "drop"}
-_INSTEAD = _BEFORE | {"answer"}
+_REPLACE_REPLY = {"error", "reply", "html", "drop"}
+_REPLACE_ANSWER = _REPLACE_REPLY | {"answer"}
 
 
 @dataclass
@@ -107,14 +107,14 @@ class Fault:
             raise ValueError(f"unknown model {self.model!r}; ids of the catalogue begin with @")
 
     @property
-    def before(self) -> bool:
-        """Whether it takes the place of the whole reply."""
-        return self.kind in _BEFORE
+    def replaces_reply(self) -> bool:
+        """Return whether the fault replaces the whole reply."""
+        return self.kind in _REPLACE_REPLY
 
     @property
-    def instead(self) -> bool:
-        """Whether it takes the place of the service's own answer; one such fault meets a request."""
-        return self.kind in _INSTEAD
+    def replaces_answer(self) -> bool:
+        """Return whether the fault replaces the model's answer; at most one such fault applies to a request."""
+        return self.kind in _REPLACE_ANSWER
 
     def on(self, **changes: Any) -> Fault:
         """Return a copy with other fields: ``Fault.say("a").on(model=…, times=2)``."""
@@ -250,7 +250,9 @@ class Faults:
         drawn: list[Fault] = []
         with self._lock:
             for fault in self._faults:
-                if not fault.matches(route, model, stream) or (fault.instead and any(one.instead for one in drawn)):
+                if not fault.matches(route, model, stream) or (
+                    fault.replaces_answer and any(one.replaces_answer for one in drawn)
+                ):
                     continue
                 if fault.skip > 0:
                     fault.skip -= 1

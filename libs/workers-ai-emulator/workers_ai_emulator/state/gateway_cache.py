@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
     from workers_ai_emulator.wire import Reply
 
 

@@ -15,7 +15,7 @@ from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
 
 DAY_S = 86_400
 _API_WINDOW_S = 300

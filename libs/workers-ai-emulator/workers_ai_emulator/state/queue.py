@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workers_ai_emulator.settings import check_choices
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
 
 Progress = Literal["at_once", "polls", "seconds", "never"]
 
@@ -54,7 +54,12 @@ class QueueSettings:
             ``kimi`` alone, the one it was recorded of; the others finish under ``responses`` with ``id``.
         results_models: Exceptions from it by model id: True for ``results``, False for ``responses``.
         results_reference: Whether items of ``results`` repeat an ``external_reference``.
-        unsupported_code: Code of the refusal of a model without the queue.
+        unsupported_code: Code of the error for a model without the queue: 8007 (recorded), 5006 or 10063.
+        hybrid_items: Form of llama-3.3-70b's items: ``hybrid`` as in direct replies, or ``native``, which has no
+            ``choices``, no finish reason and no usage.
+        hybrid_messages: Whether llama-3.3-70b takes items with ``messages``; its schema documents ``prompt`` alone.
+        item_formats: Whether the ``response_format`` of an item is honoured.
+        bad_item: Whether an invalid item fails alone (``item``) or fails its ``submission`` with 5006.
         error_key: Where a failed item says why: ``error``, ``errors`` (a list) or empty for nowhere.
         answers_at_once: Whether a submission is answered with the responses themselves.
         poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without
@@ -79,7 +84,11 @@ class QueueSettings:
     results_for: Literal["openai", "kimi"] = "openai"
     results_models: dict[str, bool] = field(default_factory=dict)
     results_reference: bool = False
-    unsupported_code: int = 5006
+    unsupported_code: Literal[8007, 5006, 10063] = 8007
+    hybrid_items: Literal["hybrid", "native"] = "hybrid"
+    hybrid_messages: Literal["accept", "reject"] = "accept"
+    item_formats: Literal["fill", "ignore"] = "fill"
+    bad_item: Literal["item", "submission"] = "item"
     error_key: Literal["error", "errors", ""] = "error"
     answers_at_once: bool = False
     poll_needs_flag: bool = False
@@ -89,6 +98,8 @@ class QueueSettings:
     unknown_message: str = "Request not found in queue"
     retention_s: float = 86_400.0
     lose: int = 0
+    slow: int = 0
+    slow_seconds: float = 3_600.0
     fail_batches: int = 0
     failures: list[ItemFailure] = field(default_factory=list)
     max_bytes: int = 10 * 10**6
@@ -107,6 +118,7 @@ class Job:
     submitted_at: float
     polls: int = 0
     fails: bool = False
+    not_before: float = 0.0
     charged: bool = False
     failed_items: dict[int, ItemFailure] | None = None
 
@@ -148,6 +160,9 @@ class Queue:
             if self.settings.fail_batches > 0:
                 self.settings.fail_batches -= 1
                 job.fails = True
+            if self.settings.slow > 0:
+                self.settings.slow -= 1
+                job.not_before = self._clock.now() + self.settings.slow_seconds
             if self.settings.lose > 0:
                 self.settings.lose -= 1
             else:
@@ -170,6 +185,8 @@ class Queue:
         settings = self.settings
         with self._lock:
             job.polls += 1
+            if self._clock.now() < job.not_before:
+                return "queued" if job.polls == 1 else "running"
             if settings.progress == "at_once":
                 return "done"
             if settings.progress == "never":

@@ -16,8 +16,8 @@ from workers_ai_emulator.state.prefixes import Prefixes
 from workers_ai_emulator.state.queue import Queue, QueueSettings
 
 if TYPE_CHECKING:
+    from workers_ai_emulator.clock import Clock
     from workers_ai_emulator.settings import Settings
-    from workers_ai_emulator.state.clock import Clock
     from workers_ai_emulator.state.upstream import Upstream
 
 

@@ -11,7 +11,7 @@ from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import RateLimitError
-from workers_ai.types import EmbedReply
+from workers_ai.types import EmbedReply, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,8 @@ def embed_queued(
     size = lookup(model).max_items or TEXTS_PER_REQUEST
     waiting = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
     vectors: dict[int, list[float]] = {}
-    whole = EmbedReply([], model)
+    usage: Usage | None = None
+    pooling: str | None = None
     together = max(1, TEXTS_PER_JOB // size)
     clock = batch.calls.clock
     end = ends(clock, deadline_s)
@@ -69,7 +70,7 @@ def embed_queued(
                 if item.error is None:
                     reply = batch.calls.read(read_vectors, item.result, model, len(span), normalize=options.normalize)
                     vectors.update(zip(span, reply.vectors, strict=True))
-                    whole.pooling = reply.pooling
+                    pooling = reply.pooling
                 elif len(span) == 1:
                     item.error.index = first + span.start
                     raise item.error
@@ -77,11 +78,10 @@ def embed_queued(
                     middle = span.start + len(span) // 2
                     failed += [range(span.start, middle), range(middle, span.stop)]
             for status in statuses:
-                whole.usage = add_usage(whole.usage, status.usage)
+                usage = add_usage(usage, status.usage)
             waiting = failed
             together = 1  # what stands behind may make requests of its own out of a submission, as a batch Worker does
-    whole.vectors = [vectors[index] for index in range(len(texts))]
-    return whole
+    return EmbedReply([vectors[index] for index in range(len(texts))], model, usage, pooling)
 
 
 def embed_with_overflow(

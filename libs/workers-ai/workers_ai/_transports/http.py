@@ -15,7 +15,7 @@ from urllib.parse import quote
 from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
-from workers_ai._wire.json_parsing import replace_lone_surrogates, parse_body
+from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:

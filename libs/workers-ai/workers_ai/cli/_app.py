@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from workers_ai._version import __version__
-from workers_ai.errors import WorkersAIError
+from workers_ai.errors import ConfigurationError, WorkersAIError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 ERROR: Final = 1
 DIFFERENCES: Final = 3
@@ -106,10 +106,21 @@ _Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in fligh
 _Task = Annotated[str | None, typer.Option(help="Task, such as text-embeddings.", show_default=False)]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of the account.")]
+_Only = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Ask this question only; may be repeated.", show_default=False)
+]
+_ProbeDryRun = Annotated[bool, typer.Option("--dry-run", help="List questions, calls and cost; send nothing.")]
+_Markdown = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown, too.", show_default=False)
+]
+_Cassettes = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the recordings.")]
+_NoRecord = Annotated[bool, typer.Option("--no-record", help="Keep no recordings.")]
+_StateFile = Annotated[Path, typer.Option("--state", metavar="FILE", help="File with the answers of earlier runs.")]
+_Anew = Annotated[bool, typer.Option("--anew", help="Ignore the answers of earlier runs.")]
 _Live = Annotated[bool, typer.Option("--live", help="On your account, which is billed, in place of the emulator.")]
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for ids and paths that a terminal cannot show
@@ -238,13 +249,48 @@ def models(
     raise typer.Exit(DIFFERENCES if found else 0)
 
 
+@app.command(epilog=_ENVIRONMENT)
+def probe(
+    only: _Only = None,
+    dry_run: _ProbeDryRun = False,
+    markdown: _Markdown = None,
+    cassettes: _Cassettes = Path("cassettes/live/probe"),
+    no_record: _NoRecord = False,
+    state: _StateFile = Path("workers-ai-probe.json"),
+    anew: _Anew = False,
+    account_id: _AccountId = None,
+    base_url: _BaseUrl = None,
+) -> None:
+    """Ask your account the questions that only the service can answer, and compare with what is assumed here.
+
+    Sends at most 60 requests, for less than $0.05. An interrupted run goes on with the same command.
+
+    Exit status: 0 all agree, 3 some differ, 1 an error or open questions, 2 usage.
+    """
+    with _one_line_errors():
+        from workers_ai.cli._probe import command
+
+        try:
+            questions = command.select(only or ())
+        except ConfigurationError as exc:
+            raise typer.BadParameter(exc.message, param_hint="--only") from exc
+        if dry_run:
+            command.show_plan(questions)
+            return
+        found = command.probe(
+            questions, markdown=markdown, cassettes=None if no_record else cassettes, state_file=state, anew=anew,
+            account_id=account_id, base_url=base_url,
+        )  # fmt: skip
+    raise typer.Exit(ERROR if found == "open" else DIFFERENCES if found == "differs" else 0)
+
+
 @app.command()
 def demo(live: _Live = False) -> None:
     """Answer questions over the docstrings of Python's standard library, with every part of this project."""
     with _one_line_errors():
-        from workers_ai._demo.run import run
+        from workers_ai._demo import run as demonstration
 
-        run(live=live)
+        demonstration.run(live=live)
 
 
 @contextmanager

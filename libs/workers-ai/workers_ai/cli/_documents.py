@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.ingest._parquet import arrow
-from workers_ai.ledger._records import checked, has_half_pair
+from workers_ai.ledger._records import checked, has_lone_surrogate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -236,7 +236,7 @@ def _folder(path: Path) -> Iterator[Document]:
             continue
         found = True
         with _at(str(file)):
-            if has_half_pair(str(place)):
+            if has_lone_surrogate(str(place)):
                 raise ValueError("the name is not UTF-8: rename it")
             document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
         yield document
@@ -295,7 +295,7 @@ def _as_json(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # NaN and infinity, which JSON has not
         text = json.dumps(_finite(value), ensure_ascii=False, default=str)
-    return json.dumps(json.loads(text)) if has_half_pair(text) else text
+    return json.dumps(json.loads(text)) if has_lone_surrogate(text) else text
 
 
 def _finite(value: Any) -> Any:

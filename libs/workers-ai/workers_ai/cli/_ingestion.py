@@ -13,7 +13,7 @@ import typer
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
-from workers_ai.ingest._report import LineBar
+from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._schema import files_beside, identity
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""Embedding a corpus of any size: killed at any moment it goes on where it was, and pays for nothing twice."""
+"""Embed a corpus of any size; after a kill, the same call continues and pays for nothing twice."""
 
 from workers_ai.ingest._api import aingest, ingest
 from workers_ai.ingest._estimate import Estimate, estimate
 from workers_ai.ingest._report import IngestReport
+from workers_ai.ledger._fingerprints import Fingerprint
 from workers_ai.ledger._ledger import Ledger
-from workers_ai.ledger._records import Failure, Fingerprint, InFlight, Row
+from workers_ai.ledger._records import Failure, InFlight, Row
 from workers_ai.ledger._schema import LedgerError
 
 __all__ = [

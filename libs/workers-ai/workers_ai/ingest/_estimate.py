@@ -1,4 +1,4 @@
-"""What an ingestion would send, cost and take."""
+"""Estimate what an ingestion would send and cost."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
+from workers_ai._validation import require_one_of
 from workers_ai._wire.batch import json_bytes
 from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
-from workers_ai.ingest._engine import Mode
-from workers_ai.ingest._report import neurons_of
-from workers_ai.ingest._source import iter_source
+from workers_ai.ledger._engine import Mode
+from workers_ai.ledger._fingerprints import Fingerprint
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._packing import Packer
+from workers_ai.ledger._progress import neurons_of
 from workers_ai.ledger._records import (
     JOBS_IN_FLIGHT,
-    Fingerprint,
     Limits,
     as_sent,
-    check_manner,
+    check_mode,
     checked,
     estimated_tokens,
     input_window,
     text_hash,
     unsendable,
 )
+from workers_ai.ledger._source import iter_source
 
 if TYPE_CHECKING:
     import os
@@ -41,21 +42,21 @@ _QUEUE_MINUTES: Final = 5.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an ingestion would take, without sending anything.
+    """What an ingestion would send and cost.
 
     Attributes:
         model: Model id.
         documents: Documents of the source.
-        texts: Distinct texts the ledger has no vector of.
+        texts: Distinct texts without a vector in the ledger.
         requests: Requests: items of submissions, or direct requests.
         submissions: Submissions to the queue; 0 for direct requests.
         tokens: Estimated input tokens.
-        neurons: Neurons by list price; None where no price is known.
+        neurons: Neurons by list price; None without a price.
         cost_usd: USD by list price, without the free allocation.
-        minutes: About how long it takes.
-        truncated: Documents whose text is probably longer than the model reads: what is beyond its window has no
-            influence on the vector.
-        duplicate_ids: How many ids several documents have.
+        minutes: Approximate duration.
+        truncated: Documents whose text is probably longer than the model reads: text beyond its window has no influence
+            on the vector.
+        duplicate_ids: How many ids several documents share.
     """
 
     model: str
@@ -111,17 +112,17 @@ def estimate(
     empty_text: Literal["raise", "space"] = "raise",
     texts_per_job: int | None = None,
 ) -> Estimate:
-    """What :func:`ingest` would send, cost and take; reads the source, and sends nothing.
+    """Estimate what :func:`ingest` would send and cost. Reads the source and sends nothing.
 
-    Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is taken
-    to last five minutes, the time within which most are done
-    (https://developers.cloudflare.com/workers-ai/features/batch-api/); direct requests go at the
-    account's documented limit per minute.
+    Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is
+    assumed to last five minutes, within which most are done
+    (https://developers.cloudflare.com/workers-ai/features/batch-api/); direct requests are sent at the documented limit
+    per minute.
 
     Args:
         source: Documents as (id, text). Their distinct hashes are kept in memory: 100 MB for a million.
         model: Model id.
-        ledger: A ledger whose vectors need not be made again; may not exist yet.
+        ledger: A ledger whose vectors are reused; may not exist yet.
         mode: ``"queue"`` or ``"direct"``.
         pooling: As for :func:`ingest`.
         instruction: The same.
@@ -131,11 +132,12 @@ def estimate(
         texts_per_job: Texts of one submission; 1,000 by default.
 
     Raises:
-        ConfigurationError: An option does not fit, or the ledger was made with another model or other options.
-        BadRequestError: A document is no pair of id and text.
+        ConfigurationError: An option is invalid, or the ledger belongs to another model or other options.
+        BadRequestError: A document is not a pair of id and text.
     """
     shape = Fingerprint(model, pooling, instruction, truncate_inputs, normalize)
-    check_manner(model, mode, empty_text)
+    check_mode(model, mode)
+    require_one_of("empty_text", empty_text, ("raise", "space"))
     limits = Limits(TEXTS_PER_JOB if texts_per_job is None else texts_per_job)
     window = input_window(model)
     count = _Count(model, limits, window, mode)

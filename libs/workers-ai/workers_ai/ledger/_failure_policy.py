@@ -1,4 +1,4 @@
-"""What failures mean: for a text, and for the run. Pure rules."""
+"""The failure policy: what is sent again, what is given up, and what ends the run. No I/O."""
 
 from __future__ import annotations
 
@@ -15,46 +15,58 @@ if TYPE_CHECKING:
 
     from workers_ai.errors import BatchError, WorkersAIError
 
-__all__ = ["EXECUTION", "Health", "Retry", "Verdict", "error_class", "judge", "judge_lost", "unreachable"]
+__all__ = [
+    "EXECUTION",
+    "Decision",
+    "Health",
+    "Retry",
+    "after_failed_requests",
+    "after_lost_job",
+    "error_class",
+    "unreachable",
+]
 
 ALONE_TRIES: Final = 2
-"""Times a text is tried alone before it counts as failed."""
+"""Attempts of an input alone before it counts as failed."""
 
 LOST_TRIES: Final = 3
-"""Submissions of a text that the queue may lose before it counts as failed."""
+"""Submissions of an input that the queue may lose before the input counts as failed."""
 
 REFUSALS: Final = 20
-"""Refusals of the input, with nothing taken before them, after which it is not the texts that are at fault."""
+"""Rejected requests, with no success before them, after which the run ends: the inputs are not the cause."""
+
+SINGLE_REFUSALS: Final = 200
+"""The same for requests of one input each."""
 
 _FULL: Final = 5
 _SINGLE: Final = 3
-"""So many full requests and single texts of them that fail, with no success at all, end the run, too."""
+"""Failed full requests and failed single inputs that together end the run if nothing has succeeded."""
 
 STRIKES: Final = 8
-"""Failures in a row, none of them of a text's making, after which the run ends: about three minutes of them."""
+"""Consecutive failures of the service after which the run ends: about three minutes."""
 
 
 class Retry(NamedTuple):
-    """A text to try again, in a request of at most ``part`` texts, after ``tries`` tries.
+    """An input to send again, in a request of at most ``part`` inputs, after ``tries`` attempts.
 
-    A negative ``part`` asks for a request of at most ``-part`` texts that is the only one of its submission.
+    A negative ``part`` asks for a submission of its own, of at most ``-part`` inputs.
     """
 
     part: int
     tries: int
-    text_id: int
+    input_id: int
 
 
-class Verdict(NamedTuple):
-    """What to do with texts that failed.
+class Decision(NamedTuple):
+    """What to do with inputs that failed.
 
     Attributes:
-        again: Texts to try again.
-        failures: Texts to give up, as (text id, code, message).
-        waits: An error of the service (capacity, 5xx) that is waited out, or None.
+        again: Inputs to send again.
+        failures: Inputs to give up, as (input id, code, message).
+        waits: An error of the service (capacity, 5xx) after which the run pauses, or None.
         stops: An error that ends the run (quota), or None.
-        blamed: Errors of full requests and of single texts, which count against the run if nothing ever succeeds, each
-            with whether it is a full request's.
+        blamed: Errors of full requests and of single inputs. They end the run if nothing ever succeeds. The flag says
+            whether the request was a full one.
     """
 
     again: list[Retry]
@@ -65,7 +77,7 @@ class Verdict(NamedTuple):
 
 
 def error_class(error: WorkersAIError) -> type[WorkersAIError] | None:
-    """Return the class that the code or the text of an item's error stands for; None if neither is known."""
+    """Return the error class for the code or the text of an item's error; None if neither is known."""
     refusal = ErrorDetails(error.message, error.code)
     if error.code in CODES:
         return classify(refusal, 0)
@@ -73,25 +85,26 @@ def error_class(error: WorkersAIError) -> type[WorkersAIError] | None:
     return known if known in (QuotaExhaustedError, CapacityError) else None
 
 
-def judge(
+def after_failed_requests(
     failed: Iterable[tuple[Sequence[int], BatchError]],
     tries: Mapping[int, tuple[int, int]],
     *,
     size: int = 0,
     alone: bool = False,
     outage: bool = False,
-) -> Verdict:
-    """Decide about failed requests: halve one of several texts, try a single text once more.
+    per_request: int | None = None,
+) -> Decision:
+    """Decide about failed requests: halve a request of several inputs, retry a single input once.
 
-    Quota, capacity and errors of the service say nothing of the texts: those go again as they were, up to
-    ``STRIKES`` times.
+    Quota, capacity and server errors are not caused by the inputs: send these again unchanged, up to ``STRIKES`` times.
 
     Args:
-        failed: Text ids of each request, and its error.
-        tries: Texts per request at most, and tries so far, of each text.
-        size: Texts of a full request; a full request that fails counts against the run.
-        alone: Whether each half is to be the only request of its submission.
+        failed: Input ids of each request, and its error.
+        tries: Maximum inputs per request, and attempts so far, of each input.
+        size: Inputs of a full request; a full request that fails counts against the run.
+        alone: Whether each half gets a submission of its own.
         outage: Whether every request of a larger submission failed.
+        per_request: Inputs that one request can hold, if it is a fixed number.
     """
     again: list[Retry] = []
     failures: list[tuple[int, int | None, str]] = []
@@ -99,58 +112,79 @@ def judge(
     waits = stops = None
     for group, error in failed:
         kind = error_class(error)
-        count = max(tries[text_id][1] for text_id in group) + 1
+        count = max(tries[input_id][1] for input_id in group) + 1
         if kind is not None and issubclass(kind, QuotaExhaustedError):
             stops = error
-            again += [Retry(*tries[text_id], text_id) for text_id in group]
+            again += [Retry(*tries[input_id], input_id) for input_id in group]
         elif _passes(kind, error.code, outage) and count < STRIKES:
             waits = error
-            again += [Retry(tries[text_id][0], count, text_id) for text_id in group]
+            again += [Retry(tries[input_id][0], count, input_id) for input_id in group]
         elif len(group) > 1:
-            part = (min(len(group), *(abs(tries[text_id][0]) for text_id in group)) + 1) // 2
-            again += [Retry(-part if alone else part, tries[text_id][1], text_id) for text_id in group]
+            part = _half(group, tries, per_request)
+            again += [Retry(-part if alone else part, tries[input_id][1], input_id) for input_id in group]
             blamed += [(error, True)] if len(group) >= size else []
         elif (kind is not None and not kind.is_retryable) or count >= ALONE_TRIES:
             failures.append((group[0], error.code, error.message))
             blamed.append((error, False))
         else:
             again.append(Retry(-1 if alone else 1, count, group[0]))
-    return Verdict(again, failures, waits, stops, tuple(blamed))
+    return Decision(again, failures, waits, stops, tuple(blamed))
+
+
+def _half(group: Sequence[int], tries: Mapping[int, tuple[int, int]], per_request: int | None) -> int:
+    """Return half the inputs of a failed request, or of a failed submission of requests of one input."""
+    parts = [tries[input_id][0] for input_id in group]
+    sizes = [-part for part in parts if part < 0] if per_request == 1 else list(map(abs, parts))
+    return (min([len(group), *sizes]) + 1) // 2
 
 
 def _passes(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
-    """Whether an error passes by itself. A failed execution may be the fault of a text, unless everything fails."""
+    """Return whether an error is temporary. A failed execution may be caused by an input, unless everything fails."""
     return kind is not None and kind.is_retryable and (outage or code not in EXECUTION)
 
 
-def judge_lost(error: BatchError, tries: Mapping[int, tuple[int, int]]) -> Verdict:
-    """Decide about the texts of a submission that the queue lost, or failed as a whole.
+def after_lost_job(
+    error: BatchError, tries: Mapping[int, tuple[int, int]], *, per_request: int | None = None
+) -> Decision:
+    """Decide about the inputs of a submission that the queue lost, or that failed as a whole.
 
-    One that failed twice as a whole is cut into submissions of one request, so that a text that fails its submission
-    does not take the others with it.
+    After the second failure as a whole, cut it into smaller submissions, so that an input that fails its submission
+    does not fail the others.
+
+    Args:
+        error: The error of the job.
+        tries: Maximum inputs per request, and attempts so far, of each input.
+        per_request: Inputs that one request can hold, if it is a fixed number.
     """
-    verdict = Verdict([], [])
-    lost = is_unknown(error)  # else the queue said that the job has failed
-    for text_id, (part, count) in tries.items():
+    decision = Decision([], [])
+    lost = is_unknown(error)  # otherwise the queue reported a failed job
+    half = -_half(list(tries), tries, per_request) if tries else -1
+    for input_id, (part, count) in tries.items():
         if count + 1 < LOST_TRIES:
             narrow = not lost and count > 0
-            verdict.again.append(Retry(-abs(part) if narrow else part, count + 1, text_id))
+            smaller = half if per_request == 1 else -abs(part)
+            decision.again.append(Retry(smaller if narrow else part, count + 1, input_id))
         elif not lost and len(tries) > 1:
-            verdict.again.append(Retry(-((min(abs(part), len(tries)) + 1) // 2), count, text_id))
+            decision.again.append(Retry(half, count, input_id))
         else:
-            verdict.failures.append((text_id, error.code, error.message))
-    return verdict
+            decision.failures.append((input_id, error.code, error.message))
+    return decision
 
 
 def unreachable(error: WorkersAIError | None) -> bool:
-    """Whether no connection was made."""
+    """Return whether no connection was made."""
     return isinstance(error, APIConnectionError) and not error.delivered
 
 
 class Health:
-    """Failures in a row that say nothing of the texts, over all workers of a run."""
+    """Failures of the service in a row, over all workers of a run.
 
-    def __init__(self) -> None:
+    Args:
+        most_single: Failed single inputs that end the run if nothing has succeeded; None for no such bound.
+    """
+
+    def __init__(self, most_single: int | None = None) -> None:
+        self._most_single = most_single
         self._lock = threading.Lock()
         self._strikes = 0
         self._until = 0.0
@@ -159,7 +193,7 @@ class Health:
         self._items_struck = self._accepted = False
         self.reached = self.succeeded = self.blamed = False
 
-    def well(self) -> None:
+    def succeed(self) -> None:
         """Record a success."""
         with self._lock:
             self._strikes = self._mismatches = 0
@@ -167,17 +201,17 @@ class Health:
             self.succeeded = self.reached = True
 
     def accepted(self) -> None:
-        """Record that the queue has accepted a submission; whether its texts are valid is still open."""
+        """Record an accepted submission. Whether its inputs are valid is still unknown."""
         with self._lock:
             self._unanswered, self._accepted, self.reached = False, True, True
             if not self._items_struck:
                 self._strikes = 0
 
     def refused(self, error: WorkersAIError) -> None:
-        """Record a rejected submission. It may be the fault of its texts, or of what all requests share.
+        """Record a rejected submission.
 
         Raises:
-            WorkersAIError: Nothing has been accepted yet, and there are too many.
+            WorkersAIError: Too many were rejected, and none accepted before: the inputs are not the cause.
         """
         with self._lock:
             self.reached = True
@@ -186,10 +220,10 @@ class Health:
                 raise error
 
     def blame(self, failed: Sequence[tuple[WorkersAIError, bool]]) -> None:
-        """Record failed requests of accepted submissions, each with whether it was a full one (else a single text).
+        """Record failed requests of accepted submissions; the flag says whether a request was full (else of one input).
 
         Raises:
-            WorkersAIError: Nothing has succeeded yet, and so many have failed that it is not the fault of the texts.
+            WorkersAIError: Too many have failed, and none succeeded: the inputs are not the cause.
         """
         with self._lock:
             if self.succeeded or not failed:
@@ -197,19 +231,20 @@ class Health:
             self.blamed = True
             self._full += sum(is_full for _, is_full in failed)
             self._single += sum(not is_full for _, is_full in failed)
-            if self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
+            too_many = self._most_single is not None and self._single > self._most_single
+            if too_many or self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
                 raise failed[-1][0]
 
     @property
     def is_deep(self) -> bool:
-        """Whether enough single texts have failed, so that requests of other texts tell more."""
+        """Whether enough single inputs have failed to probe with other inputs next."""
         return self._single >= _SINGLE
 
     def mismatch(self, errors: Sequence[WorkersAIError]) -> None:
         """Record requests whose vectors have another length than those of the ledger.
 
         Raises:
-            WorkersAIError: There are too many, with none of the right length between them.
+            WorkersAIError: Too many in a row have another length.
         """
         with self._lock:
             self._mismatches += len(errors)
@@ -217,10 +252,10 @@ class Health:
                 raise errors[-1]
 
     def unanswered(self, error: WorkersAIError) -> None:
-        """Record a submission whose reply was lost: the queue may have accepted it. It is sent again once.
+        """Record a submission without a reply. The queue may have accepted it; it is sent again once.
 
         Raises:
-            WorkersAIError: It is the second one in a row.
+            WorkersAIError: The submission before it had no reply either.
         """
         with self._lock:
             if self._unanswered:
@@ -228,10 +263,10 @@ class Health:
             self._unanswered = True
 
     def strike(self, error: WorkersAIError, now: float, *, items: bool = False) -> float:
-        """Count a failure; return the seconds to wait before the next try. One outage counts once for all workers.
+        """Count a failure; return the seconds to wait before the next attempt. One outage counts once for all workers.
 
         Raises:
-            WorkersAIError: There are too many, or the service was never reached and is not reached now.
+            WorkersAIError: There are too many failures, or the service was never reached.
         """
         with self._lock:
             if unreachable(error) and not self.reached:
@@ -246,7 +281,7 @@ class Health:
             return max(0.0, self._until - now)
 
     def hold_s(self, now: float) -> float:
-        """Return the seconds until something may be sent again."""
+        """Return the seconds until the next attempt."""
         with self._lock:
             return max(0.0, self._until - now)
 

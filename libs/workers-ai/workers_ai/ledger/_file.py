@@ -1,4 +1,4 @@
-"""The ledger as a file: opened, checked, and read."""
+"""The ledger as a file: open, check and read it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.errors import ConfigurationError
+from workers_ai.ledger._fingerprints import differences, read_fingerprint, task_of
 from workers_ai.ledger._liveness import Observer, RunRow
-from workers_ai.ledger._records import Failure, Fingerprint, InFlight, Row, text_hash
+from workers_ai.ledger._records import AnswerRow, Failure, InFlight, Row, text_hash
 from workers_ai.ledger._schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
@@ -22,36 +23,40 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Self
 
+    from workers_ai.ledger._fingerprints import AnyFingerprint, TaskName
+
 __all__ = ["LEASE_S", "LedgerFile"]
 
 LEASE_S: Final = 900.0
-"""Seconds a silent run keeps its claims: more than any request takes. One that died on this machine is noticed at once.
-"""
+"""Seconds a silent run keeps its claims: longer than any request. A dead process of this machine is noticed at once."""
 
 _CHUNK: Final = 1000
+_ANSWER: Final = "answer, finish, input_tokens, output_tokens, neurons"
 
 
 class LedgerFile:
     """One ledger file. Methods are safe from any thread; several processes may share the file on a local disk.
 
     Args:
-        path: The file; made where it is missing.
-        fingerprint: What shapes the vectors; None to read a ledger as it is.
+        path: The file; created if it is missing.
+        fingerprint: What shapes the results; None to read a ledger as it is.
+        task: The kind of ledger that is expected if ``fingerprint`` is None; None for any.
         lease_s: Seconds a silent run keeps its claims.
         clock: Returns the time in seconds since the epoch.
-        monotonic: Returns seconds that never go back; by default those of a ``clock`` that is given, too.
-        take_over: Take runs of other hosts for dead at once.
+        monotonic: Returns seconds that never go back; defaults to ``clock`` if that is given.
+        take_over: Treat runs of other hosts as dead at once.
 
     Raises:
-        ConfigurationError: The ledger was made with another fingerprint, or ``path`` is none.
+        ConfigurationError: The ledger has another fingerprint or task, or ``path`` is not a path.
         LedgerError: The file cannot be used.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        fingerprint: Fingerprint | None = None,
+        fingerprint: AnyFingerprint | None = None,
         *,
+        task: TaskName | None = None,
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] | None = None,
@@ -69,7 +74,7 @@ class LedgerFile:
         self._db: Connection = connect(self.path, make=fingerprint is not None)
         self._file = identity(self.path)
         try:
-            self._check(fingerprint)
+            self._check(fingerprint, task)
         except BaseException:
             self.close()
             raise
@@ -87,12 +92,12 @@ class LedgerFile:
 
     @contextmanager
     def _change(self) -> Iterator[Connection]:
-        """One transaction; undone where anything fails."""
+        """Run one transaction; roll it back on any error."""
         with self._lock, guarded(self.path):
-            if identity(self._absolute) != self._file:  # what it records, and is paid for, nobody would find
+            if identity(self._absolute) != self._file:  # writing to a deleted file would lose paid results
                 raise LedgerError(
                     f"the ledger {self.path} was deleted, moved or replaced while it was in use: put it back where it "
-                    "was, or begin anew"
+                    "was, or start over"
                 )
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -108,38 +113,57 @@ class LedgerFile:
         with self._lock, guarded(self.path):
             yield self._db
 
-    def _check(self, fingerprint: Fingerprint | None) -> None:
+    def _check(self, fingerprint: AnyFingerprint | None, task: TaskName | None) -> None:
         with self._change() as db:
             meta = dict(db.execute("SELECT key, value FROM meta"))
             if not meta and fingerprint is None:
                 raise ConfigurationError(f"the ledger {self.path} is empty")
             if not meta and fingerprint is not None:
-                entries = {"version": str(VERSION), "fingerprint": json.dumps(asdict(fingerprint))}
-                db.executemany("INSERT INTO meta VALUES (?, ?)", entries.items())
-                self.fingerprint = fingerprint
+                self._write_fingerprint(db, fingerprint)
                 return
         if meta.get("version") != str(VERSION):
             raise LedgerError(f"the ledger {self.path} has version {meta.get('version')}, not {VERSION}")
         with undamaged(self.path):
-            self.fingerprint = Fingerprint(**json.loads(meta["fingerprint"]))
-        if fingerprint is not None and fingerprint != self.fingerprint:
-            if self._taken_over(fingerprint):
-                return
-            mine, theirs = asdict(fingerprint), asdict(self.fingerprint)
-            differences = ", ".join(f"{k} {theirs[k]!r}, not {mine[k]!r}" for k in mine if mine[k] != theirs[k])
+            self.fingerprint = read_fingerprint(meta.get("task", "embed"), meta["fingerprint"])
+        self.task = task_of(self.fingerprint)
+        wanted = task if fingerprint is None else task_of(fingerprint)
+        if fingerprint is not None and fingerprint != self.fingerprint and self._replaced(fingerprint):
+            return
+        if wanted not in (None, self.task):
+            holds = {"embed": "embeddings", "generate": "answers"}
             raise ConfigurationError(
-                f"the ledger {self.path} was made with {differences}: their vectors do not mix; use another ledger"
+                f"the ledger {self.path} holds {holds[self.task]}, not {holds[wanted]}: use another ledger"
+            )
+        if fingerprint is not None and fingerprint != self.fingerprint:
+            raise ConfigurationError(
+                f"the ledger {self.path} was made with {differences(self.fingerprint, fingerprint)}: results of both "
+                "do not mix; use another ledger"
             )
 
-    def _taken_over(self, fingerprint: Fingerprint) -> bool:
-        """Take another fingerprint, if nothing belongs to the old one: no vector, no submission and no run at work."""
+    def _write_fingerprint(self, db: Connection, fingerprint: AnyFingerprint) -> None:
+        self.fingerprint, self.task = fingerprint, task_of(fingerprint)
+        # Earlier releases read ledgers of embeddings without the entry "task".
+        entries = {"version": str(VERSION), "fingerprint": json.dumps(asdict(fingerprint))}
+        if self.task != "embed":
+            entries["task"] = self.task
+        db.execute("DELETE FROM meta WHERE key = 'task'")
+        db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries.items())
+
+    def _replaced(self, fingerprint: AnyFingerprint) -> bool:
+        """Replace the fingerprint if nothing depends on it: no result, no submission, and no run at work."""
         with self._change() as db:
-            held = db.execute("SELECT 1 FROM vectors UNION ALL SELECT 1 FROM jobs LIMIT 1").fetchone()
+            held = db.execute(
+                "SELECT 1 FROM vectors UNION ALL SELECT 1 FROM answers UNION ALL SELECT 1 FROM jobs LIMIT 1"
+            ).fetchone()
             if held or self._alive(db):
                 return False
-            db.execute("UPDATE meta SET value = ? WHERE key = 'fingerprint'", (json.dumps(asdict(fingerprint)),))
-        self.fingerprint = fingerprint
+            self._write_fingerprint(db, fingerprint)
         return True
+
+    @property
+    def _results(self) -> str:
+        """The table of results."""
+        return "vectors" if self.task == "embed" else "answers"
 
     def _unfinished(self, db: Connection) -> list[RunRow]:
         query = "SELECT id, host, pid, started, lease_until FROM runs WHERE finished IS NULL AND lease_until > 0"
@@ -149,9 +173,9 @@ class LedgerFile:
         return {row.run for row in self._unfinished(db) if self._observer.dead_in(row) > 0}
 
     def silent_run(self) -> tuple[str, int, float] | None:
-        """Return host and process of the run that is taken over next if it stays silent, and in how many seconds.
+        """Return host and process of the run whose claims expire next, and the seconds until then.
 
-        None if no other run is at work. A run that is alive is never taken over, as its heartbeats begin the time anew.
+        None if no other run is at work. The heartbeats of a live run renew its claims.
         """
         with self._reading() as db:
             others = [(self._observer.dead_in(row), row) for row in self._unfinished(db)]
@@ -162,7 +186,7 @@ class LedgerFile:
         return row.host, row.pid, max(0.0, seconds)
 
     def in_flight(self, run: int | None = None) -> list[InFlight]:
-        """The submissions that were not collected yet: all of them, or those of one run."""
+        """Return the submissions that were not collected yet: all of them, or those of one run."""
         with self._reading() as db:
             alive, now = self._alive(db), self._clock()
             rows = db.execute("SELECT run, request_id, groups, since FROM jobs ORDER BY id").fetchall()
@@ -173,7 +197,7 @@ class LedgerFile:
         ]
 
     def duplicate_ids(self, run: int, limit: int) -> tuple[int, list[Any]]:
-        """Return how many ids several documents of a run have, and the first ``limit`` of those ids."""
+        """Return how many ids several documents of a run share, and the first ``limit`` of those ids."""
         query = "FROM docs WHERE run = ? GROUP BY doc_id HAVING COUNT(*) > 1"
         with self._reading() as db:
             count = db.execute(f"SELECT COUNT(*) FROM (SELECT 1 {query})", (run,)).fetchone()[0]
@@ -181,25 +205,26 @@ class LedgerFile:
             return count, [row[0] for row in rows]
 
     def unfinished(self, run: int) -> int:
-        """Return how many documents of a run have neither a vector nor a failure."""
+        """Return how many documents of a run have neither a result nor a failure."""
         query = (
-            "SELECT COUNT(*) FROM docs WHERE run = ? AND NOT EXISTS (SELECT 1 FROM vectors WHERE id = text_id) "
+            "SELECT COUNT(*) FROM docs WHERE run = ? "
+            f"AND NOT EXISTS (SELECT 1 FROM {self._results} WHERE id = text_id) "
             "AND NOT EXISTS (SELECT 1 FROM failures WHERE id = text_id)"
         )
         with self._reading() as db:
             return int(db.execute(query, (run,)).fetchone()[0])
 
     def _groups(self, text: str) -> list[list[int]]:
-        """The text ids of each request of a job."""
+        """Return the input ids of each request of a job."""
         with undamaged(self.path):
             return [list(group) for group in json.loads(text)]
 
     def counts(self) -> dict[str, int]:
-        """Rows of the whole ledger: distinct ``texts``, ``vectors``, ``waiting`` texts, ``failures``."""
+        """Return the rows of the ledger: distinct ``texts``, ``vectors`` or ``answers``, ``waiting``, ``failures``."""
         with self._reading() as db:
             tables = {
                 "texts": "texts",
-                "vectors": "vectors",
+                self._results: self._results,
                 "waiting": "work WHERE job IS NULL",
                 "failures": "failures",
             }
@@ -214,12 +239,13 @@ class LedgerFile:
             return None if row is None else int(row[0])
 
     def last_run(self) -> int | None:
-        """The last run that finished, or None."""
+        """Return the last run that finished, or None."""
         with self._reading() as db:
-            return db.execute("SELECT MAX(id) FROM runs WHERE finished IS NOT NULL").fetchone()[0]  # type: ignore[no-any-return]
+            found = db.execute("SELECT MAX(id) FROM runs WHERE finished IS NOT NULL").fetchone()[0]
+            return None if found is None else int(found)
 
     def failures(self, run: int, limit: int) -> tuple[int, list[Failure]]:
-        """How many documents of a run have failed, and the first ``limit`` of them."""
+        """Return how many documents of a run have failed, and the first ``limit`` of them."""
         numbered = "SELECT doc_id, text_id, ROW_NUMBER() OVER (ORDER BY seq) - 1 AS place FROM docs WHERE run = ?"
         query = f"FROM ({numbered}) JOIN failures ON failures.id = text_id"
         with self._reading() as db:
@@ -230,30 +256,80 @@ class LedgerFile:
             return count, [Failure(*row) for row in rows]
 
     def rows(self, run: int) -> Iterator[Row]:
-        """The documents of a run in their order, in bounded memory.
+        """Yield the documents of a run in their order, in bounded memory.
 
         Raises:
             LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
         """
+        for chunk in self._chunks(run, "vector", "LEFT JOIN vectors ON vectors.id = text_id"):
+            with undamaged(self.path):
+                rows = [Row(doc_id, digest, _floats(vector)) for _, doc_id, digest, vector in chunk]
+            yield from rows
+
+    def answers(self, run: int) -> Iterator[AnswerRow]:
+        """Yield the inputs of a run in their order, with their answers, in bounded memory.
+
+        Raises:
+            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+        """
+        joins = "LEFT JOIN answers ON answers.id = text_id LEFT JOIN failures ON failures.id = text_id"
+        position = 0
+        for chunk in self._chunks(run, f"{_ANSWER}, code, message", joins):
+            for row in chunk:
+                yield AnswerRow(*row[1:], position)
+                position += 1
+
+    def answer_counts(self, run: int) -> tuple[int, int]:
+        """Return how many inputs of a run have an answer that does not fit, and how many a truncated one."""
+        query = (
+            "SELECT COUNT(failures.id), SUM(finish = 'length') FROM docs JOIN answers ON answers.id = text_id "
+            "LEFT JOIN failures ON failures.id = text_id WHERE docs.run = ?"
+        )
+        with self._reading() as db:
+            invalid, truncated = db.execute(query, (run,)).fetchone()
+        return int(invalid), int(truncated or 0)
+
+    def new_answers(self, run: int, ids: Iterable[int]) -> list[AnswerRow]:
+        """Return the inputs of a run that have one of the ids, with their answers. Positions are not counted."""
+        query = (
+            f"SELECT doc_id, hash, {_ANSWER}, code, message, -1 FROM json_each(?) "
+            "CROSS JOIN docs ON docs.text_id = value AND docs.run = ? JOIN texts ON texts.id = value "
+            "LEFT JOIN answers ON answers.id = value LEFT JOIN failures ON failures.id = value ORDER BY seq"
+        )
+        with self._reading() as db:
+            return [AnswerRow(*row) for row in db.execute(query, (json.dumps(list(ids)), run))]
+
+    def find_answers(self, hashes: Iterable[bytes]) -> list[AnswerRow | None]:
+        """Return the answers to inputs by their hashes; None where the ledger has none. Ids are None."""
+        query = f"SELECT NULL, hash, {_ANSWER}, NULL, NULL, -1 FROM texts JOIN answers USING (id) WHERE hash = ?"
+        with self._reading() as db:
+            rows = [db.execute(query, (digest,)).fetchone() for digest in hashes]
+        return [None if row is None else AnswerRow(*row) for row in rows]
+
+    def find_failures(self, hashes: Iterable[bytes]) -> list[tuple[int | None, str] | None]:
+        """Return code and message of the failures of inputs by their hashes; None for one that has not failed."""
+        query = "SELECT code, message FROM texts JOIN failures USING (id) WHERE hash = ?"
+        with self._reading() as db:
+            return [db.execute(query, (digest,)).fetchone() for digest in hashes]
+
+    def _chunks(self, run: int, columns: str, joins: str) -> Iterator[list[tuple[Any, ...]]]:
         last = 0
         while True:
             with self._reading() as db:
                 chunk = db.execute(
-                    "SELECT seq, doc_id, hash, vector FROM docs JOIN texts ON texts.id = text_id "
-                    "LEFT JOIN vectors ON vectors.id = text_id WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
+                    f"SELECT seq, doc_id, hash, {columns} FROM docs JOIN texts ON texts.id = text_id {joins} "
+                    "WHERE docs.run = ? AND seq > ? ORDER BY seq LIMIT ?",
                     (run, last, _CHUNK),
                 ).fetchall()
                 if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
                     raise LedgerError(f"the ledger {self.path} has no run {run}")
-            with undamaged(self.path):
-                rows = [Row(doc_id, digest, _floats(vector)) for _, doc_id, digest, vector in chunk]
-            yield from rows
+            yield chunk
             if len(chunk) < _CHUNK:
                 return
             last = chunk[-1][0]
 
     def find(self, texts: Iterable[str]) -> list[array[float] | None]:
-        """The vectors of texts, in their order; None where the ledger has none."""
+        """Return the vectors of texts, in their order; None where the ledger has none."""
         with self._reading() as db:
             query = "SELECT vector FROM texts JOIN vectors USING (id) WHERE hash = ?"
             rows = [db.execute(query, (text_hash(text),)).fetchone() for text in texts]
@@ -261,7 +337,7 @@ class LedgerFile:
             return [None if row is None else _floats(row[0]) for row in rows]
 
     def message(self, text: str) -> str | None:
-        """Why a text failed, or None."""
+        """Return why a text failed, or None."""
         with self._reading() as db:
             query = "SELECT message FROM texts JOIN failures USING (id) WHERE hash = ?"
             row = db.execute(query, (text_hash(text),)).fetchone()

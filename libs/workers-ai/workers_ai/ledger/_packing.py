@@ -1,4 +1,4 @@
-"""Pack texts into requests, and requests into a submission. One rule for claims and estimates."""
+"""Pack inputs into requests, and requests into a submission. Claims and estimates share it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _FRAME_BYTES: Final = 64
 
 
 class Packer:
-    """Decide where each text of one submission goes.
+    """Assign the inputs of one submission to its requests.
 
     Args:
-        texts: Maximum texts of the submission.
+        texts: Maximum inputs of the submission.
         max_bytes: Maximum bytes of the submission.
         max_tokens: Maximum estimated tokens of one request, or None.
         requests: Maximum requests of the submission, or None.
@@ -28,9 +28,9 @@ class Packer:
         self._empty = True
 
     def add(self, size: int, tokens: int, part: int) -> Literal["same", "new", "full"]:
-        """Add a text of ``size`` bytes to the current request or to a new one; ``"full"`` if it does not fit.
+        """Add an input of ``size`` bytes to the current request or to a new one; return ``"full"`` if it does not fit.
 
-        The first text always fits.
+        The first input always fits.
         """
         size += _FRAME_BYTES
         if not self._empty and (self._left == 0 or size > self._bytes_left):

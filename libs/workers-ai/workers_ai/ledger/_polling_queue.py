@@ -1,4 +1,4 @@
-"""The submissions that the queue has, and when each is to be asked for next."""
+"""Submissions that wait for their results, by the time of the next poll."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from workers_ai._calls.polling import Watch
     from workers_ai.ledger._records import Claim
 
-__all__ = ["Watched", "Watchlist"]
+__all__ = ["PendingJob", "PollingQueue"]
 
 
 @dataclass(order=True)
-class Watched:
-    """A submission that is waited for.
+class PendingJob:
+    """A submission that waits for its result.
 
     Attributes:
-        due: When to ask for it next.
-        claim: Its texts.
-        watch: How often it was asked for, and with what luck.
-        until: When the wait ends.
+        due: Time of the next poll.
+        claim: Its inputs.
+        watch: Polls so far, and their errors.
+        until: When the run stops waiting.
     """
 
     due: float
@@ -31,27 +31,27 @@ class Watched:
     until: float = field(compare=False)
 
 
-class Watchlist:
-    """Submissions by the time they are due. Safe from any thread."""
+class PollingQueue:
+    """Pending jobs, ordered by the time of the next poll. Safe from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._heap: list[Watched] = []
+        self._heap: list[PendingJob] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def put(self, watched: Watched) -> None:
-        """Wait for a submission until it is due."""
+    def put(self, job: PendingJob) -> None:
+        """Add a job."""
         with self._lock:
-            heapq.heappush(self._heap, watched)
+            heapq.heappush(self._heap, job)
 
-    def take(self, now: float) -> Watched | None:
-        """Take out the submission that is due first; None where none is due yet."""
+    def take(self, now: float) -> PendingJob | None:
+        """Remove and return the job that is due first; None if no job is due."""
         with self._lock:
             return heapq.heappop(self._heap) if self._heap and self._heap[0].due <= now else None
 
     def due_in(self, now: float, at_most: float) -> float:
-        """Seconds until the next one is due, or ``at_most``."""
+        """Return the seconds until the next job is due, at most ``at_most``."""
         with self._lock:
             return max(0.0, min(at_most, self._heap[0].due - now)) if self._heap else at_most

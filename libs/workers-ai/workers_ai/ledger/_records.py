@@ -1,4 +1,4 @@
-"""What the ledger keeps and gives: values without behaviour."""
+"""Values that pass between the ledger, the engine and their callers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from workers_ai._calls.queue import require_queue
-from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
-from workers_ai._validation import check_model, require_int, require_one_of
+from workers_ai._validation import require_int, require_one_of
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
 from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai.catalogue import lookup
@@ -20,96 +19,105 @@ if TYPE_CHECKING:
     from array import array
 
 __all__ = [
-    "has_half_pair",
     "JOBS_IN_FLIGHT",
+    "AnswerRow",
     "Claim",
-    "checked",
-    "unsendable",
+    "Document",
     "Failure",
     "Fed",
-    "Fingerprint",
-    "Limits",
     "InFlight",
+    "Limits",
+    "Measured",
     "Row",
+    "Stored",
     "as_sent",
-    "check_manner",
+    "check_mode",
+    "checked",
+    "checked_id",
     "estimated_tokens",
+    "has_lone_surrogate",
     "input_window",
     "text_hash",
+    "unsendable",
     "well_formed",
 ]
 
 JOBS_IN_FLIGHT: Final = 64
-"""Submissions with the queue at one time: 64,000 texts in the minutes that each of them takes."""
+"""Submissions in the queue at one time."""
 
 _LARGEST_ID: Final = 2**63
-_TASK: Final = "Text Embeddings"
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What shapes the vectors of a ledger, besides the texts; vectors of different fingerprints do not mix.
-
-    Attributes:
-        model: Model id.
-        pooling: ``"mean"``, ``"cls"`` or None for the service's default.
-        instruction: Text put before each document, or None.
-        truncate_inputs: Whether the service cuts texts that are too long.
-        normalize: Whether vectors are scaled to length 1.
-    """
-
-    model: str
-    pooling: Literal["mean", "cls"] | None = None
-    instruction: str | None = None
-    truncate_inputs: bool | None = None
-    normalize: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
-        task = lookup(check_model(self.model)).task
-        if task not in (None, _TASK):
-            raise ConfigurationError(f"{self.model} is a model for {task}: embed with one such as @cf/baai/bge-m3")
-        require_one_of("pooling", self.pooling, (None, "mean", "cls"))
-        require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
-        require_one_of("normalize", self.normalize, (True, False))
-        if not isinstance(self.instruction, str | None):
-            raise ConfigurationError(f"instruction must be a string or None, not {self.instruction!r:.200}")
 
 
 @dataclass
 class Limits:
-    """Bounds of one ingestion.
+    """Bounds of one run.
 
     Attributes:
-        texts_per_job: Texts of one submission.
+        per_job: Inputs of one submission.
+        name: The caller's name of ``per_job``.
         max_bytes: Bytes of one submission.
-        jobs: Submissions that are sent or with the queue at one time.
+        jobs: Submissions that are sent or in the queue at one time.
         deadline_s: Seconds the run may take, or None.
         cost_usd: Estimated USD it may cost, or None.
+        grown: Inputs of one submission in a run of more than a million, or None for ``per_job``.
     """
 
-    texts_per_job: int = TEXTS_PER_JOB
+    per_job: int
+    name: str = "texts_per_job"
     max_bytes: int = MAX_SUBMISSION_BYTES
     jobs: int = JOBS_IN_FLIGHT
     deadline_s: float | None = None
     cost_usd: float | None = None
+    grown: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what a caller gives, under the caller's names; raises ConfigurationError."""
-        require_int("texts_per_job", self.texts_per_job, 1, None)
+        """Check the arguments, under the caller's names; raises ConfigurationError."""
+        require_int(self.name, self.per_job, 1, None)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
-            if bound is not None and not (isinstance(bound, Real) and bound >= 0):  # NaN is no bound
+            if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
                 raise ConfigurationError(f"{name} must be a number of 0 or more, or None, not {bound!r:.200}")
 
 
+class Document(NamedTuple):
+    """One input of a run.
+
+    Attributes:
+        id: The caller's id.
+        key: SHA-256 that identifies the input in the ledger. Documents with one key share one result.
+        text: What the ledger stores of it until it has a result.
+        is_long: Whether the input is probably longer than the model reads.
+    """
+
+    id: str | int
+    key: bytes
+    text: str
+    is_long: bool = False
+
+
+class Measured(NamedTuple):
+    """Size and price of one input.
+
+    Attributes:
+        size: Bytes in a request.
+        tokens: Estimated input tokens.
+        ahead: Neurons it may cost at most; 0 without a price.
+        why: Why it cannot be sent, or None.
+    """
+
+    size: int
+    tokens: int
+    ahead: float = 0.0
+    why: str | None = None
+
+
 class Failure(NamedTuple):
-    """A document that could not be embedded.
+    """An input without a usable result.
 
     Attributes:
         id: Its id.
         code: Cloudflare's error code, or None.
         message: Why.
-        position: Its place in the source, from 0.
+        position: Its position in the source, from 0.
     """
 
     id: Any
@@ -119,19 +127,47 @@ class Failure(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One document of a run: its id, the SHA-256 of its text, and its float32 vector (None where it failed)."""
+    """One document of a run: its id, the SHA-256 of its text, and its float32 vector (None if it failed)."""
 
     id: Any
     hash: bytes
     vector: array[float] | None
 
 
+class AnswerRow(NamedTuple):
+    """One input of a run and what the ledger has of its answer.
+
+    Attributes:
+        id: The caller's id.
+        hash: SHA-256 of the input.
+        answer: The assistant message as JSON text, or None.
+        finish: Its finish reason.
+        input_tokens: Tokens read; None where the service did not say.
+        output_tokens: Tokens written, likewise.
+        neurons: Neurons, likewise.
+        code: Error code of the failure, or None.
+        error: Why the input failed, or why its answer does not fit; else None.
+        position: Position in the source, from 0.
+    """
+
+    id: Any
+    hash: bytes
+    answer: str | None
+    finish: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    neurons: float | None
+    code: int | None
+    error: str | None
+    position: int
+
+
 class InFlight(NamedTuple):
     """A submission that was not collected yet.
 
     Attributes:
-        request_id: The queue's id; None where it was about to be sent.
-        texts: Texts in it.
+        request_id: The queue's id; None if it is about to be sent.
+        texts: Inputs in it.
         age_s: Seconds since it was claimed.
         alive: Whether the process that claimed it is still at work.
     """
@@ -142,62 +178,72 @@ class InFlight(NamedTuple):
     alive: bool
 
 
+class Stored(NamedTuple):
+    """An input of a job as the ledger stores it: its hash, its text, and how many answers to it did not fit."""
+
+    key: bytes
+    text: str
+    repairs: int
+
+
 @dataclass
 class Claim:
-    """Texts that this run alone will have embedded, as one submission.
+    """Inputs that this run alone processes, as one submission.
 
     Attributes:
         job: Its number in the ledger.
-        groups: The text ids of each request.
-        texts: The texts of each request; empty once they are not needed, or for a job taken over.
-        tokens: Estimated tokens.
+        groups: The input ids of each request.
+        texts: The inputs of each request; empty once they are sent, and for an adopted job.
+        tokens: Estimated input tokens.
+        ahead: Neurons it may cost at most.
         request_id: The queue's id once it is accepted, else None.
-        age_s: Seconds since a job that was taken over was claimed, by the clock.
+        age_s: Seconds since an adopted job was claimed, by the clock.
+        contexts: What reading the reply to each request needs; empty for an adopted job.
     """
 
     job: int
     groups: list[list[int]]
     texts: list[list[str]] = field(default_factory=list)
     tokens: int = 0
+    ahead: float = 0.0
     request_id: str | None = None
     age_s: float = 0.0
+    contexts: list[Any] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        """Texts in it."""
+        """Inputs in it."""
         return sum(map(len, self.groups))
+
+    @property
+    def ids(self) -> list[int]:
+        """The input ids of all requests."""
+        return [input_id for group in self.groups for input_id in group]
 
 
 class Fed(NamedTuple):
-    """What became of a chunk of documents.
+    """What the ledger has of a chunk of documents.
 
     Attributes:
-        open: Ids of its texts that are still to be embedded.
-        held: Ids of its texts that have a vector.
-        failed: Its documents whose text has failed in this run.
-        truncated: Its documents whose text is probably longer than the model reads.
+        open: Ids of the inputs that still need a result.
+        held: Ids of the inputs that have a usable result.
+        failed: Number of documents whose input has failed.
     """
 
     open: set[int]
     held: set[int]
     failed: int
-    truncated: int = 0
 
 
-def check_manner(model: str, mode: str, empty_text: str) -> None:
-    """Check how texts are to be sent.
-
-    Raises:
-        ConfigurationError: An option is none of those there are, or the model has no queue.
-    """
+def check_mode(model: str, mode: str) -> None:
+    """Raise ``ConfigurationError`` if the mode is unknown, or the model has no queue."""
     require_one_of("mode", mode, ("queue", "direct"))
-    require_one_of("empty_text", empty_text, ("raise", "space"))
     if mode == "queue":
         require_queue(model)
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
-    """Return a document's text as it is embedded, as direct calls send it; "" if it is empty and must not be."""
+    """Return the text of a document as direct calls embed it; "" for an empty text that must not be sent."""
     if not text and empty_text == "space":
         text = " "
     return well_formed(f"{instruction or ''}{text}") if text else text
@@ -205,17 +251,32 @@ def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "sp
 
 def well_formed(text: str) -> str:
     """Return the text with lone surrogates replaced, as a request carries it."""
-    if not has_half_pair(text):
+    if not has_lone_surrogate(text):
         return text
     return replace_lone_surrogates(text)
 
 
+def checked_id(doc_id: object) -> str | int:
+    """Return an id that the ledger can store.
+
+    Raises:
+        BadRequestError: It is neither a string without lone surrogates nor an integer of 64 bits.
+    """
+    if isinstance(doc_id, str):
+        if has_lone_surrogate(doc_id):
+            raise BadRequestError(f"the id {doc_id!r:.200} contains a lone surrogate: remove it")
+        return doc_id
+    if isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID:
+        return doc_id
+    raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
+
+
 def checked(document: Any) -> tuple[str | int, str]:
-    """Return a document as (id, text), as the ledger keeps it.
+    """Return a document as (id, text).
 
     Raises:
         BadRequestError: It is neither a pair of an id (a string or an integer) and a text, nor a mapping with ``id``
-            and ``text``; says which document.
+            and ``text``; names the document.
     """
     if isinstance(document, Mapping) and "id" in document and "text" in document:
         doc_id, text = document["id"], document["text"]
@@ -223,20 +284,15 @@ def checked(document: Any) -> tuple[str | int, str]:
         doc_id, text = document
     else:
         raise BadRequestError(
-            f"a document is a pair of id and text, not {document!r:.200}; a mapping with 'id' and 'text' is one, too"
+            f"a document is a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
         )
     if not isinstance(text, str):
         raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
-    if isinstance(doc_id, str):
-        if has_half_pair(doc_id):
-            raise BadRequestError(f"the id {doc_id!r:.200} holds half a surrogate pair, which is no character")
-    elif not (isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID):
-        raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
-    return doc_id, text
+    return checked_id(doc_id), text
 
 
 def unsendable(text: str, size: int, max_bytes: int) -> str | None:
-    """Why a text of ``size`` bytes cannot be sent; None where it can."""
+    """Return why a text of ``size`` bytes cannot be sent; None if it can."""
     if not text:
         return "the text is empty"
     if size > max_bytes:
@@ -244,8 +300,8 @@ def unsendable(text: str, size: int, max_bytes: int) -> str | None:
     return None
 
 
-def has_half_pair(text: str) -> bool:
-    """Whether a text holds half a surrogate pair, which UTF-8 cannot carry."""
+def has_lone_surrogate(text: str) -> bool:
+    """Return whether a text contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -254,7 +310,7 @@ def has_half_pair(text: str) -> bool:
 
 
 def text_hash(text: str) -> bytes:
-    """Return the SHA-256 of a text as it is sent; it identifies the text in the ledger."""
+    """Return the SHA-256 of a text as it is sent; it identifies the text in a ledger of embeddings."""
     try:
         return hashlib.sha256(text.encode()).digest()
     except UnicodeEncodeError:
@@ -262,12 +318,12 @@ def text_hash(text: str) -> bytes:
 
 
 def estimated_tokens(size: int, window: int | None = None) -> int:
-    """Estimate the tokens that are read of a text: a quarter of its bytes, 1 at least, ``window`` at most."""
+    """Estimate the tokens of a text: a quarter of its bytes, at least 1, at most ``window``."""
     tokens = max(1, size // 4)
     return tokens if window is None else min(tokens, window)
 
 
 def input_window(model: str) -> int | None:
-    """Return the tokens that a model reads of one text; None if that is not known."""
+    """Return the tokens that a model reads of one text; None if unknown."""
     card = lookup(model)
     return card.max_input_tokens or card.context_window

@@ -1,4 +1,4 @@
-"""The ledger's file: tables, connection, and SQLite's errors in our own words."""
+"""The ledger's file: its tables, its connection, and the mapping of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ VERSION: Final = 1
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
--- Every distinct text ever seen; only ever added to.
+-- Every distinct input, by its hash. Rows are never deleted.
 CREATE TABLE IF NOT EXISTS texts (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
 -- float32, little-endian.
 CREATE TABLE IF NOT EXISTS vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
--- Texts that are still to be embedded: waiting (job is null) or part of a job.
+-- The assistant message as JSON, its finish reason and usage. estimated: whether the usage is our own estimate.
+CREATE TABLE IF NOT EXISTS answers (
+    id INTEGER PRIMARY KEY, answer TEXT NOT NULL, finish TEXT, input_tokens INTEGER, output_tokens INTEGER,
+    neurons REAL, estimated INTEGER NOT NULL DEFAULT 0, request_id TEXT, at REAL NOT NULL);
+-- Inputs that still need a result: waiting (job is null) or part of a job. ahead: the neurons it may cost at most.
+-- repairs: how many answers to it did not fit.
 CREATE TABLE IF NOT EXISTS work (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
-    part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER);
+    part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER, ahead REAL NOT NULL DEFAULT 0,
+    repairs INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS work_by_job ON work (job);
 CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
 -- One submission: about to be sent (request_id is null), or accepted. groups: the text ids of each of its requests.
@@ -37,31 +43,38 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL, pid INTEGER NOT NULL, lease_until REAL NOT NULL,
     finished REAL, started TEXT);
--- Every request id the queue has given. reused: given to two submissions, so that its result belongs to neither.
+-- Every request id of the queue. reused: the queue returned it for two submissions, so its result belongs to neither.
 CREATE TABLE IF NOT EXISTS request_ids (id TEXT PRIMARY KEY, reused INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
--- The documents of each run, in their order.
+-- The inputs of each run, in their order.
 CREATE TABLE IF NOT EXISTS docs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, doc_id, text_id INTEGER NOT NULL);
 """
 
-_NAMES: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES)) - {"request_ids"}
+_ALL: Final = frozenset(re.findall(r"TABLE IF NOT EXISTS (\w+)", _TABLES))
+_NAMES: Final = _ALL - {"request_ids", "answers"}
 """Tables that every ledger has; later ones are added when it is opened."""
-_DAMAGED: Final = "restore a copy, or choose another path to embed everything anew"
+_COLUMNS: Final = (
+    ("runs", "started", "TEXT"),
+    ("work", "ahead", "REAL NOT NULL DEFAULT 0"),
+    ("work", "repairs", "INTEGER NOT NULL DEFAULT 0"),
+)
+"""Columns that ledgers of earlier releases lack."""
+_DAMAGED: Final = "restore a copy, or choose another path to start over"
 _BUSY_S: Final = 120.0
 _CACHE_KIB: Final = 48 * 1024
 _CHECKPOINT_PAGES: Final = 8192
 
 
 class LedgerError(BatchError):
-    """The ledger cannot be used: its file is damaged, its disk is full, or it is no ledger at all.
+    """The ledger cannot be used: the file is damaged, is not a ledger, or its disk is full.
 
-    What was on disk before is still there: nothing is written after such an error.
+    Nothing is written after such an error; what was on disk stays there.
     """
 
 
 @contextlib.contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """Turn an error of SQLite into a :class:`LedgerError` that says what to do."""
+    """Turn an error of SQLite into a :class:`LedgerError` with a remedy."""
     try:
         yield
     except OSError as exc:
@@ -69,33 +82,33 @@ def guarded(path: Path) -> Iterator[None]:
     except sqlite3.Error as exc:
         text = str(exc)
         if "full" in text or "I/O" in text:
-            hint = "free some space and run the same ingestion again; what was recorded is kept"
+            hint = "free some space and run the same call again; what was recorded is kept"
         elif "locked" in text or "busy" in text:
             hint = "another process holds it; wait for it, and keep ledgers off network file systems"
         elif "unable to open" in text or "readonly" in text:
-            hint = "check that its folder exists and can be written to"
+            hint = "check that its folder exists and is writable"
         elif isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
-            hint = f"the file is damaged or no ledger: {_DAMAGED}"
+            hint = f"the file is damaged or not a ledger: {_DAMAGED}"
         else:
-            hint = "see the text of SQLite"
+            hint = "see the message of SQLite"
         raise LedgerError(f"the ledger {path} cannot be used ({text}): {hint}") from exc
 
 
 @contextlib.contextmanager
 def undamaged(path: Path) -> Iterator[None]:
-    """Turn what contents that are none of ours lead to into a :class:`LedgerError`."""
+    """Turn the errors of invalid contents into a :class:`LedgerError`."""
     try:
         yield
     except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as exc:
-        raise LedgerError(f"the ledger {path} holds what no ledger holds ({exc}): {_DAMAGED}") from exc
+        raise LedgerError(f"the ledger {path} has invalid contents ({exc}): {_DAMAGED}") from exc
 
 
 def connect(path: Path, *, make: bool) -> sqlite3.Connection:
-    """Open the file, and make the tables where it is new and ``make`` is set. A file of others stays as it is.
+    """Open the file; create the tables if it is new and ``make`` is set. Other SQLite files are not changed.
 
     Raises:
-        ConfigurationError: It is empty, and ``make`` is not set.
-        LedgerError: It cannot be used.
+        ConfigurationError: The file is empty, and ``make`` is not set.
+        LedgerError: The file cannot be used.
     """
     with guarded(path):
         _require_whole(path)
@@ -103,31 +116,40 @@ def connect(path: Path, *, make: bool) -> sqlite3.Connection:
         try:
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
             if names and not names >= _NAMES:
-                raise LedgerError(f"{path} is an SQLite file, but no ledger: choose another path")
+                raise LedgerError(f"{path} is an SQLite file, but not a ledger: choose another path")
             if not names and not make:
                 raise ConfigurationError(f"the ledger {path} is empty")
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise LedgerError(f"the ledger {path} cannot be used: its file system has no write-ahead log")
+                raise LedgerError(
+                    f"the ledger {path} cannot be used: its file system does not support a write-ahead log"
+                )
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            if "request_ids" not in names:
+            if not names >= _ALL:
                 connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
-            if not any(row[1] == "started" for row in connection.execute("PRAGMA table_info(runs)")):
-                connection.execute("ALTER TABLE runs ADD COLUMN started TEXT")
+            for table, column, kind in _COLUMNS:
+                _add_column(connection, table, column, kind)
         except BaseException:
             connection.close()
             raise
         return connection
 
 
+def _add_column(connection: sqlite3.Connection, table: str, column: str, kind: str) -> None:
+    if any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})")):
+        return
+    with contextlib.suppress(sqlite3.OperationalError):  # another process has added it meanwhile
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+
+
 def files_beside(path: Path) -> tuple[Path, Path]:
-    """The write-ahead log of a ledger and its index, which SQLite keeps while it is in use."""
+    """Return the paths of a ledger's write-ahead log and of the log's index."""
     return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file at a path from any other one; None where there is none."""
+    """Return device and inode of the file at a path; None if there is no file."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -136,7 +158,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def _require_whole(path: Path) -> None:
-    """Refuse a file that is shorter than its own header says, before SQLite writes to it."""
+    """Raise if a file is shorter than its header says, before SQLite writes to it."""
     if not path.exists():
         return
     if not path.is_file():
@@ -149,7 +171,7 @@ def _require_whole(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if not header.startswith(b"SQLite format 3\0"):
-        raise LedgerError(f"{path} exists and is no ledger: choose another path")
+        raise LedgerError(f"{path} exists and is not a ledger: choose another path")
     page = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
     if size < pages * (65536 if page == 1 else page):

@@ -23,13 +23,13 @@ from pydantic_core import from_json
 
 from workers_ai._wire.chat.images import image_data_url
 from workers_ai._wire.chat.tool_calls import arguments_text, original_id
-from workers_ai._wire.chat.turns import arrange_turns
+from workers_ai._wire.chat.turns import arrange_turns, bridge_tool_turns
 from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import is_cache_mark, plain_json
-from workers_ai._wire.quirks import DEVELOPER_IS_SYSTEM, NINE_LETTER_IDS, NO_REASONING_BACK
+from workers_ai._wire.quirks import DEVELOPER_IS_SYSTEM, NINE_LETTER_IDS, NO_REASONING_BACK, NO_USER_AFTER_TOOL
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,8 @@ def prepare_messages(messages: Sequence[Mapping[str, JSON]], card: ModelCard) ->
         prepared = [_prepare(message, index, card) for index, message in enumerate(messages)]
     except (AttributeError, TypeError) as exc:  # checked only after a failure, so that valid messages cost nothing
         raise _error(_find_problem(messages) or f"the messages cannot be written as JSON: {exc}", card) from exc
-    return arrange_turns(messages, prepared)
+    turns = arrange_turns(messages, prepared)
+    return bridge_tool_turns(turns) if NO_USER_AFTER_TOOL.of(card) else turns
 
 
 def _find_problem(messages: object) -> str | None:

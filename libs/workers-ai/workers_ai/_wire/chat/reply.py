@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai._wire.chat.tool_calls import CallIds, read_tool_calls, recover_leaked_calls
 from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import read_usage
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.types import JSON, ChatReply, FinishReason, ToolCall, Usage
+from workers_ai.types import ChatReply, FinishReason, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -183,17 +184,25 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
         reply = _read_native(result, context, ids, cut)
     else:
         raise _no_answer(data, context)
-    reply.usage = usage
-    reply.model = model if isinstance(model := result.get("model"), str) else None
-    reply.id = reply_id if isinstance(reply_id := result.get("id"), str) else None
-    reply.headers = headers
-    reply.raw = result
-    _recover(reply, context, ids)
-    if not ((cut and not context.thinking_off) or reply.text or reply.tool_calls or reply.refusal):
-        reply.text, reply.reasoning = reply.reasoning, ""  # with thinking off, some models send the answer as reasoning
-    broken = any(call.error for call in reply.tool_calls)
-    reply.finish_reason = finish_reason(raw, cut, calls=bool(reply.tool_calls), broken=broken)
-    return reply
+    text, reasoning, calls = reply.text, reply.reasoning, reply.tool_calls
+    if context.forced and text and not calls and (calls := recover_leaked_calls(text, context.forced, ids)):
+        text = ""
+    if not ((cut and not context.thinking_off) or text or calls or reply.refusal):
+        text, reasoning = reasoning, ""  # with thinking off, some models send the answer as reasoning
+    broken = any(call.error for call in calls)
+    return ChatReply(
+        text=text,
+        reasoning=reasoning,
+        tool_calls=calls,
+        finish_reason=finish_reason(raw, cut, calls=bool(calls), broken=broken),
+        usage=usage,
+        model=model if isinstance(model := result.get("model"), str) else None,
+        id=reply_id if isinstance(reply_id := result.get("id"), str) else None,
+        refusal=reply.refusal,
+        logprobs=reply.logprobs,
+        headers=headers,
+        raw=result,
+    )
 
 
 def _raw_finish(result: Mapping[str, JSON]) -> JSON:
@@ -287,10 +296,3 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
 
 def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
-
-
-def _recover(reply: ChatReply, context: ReplyContext, ids: CallIds) -> None:
-    if context.forced and not reply.tool_calls and reply.text:
-        reply.tool_calls = recover_leaked_calls(reply.text, context.forced, ids)
-        if reply.tool_calls:
-            reply.text = ""

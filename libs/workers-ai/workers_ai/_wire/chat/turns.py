@@ -18,11 +18,12 @@ from workers_ai._wire.json_parsing import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
-__all__ = ["arrange_turns"]
+__all__ = ["arrange_turns", "bridge_tool_turns"]
 
 _UNANSWERED: Final = "No result: this call was not answered."
+_BRIDGE: Final = "I have the results of the tools."
 _IMAGE_FOLLOWS: Final = "The result is the image in the next user message."
 
 
@@ -51,6 +52,19 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
     for place, message in enumerate(prepared):
         if place not in moved:
             out += _with_images_last([message, *_results_of(calls.get(place, []), prepared)])
+    return out
+
+
+def bridge_tool_turns(messages: Sequence[dict[str, JSON]]) -> list[dict[str, JSON]]:
+    """Return the messages with a short assistant message between a tool result and a user message.
+
+    The templates of some models reject a user message straight after a tool message.
+    """
+    out: list[dict[str, JSON]] = []
+    for message in messages:
+        if out and message["role"] == "user" and out[-1]["role"] == "tool":
+            out.append({"role": "assistant", "content": _BRIDGE})
+        out.append(message)
     return out
 
 

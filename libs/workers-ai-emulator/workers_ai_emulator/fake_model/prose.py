@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.arithmetic import compute, steps_of
-from workers_ai_emulator.fake_model.knowledge import FACTS
-from workers_ai_emulator.fake_model.texts import best_sentences, sentences_of, topic_of
+from workers_ai_emulator.fake_model.reading.arithmetic import compute, steps_of
+from workers_ai_emulator.fake_model.reading.knowledge import FACTS
+from workers_ai_emulator.fake_model.reading.texts import best_sentences, sentences_of, topic_of
 from workers_ai_emulator.rules.tokens import content_stems, words_of
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.fake_model.conversation import Reading
+    from workers_ai_emulator.fake_model.reading.conversation import Reading
 
 _GREETINGS = {"hello", "hey", "hi", "morning", "thanks", "thank", "howdy"}
 _NAMED = re.compile(r"(?i:\bmy name is|\bi am|\bi'm|\bthis is)\s+([A-Z]\w+)|(?i:\bmy name is)\s+(\w+)")

@@ -1,4 +1,4 @@
-"""The part of ``workers-ai demo`` that goes through LangChain."""
+"""The LangChain part of ``workers-ai demo``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def count_letters(word: str) -> int:
 
 
 def show(stage: Stage) -> None:
-    """Answer questions with sources, call a tool, answer in a structure, and meet a busy service."""
+    """Answer questions with sources, call a tool, return a structured answer, and retry at capacity."""
     model = ChatWorkersAI(model=stage.chat_model, **stage.settings)
     stage.title("LangChain: questions over the corpus")
     retriever = _retriever(stage)
@@ -49,14 +49,14 @@ def show(stage: Stage) -> None:
     found = structured.invoke("Put this into the form: function = dumps, module = json.")
     stage.say(f"  {found!r}")
     if stage.make_busy:
-        stage.title("LangChain: a busy service (HTTP 429, code 3040), and its retry")
+        stage.title("LangChain: a service at capacity (HTTP 429, code 3040), and the retry")
         stage.make_busy(1)
         patient = ChatWorkersAI(model=stage.chat_model, on_busy="retry", **stage.settings)
         stage.say(f"  {patient.invoke('Say hello.').text}")
 
 
 def _retriever(stage: Stage) -> VectorStoreRetriever:
-    """A retriever over the corpus; the vectors come out of the ledger, so nothing is embedded twice."""
+    """Return a retriever over the corpus. Its vectors come from the ledger, so nothing is embedded twice."""
     embeddings = WorkersAIEmbeddings(model=stage.embed_model, **stage.settings)
     store = InMemoryVectorStore(embeddings)
     documents = [
@@ -64,7 +64,7 @@ def _retriever(stage: Stage) -> VectorStoreRetriever:
         for doc in stage.corpus
     ]
     report = WorkersAIBatchIngestor(embeddings, store, ledger=stage.ledger, progress=False).ingest(documents)
-    stage.say(f"  {report.reused:,} vectors from the ledger, {report.embedded:,} embedded anew")
+    stage.say(f"  {report.reused:,} vectors from the ledger, {report.embedded:,} embedded")
     return store.as_retriever(search_kwargs={"k": 3})
 
 

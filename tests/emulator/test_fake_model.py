@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.emulator.conftest import GEMMA
 
 from workers_ai_emulator.catalogue import models
-from workers_ai_emulator.fake_model.model import play
+from workers_ai_emulator.fake_model.model import complete
 from workers_ai_emulator.fake_model.request import ChatRequest, Tool, Turn
-from workers_ai_emulator.fake_model.schemas import Instance
-from workers_ai_emulator.fake_model.text_values import Source
+from workers_ai_emulator.fake_model.schemas.instance import Instance
+from workers_ai_emulator.fake_model.schemas.values import Source
 from workers_ai_emulator.rules.tokens import content_stems
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
             Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in (WEATHER, ADDER, SEARCH)
         ]
         request.tool_choice = "required"
-    choice = play(models()[GEMMA], request, lambda name, number: f"{name}{number}")
+    choice = complete(models()[GEMMA], request, lambda name, number: f"{name}{number}")
 
     assert choice.text or choice.tool_calls
 

@@ -1,4 +1,4 @@
-"""The part of ``workers-ai demo`` that goes through LlamaIndex; it needs the embedding and rerank packages, too."""
+"""The LlamaIndex part of ``workers-ai demo``. It needs the packages for LLM, embeddings and reranking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["show"]
 
 
 def show(stage: Stage) -> None:
-    """Answer questions with sources: ingestion pipeline, vector index, query engine, reranker."""
+    """Answer questions with sources, using an ingestion pipeline, a vector index, a query engine and a reranker."""
     stage.title("LlamaIndex: the same questions, with a reranker")
     embedding = WorkersAIBatchEmbedding(model=stage.embed_model, ledger=stage.ledger, **stage.settings)
     nodes = IngestionPipeline(transformations=[embedding]).run(

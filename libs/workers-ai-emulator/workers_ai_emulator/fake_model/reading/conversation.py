@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.texts import SENTENCE, sentences_of
+from workers_ai_emulator.fake_model.reading.texts import SENTENCE, sentences_of
 
 if TYPE_CHECKING:
     from workers_ai_emulator.fake_model.request import Turn

@@ -11,10 +11,10 @@ import functools
 from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai_emulator.state.clock import Wait
+from workers_ai_emulator.clock import Wait
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
 
 T = TypeVar("T")
 Flow = Generator[Wait, None, T]

@@ -7,10 +7,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.fake_model.fields import fallback_text, text_value
-from workers_ai_emulator.fake_model.knowledge import language_of, sentiment_of, sentiment_word
-from workers_ai_emulator.fake_model.text_values import Source, split_name
-from workers_ai_emulator.fake_model.texts import (
+from workers_ai_emulator.fake_model.reading.knowledge import language_of, sentiment_of, sentiment_word
+from workers_ai_emulator.fake_model.reading.texts import (
     keywords_of,
     most_fitting,
     phrases_of,
@@ -18,6 +16,8 @@ from workers_ai_emulator.fake_model.texts import (
     topic_of,
     verdict_of,
 )
+from workers_ai_emulator.fake_model.schemas.text_fields import fallback_text, text_value
+from workers_ai_emulator.fake_model.schemas.values import Source, split_name
 from workers_ai_emulator.rules.tokens import word_set
 from workers_ai_emulator.wire import ServiceError
 

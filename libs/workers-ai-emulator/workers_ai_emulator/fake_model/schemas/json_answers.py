@@ -6,12 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator.fake_model.schemas import Instance
-from workers_ai_emulator.fake_model.text_values import Source
-from workers_ai_emulator.fake_model.texts import sentences_of
+from workers_ai_emulator.fake_model.reading.texts import sentences_of
+from workers_ai_emulator.fake_model.schemas.instance import Instance
+from workers_ai_emulator.fake_model.schemas.values import Source
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.fake_model.conversation import Reading
+    from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest
     from workers_ai_emulator.wire import Json
 

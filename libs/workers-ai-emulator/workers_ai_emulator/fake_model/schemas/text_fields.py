@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.knowledge import language_of, sentiment_word
-from workers_ai_emulator.fake_model.text_values import Source, split_name
-from workers_ai_emulator.fake_model.texts import ABOUT, creative_field, summary_of, topic_of, verdict_of
+from workers_ai_emulator.fake_model.reading.knowledge import language_of, sentiment_word
+from workers_ai_emulator.fake_model.reading.texts import ABOUT, creative_field, summary_of, topic_of, verdict_of
+from workers_ai_emulator.fake_model.schemas.values import Source, split_name
 from workers_ai_emulator.rules.tokens import word_set
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Documents of a run: read in chunks, on the thread that the source belongs to."""
+"""Documents of a run, read in chunks on the thread that owns the source."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from workers_ai.errors import BadRequestError
-from workers_ai.ledger._records import checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     import anyio
 
-__all__ = ["AsyncDocuments", "Chunk", "Documents", "SyncDocuments"]
+    from workers_ai.ledger._records import Document
 
-Chunk: TypeAlias = "list[tuple[str | int, str]]"
+__all__ = ["AsyncDocuments", "Chunk", "Convert", "Documents", "SyncDocuments", "iter_source"]
+
+Chunk: TypeAlias = "list[Document]"
+Convert: TypeAlias = "Callable[[object], Document]"
 
 
 class Documents(Protocol):
-    """Gives documents, chunk by chunk."""
+    """A source of documents, read chunk by chunk."""
 
     def read(self, size: int) -> Chunk:
-        """Return the next documents, ``size`` at most; none at the end."""
+        """Return the next documents, at most ``size``; an empty list at the end."""
         ...
 
     def close(self) -> None:
-        """Let every worker that waits for documents end."""
+        """End the workers that wait for documents."""
         ...
 
 
 class _ClosedError(Exception):
-    """Nobody reads the source any more: the run has ended."""
+    """The run has ended, and the source is no longer read."""
 
 
 class _Requests:
-    """Requests for chunks of worker threads, answered by the thread or task that owns the source."""
+    """Requests of worker threads for chunks. The thread or task that owns the source answers them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +49,7 @@ class _Requests:
         self._waiting: list[SimpleQueue[Any]] = []
         self.pending: SimpleQueue[tuple[int, SimpleQueue[Any]] | None] = SimpleQueue()
 
-    def ask(self, size: int, wake: Callable[[], object] | None = None) -> Chunk:
+    def request(self, size: int, wake: Callable[[], object] | None = None) -> Chunk:
         """Wait for a chunk. Called on a worker's thread."""
         reply: SimpleQueue[Any] = SimpleQueue()
         with self._lock:
@@ -66,7 +68,7 @@ class _Requests:
         return chunk
 
     def close(self) -> None:
-        """Let every waiting worker end, however long the source takes."""
+        """End every waiting worker, however long the source takes."""
         with self._lock:
             self._closed = True
             for reply in self._waiting:
@@ -74,27 +76,33 @@ class _Requests:
 
 
 class SyncDocuments:
-    """The documents of an iterable, read on the thread that made this object.
+    """The documents of an iterable, read on the thread that created this object.
 
-    It stands in for the event on which :func:`~workers_ai._flow.concurrency.gather` waits: while it waits, it reads.
+    :func:`~workers_ai._flow.concurrency.gather` waits on this object in place of an event: :meth:`wait` reads the
+    source until :meth:`set`.
+
+    Args:
+        source: The iterable.
+        convert: Turns its items into documents.
 
     Raises:
         BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any]) -> None:
+    def __init__(self, source: Iterable[Any], convert: Convert) -> None:
         self._rows = iter_source(source)
+        self._convert = convert
         self._owner = threading.get_ident()
         self._requests = _Requests()
 
     def read(self, size: int) -> Chunk:
-        """Return the next documents, ``size`` at most; none at the end."""
+        """Return the next documents, at most ``size``; an empty list at the end."""
         if threading.get_ident() == self._owner:
-            return read_chunk(self._rows, size)
-        return self._requests.ask(size)
+            return read_chunk(self._rows, size, self._convert)
+        return self._requests.request(size)
 
     def close(self) -> None:
-        """Let every worker that waits for documents end."""
+        """End the workers that wait for documents."""
         self._requests.close()
 
     def set(self) -> None:
@@ -102,12 +110,12 @@ class SyncDocuments:
         self._requests.pending.put(None)
 
     def wait(self) -> None:
-        """Read what the workers ask for, until :meth:`set`."""
+        """Read chunks for the workers until :meth:`set`."""
         try:
             while (request := self._requests.pending.get()) is not None:
                 size, reply = request
                 try:
-                    reply.put(read_chunk(self._rows, size))
+                    reply.put(read_chunk(self._rows, size, self._convert))
                 except Exception as exc:  # noqa: BLE001 - raised by the worker, which ends the run
                     reply.put(exc)
                 except BaseException:
@@ -120,27 +128,32 @@ class SyncDocuments:
 class AsyncDocuments:
     """The documents of an iterable, read in worker threads, or of an asynchronous one, read by :meth:`serve`.
 
+    Args:
+        source: The iterable.
+        convert: Turns its items into documents.
+
     Raises:
-        BadRequestError: ``source`` is neither.
+        BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any] | AsyncIterable[Any]) -> None:
+    def __init__(self, source: Iterable[Any] | AsyncIterable[Any], convert: Convert) -> None:
+        self._convert = convert
         self._requests = _Requests()
         self._wake: anyio.Event | None = None
         self._arows: AsyncIterator[Any] | None = None
         self._rows: Iterator[Any] | None = None
-        self._bound = False  # to the thread of the event loop, as a cursor of sqlite3 is
+        self._bound = False  # whether only the thread of the event loop may read, as for a cursor of sqlite3
         if isinstance(source, AsyncIterable):
             self._arows = aiter(source)
         else:
             self._rows = iter_source(source)
 
     def read(self, size: int) -> Chunk:
-        """Return the next documents, ``size`` at most; none at the end. Called on a worker's thread."""
+        """Return the next documents, at most ``size``; an empty list at the end. Called on a worker's thread."""
         if self._rows is None or self._bound:
-            return self._ask(size)
+            return self._request(size)
         try:
-            return read_chunk(self._rows, size)
+            return read_chunk(self._rows, size, self._convert)
         except sqlite3.ProgrammingError as exc:
             if "thread" not in str(exc):
                 raise
@@ -150,23 +163,23 @@ class AsyncDocuments:
                     "asynchronous iterable, or open the connection with check_same_thread=False"
                 ) from exc
             self._bound = True
-            return self._ask(size)
+            return self._request(size)
 
-    def _ask(self, size: int) -> Chunk:
+    def _request(self, size: int) -> Chunk:
         from anyio import from_thread
 
-        return self._requests.ask(size, lambda: from_thread.run_sync(self._notify))
+        return self._requests.request(size, lambda: from_thread.run_sync(self._notify))
 
     def _notify(self) -> None:
         if self._wake is not None:
             self._wake.set()
 
     def close(self) -> None:
-        """Let every worker that waits for documents end."""
+        """End the workers that wait for documents."""
         self._requests.close()
 
     async def serve(self) -> None:
-        """Read what the workers ask for, until this is cancelled."""
+        """Read chunks for the workers until cancelled."""
         import anyio
 
         try:
@@ -193,28 +206,28 @@ class AsyncDocuments:
     async def _chunk(self, size: int) -> Chunk:
         if self._arows is None:
             assert self._rows is not None
-            return read_chunk(self._rows, size)
+            return read_chunk(self._rows, size, self._convert)
         chunk: Chunk = []
         async for document in self._arows:
-            chunk.append(checked(document))
+            chunk.append(self._convert(document))
             if len(chunk) == size:
                 break
         return chunk
 
 
 def iter_source(source: Iterable[Any]) -> Iterator[Any]:
-    """Return an iterator over documents.
+    """Return an iterator over a source.
 
     Raises:
-        BadRequestError: ``source`` is not an iterable of documents.
+        BadRequestError: ``source`` is not an iterable, or an asynchronous one.
     """
     if isinstance(source, AsyncIterable):
-        raise BadRequestError("an asynchronous iterable of documents needs aingest")
+        raise BadRequestError("the source is an asynchronous iterable: use aingest or agenerate")
     if not isinstance(source, (str, bytes)) and isinstance(source, Iterable):
         return iter(source)
-    raise BadRequestError(f"the source must be an iterable of pairs of id and text, not {source!r:.200}")
+    raise BadRequestError(f"the source must be an iterable of pairs of id and input, not {source!r:.200}")
 
 
-def read_chunk(rows: Iterator[Any], size: int) -> Chunk:
-    """Return the next documents, checked."""
-    return [checked(row) for row in itertools.islice(rows, size)]
+def read_chunk(rows: Iterator[Any], size: int, convert: Convert) -> Chunk:
+    """Return the next documents, at most ``size``."""
+    return [convert(row) for row in itertools.islice(rows, size)]

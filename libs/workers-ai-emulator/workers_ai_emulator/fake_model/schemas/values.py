@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.knowledge import COLORS, topic_stems
+from workers_ai_emulator.fake_model.reading.knowledge import COLORS, topic_stems
 from workers_ai_emulator.rules.tokens import STOP_WORDS, stem, word_set
 
 if TYPE_CHECKING:

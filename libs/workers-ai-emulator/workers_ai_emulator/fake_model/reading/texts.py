@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model.knowledge import topic_stems
+from workers_ai_emulator.fake_model.reading.knowledge import topic_stems
 from workers_ai_emulator.rules.tokens import STOP_WORDS, content_stems, stem
 from workers_ai_emulator.rules.vectors import relevance
 

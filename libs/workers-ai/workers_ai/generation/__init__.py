@@ -1,0 +1,21 @@
+"""Answer a corpus of any size: chat, extraction, classification, summaries. After a kill, the same call continues."""
+
+from workers_ai.generation._api import agenerate, generate
+from workers_ai.generation._estimate import GenerateEstimate, estimate
+from workers_ai.generation._inputs import ChatInput
+from workers_ai.generation._report import Answer, Answers, GenerateReport
+from workers_ai.ledger._records import Failure
+from workers_ai.ledger._schema import LedgerError
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "ChatInput",
+    "Failure",
+    "GenerateEstimate",
+    "GenerateReport",
+    "LedgerError",
+    "agenerate",
+    "estimate",
+    "generate",
+]

@@ -1,0 +1,198 @@
+"""Estimate what a generation would send and cost."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
+from workers_ai.catalogue import lookup
+from workers_ai.generation._options import Options
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._packing import Packer
+from workers_ai.ledger._records import JOBS_IN_FLIGHT
+from workers_ai.ledger._source import iter_source
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from workers_ai.ledger._engine import Mode
+    from workers_ai.types import JSON
+
+__all__ = ["GenerateEstimate", "estimate"]
+
+_QUEUE_MINUTES: Final = 5.0
+_LARGE_RUN: Final = 1_000_000
+_UNBOUNDED_ANSWER: Final = 512
+"""Tokens of an answer if neither the caller nor the catalogue has a bound."""
+
+
+@dataclass(frozen=True)
+class GenerateEstimate:
+    """What a generation would send and cost.
+
+    Attributes:
+        model: Model id.
+        inputs: Inputs of the source.
+        requests: Requests: inputs without an answer in the ledger, equal ones counted once.
+        submissions: Submissions to the queue; 0 for direct requests.
+        unsendable: Distinct inputs that cannot be sent.
+        input_tokens: Estimated input tokens.
+        output_tokens: Expected output tokens.
+        neurons: Neurons by list price; None without a price.
+        cost_usd: Expected cost in USD by list price, without the free allocation; None without a price.
+        max_cost_usd: The cost if every answer has ``max_tokens``, without repairs; None without a price or a bound.
+        minutes: Approximate duration.
+    """
+
+    model: str
+    inputs: int
+    requests: int
+    submissions: int
+    unsendable: int
+    input_tokens: int
+    output_tokens: int
+    neurons: float | None
+    cost_usd: float | None
+    max_cost_usd: float | None
+    minutes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the estimate as values that JSON can hold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        def usd(cost: float | None) -> str:
+            return "unknown" if cost is None else f"${cost:.6f}"
+
+        neurons = "unknown" if self.neurons is None else f"{self.neurons:,.1f}"
+        lines = [
+            f"With {self.model}, nothing sent yet:",
+            f"  inputs       {self.inputs:,}",
+            f"  requests     {self.requests:,}",
+            f"  submissions  {self.submissions:,}",
+            f"  tokens in    {self.input_tokens:,} (estimated)",
+            f"  tokens out   {self.output_tokens:,} (expected)",
+            f"  neurons      {neurons}",
+            f"  cost         {usd(self.cost_usd)} expected, {usd(self.max_cost_usd)} at most",
+            f"  minutes      {self.minutes:,.1f}",
+        ]
+        if self.unsendable:
+            lines.append(f"  unsendable   {self.unsendable:,} inputs are empty or too long")
+        return "\n".join(lines)
+
+
+def estimate(
+    source: Iterable[Any],
+    *,
+    model: str,
+    ledger: str | os.PathLike[str] | None = None,
+    prompt: str | None = None,
+    system: str | None = None,
+    schema: object = None,
+    labels: Sequence[str] | None = None,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    seed: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    reasoning_effort: str | None = None,
+    extra_body: Mapping[str, JSON] | None = None,
+    mode: Mode = "queue",
+    requests_per_job: int | None = None,
+    expected_output_tokens: int | None = None,
+    dedupe: bool = True,
+) -> GenerateEstimate:
+    """Estimate what :func:`generate` would send and cost. Reads the source and sends nothing.
+
+    Input tokens are estimated as a quarter of the bytes. A job in the queue is assumed to last five minutes; direct
+    requests are sent at the documented limit per minute.
+
+    Args:
+        source: Inputs, as for :func:`generate`. Their distinct hashes are kept in memory: 100 MB for a million.
+        model: Model id.
+        ledger: A ledger whose answers are reused; may not exist yet.
+        prompt: As for :func:`generate`.
+        system: The same.
+        schema: The same.
+        labels: The same.
+        max_tokens: The same.
+        temperature: The same.
+        seed: The same.
+        stop: The same.
+        reasoning_effort: The same.
+        extra_body: The same.
+        mode: ``"queue"`` or ``"direct"``.
+        requests_per_job: Inputs of one submission.
+        expected_output_tokens: Tokens of an average answer; half of ``max_tokens`` by default.
+        dedupe: As for :func:`generate`.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the ledger belongs to another model, prompt, schema or parameter.
+        BadRequestError: An item of the source is not an input.
+    """
+    options = Options(
+        ledger or "", model, prompt, system, schema, labels, max_tokens, temperature, seed, stop, reasoning_effort,
+        extra_body, mode, requests_per_job, expected_output_tokens=expected_output_tokens, dedupe=dedupe,
+    )  # fmt: skip
+    task = options.task(None)
+    seen: set[bytes] = set()
+    inputs = unsendable = tokens = 0
+    sizes: list[tuple[int, int]] = []
+    with Ledger(ledger, options.fingerprint) if ledger is not None and Path(ledger).exists() else nullcontext() as held:
+        for document in map(task.document, iter_source(source)):
+            inputs += 1
+            if document.key in seen or (held is not None and held.find_answers([document.key])[0] is not None):
+                continue
+            seen.add(document.key)
+            size, expected, _, why = task.measure(document.text)
+            if why is not None:
+                unsendable += 1
+            else:
+                tokens += expected
+                sizes.append((size, expected))
+    card = lookup(model)
+    bound = max_tokens or card.default_max_tokens or card.max_output_tokens
+    usual = expected_output_tokens if expected_output_tokens is not None else (bound or 2 * _UNBOUNDED_ANSWER) // 2
+    made = usual * len(sizes)
+    cost = card.cost_usd(tokens, made)
+    submissions = _submissions(sizes, options, inputs) if mode == "queue" else 0
+    minutes = len(sizes) / (card.requests_per_minute or REQUESTS_PER_MINUTE["chat"])
+    if mode == "queue":
+        minutes = -(-submissions // JOBS_IN_FLIGHT) * _QUEUE_MINUTES
+    return GenerateEstimate(
+        model=model,
+        inputs=inputs,
+        requests=len(sizes),
+        submissions=submissions,
+        unsendable=unsendable,
+        input_tokens=tokens,
+        output_tokens=made,
+        neurons=task.neurons(_usage(tokens, made)),
+        cost_usd=cost,
+        max_cost_usd=None if bound is None else card.cost_usd(tokens, bound * len(sizes)),
+        minutes=minutes,
+    )
+
+
+def _usage(tokens: int, made: int) -> Any:
+    from workers_ai.types import Usage
+
+    return Usage(tokens, made, tokens + made)
+
+
+def _submissions(sizes: Sequence[tuple[int, int]], options: Options, inputs: int) -> int:
+    """Count the submissions, packed as claims are."""
+    limits = options.limits
+    per_job = limits.grown if limits.grown is not None and inputs > _LARGE_RUN else limits.per_job
+    new_packer = partial(Packer, per_job, limits.max_bytes, None, None)
+    packer, count = None, 0
+    for size, tokens in sizes:
+        if packer is None or packer.add(size, tokens, 1) == "full":
+            packer = new_packer()
+            packer.add(size, tokens, 1)
+            count += 1
+    return count

@@ -1,0 +1,209 @@
+"""Inputs of a generation: rendered to chat requests, and identified by a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from workers_ai._wire.json_parsing import replace_lone_surrogates
+from workers_ai._wire.json_writing import plain_json
+from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.ledger._records import Document, checked_id
+
+if TYPE_CHECKING:
+    from workers_ai.types import JSON
+
+__all__ = ["ChatInput", "Input", "PromptTemplate", "Renderer", "input_hash", "read_input"]
+
+_EXAMPLE: Final = "(id, text), (id, messages), (id, row) with prompt=, or (id, ChatInput)"
+
+
+@dataclass(frozen=True)
+class ChatInput:
+    """A chat request that is rendered already: what one item of the queue holds.
+
+    Attributes:
+        messages: OpenAI-shaped messages.
+        params: Parameters of this request, named as for :meth:`workers_ai.Client.chat` (``max_tokens``, ``tools``,
+            ``response_format``, ...). They take precedence over those of the whole generation.
+    """
+
+    messages: Sequence[Mapping[str, JSON]]
+    params: Mapping[str, JSON] = field(default_factory=dict)
+
+
+Input: TypeAlias = "str | Sequence[Mapping[str, JSON]] | Mapping[str, JSON] | ChatInput"
+"""Input of one answer: a text, messages, a row for the prompt template, or a rendered request."""
+
+
+def canonical(chat: ChatInput) -> str:
+    """Return a rendered request as canonical JSON: sorted keys, no spaces, lone surrogates replaced.
+
+    Raises:
+        BadRequestError: A value cannot be written as JSON.
+    """
+    value = {"messages": list(chat.messages), "params": dict(chat.params)}
+    try:
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError):
+        plain = replace_lone_surrogates(json.loads(plain_json(value)))
+        text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text
+
+
+def read_input(text: str) -> ChatInput:
+    """Return the request that :func:`canonical` wrote."""
+    value = json.loads(text)
+    return ChatInput(value["messages"], value["params"])
+
+
+def input_hash(text: str, doc_id: str | int | None = None) -> bytes:
+    """Return the SHA-256 that identifies an input in the ledger.
+
+    Args:
+        text: The input as :func:`canonical` writes it.
+        doc_id: Id of the input if equal inputs are to get answers of their own, else None.
+    """
+    if doc_id is not None:
+        text = f"{text}\n{json.dumps(doc_id)}"
+    return hashlib.sha256(text.encode()).digest()
+
+
+class PromptTemplate:
+    """A prompt with ``{name}`` placeholders.
+
+    Args:
+        template: The text. ``{{`` and ``}}`` stand for braces.
+
+    Raises:
+        ConfigurationError: A placeholder is malformed, or there is none.
+    """
+
+    def __init__(self, template: str) -> None:
+        if not isinstance(template, str) or not template.strip():
+            raise ConfigurationError(
+                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}"
+            )
+        try:
+            parts = list(string.Formatter().parse(template))
+        except ValueError as exc:
+            raise ConfigurationError(f"prompt is malformed ({exc}): write {{{{ and }}}} for braces") from None
+        self.names: dict[str, None] = {}
+        self._parts: list[tuple[str, str | None]] = []
+        for literal, name, form, conversion in parts:
+            if name is not None and (not name.isidentifier() or form or conversion):
+                shown = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+                raise ConfigurationError(
+                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: name a column, or write {{{{ and "
+                    "}} for braces"
+                )
+            self._parts.append((literal, name))
+            if name is not None:
+                self.names[name] = None
+        if not self.names:
+            raise ConfigurationError(
+                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}"
+            )
+
+    def render(self, row: str | Mapping[str, JSON], doc_id: str | int) -> str:
+        """Return the prompt of one row; a text fills the only placeholder.
+
+        Raises:
+            ConfigurationError: The row has no value for a placeholder.
+        """
+        if isinstance(row, str):
+            if len(self.names) > 1:
+                raise ConfigurationError(
+                    f"prompt has the placeholders {', '.join(self.names)}, but the input {doc_id!r:.200} is one text: "
+                    "pass a mapping"
+                )
+            row = dict.fromkeys(self.names, row)
+        missing = [name for name in self.names if row.get(name) is None]
+        if missing:
+            raise ConfigurationError(
+                f"the input {doc_id!r:.200} has no {', '.join(missing)}, which prompt names; it has "
+                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders"
+            )
+        return "".join(literal if name is None else f"{literal}{row[name]}" for literal, name in self._parts)
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """Turns items of a source into documents of the ledger.
+
+    Attributes:
+        prompt: The template, or None.
+        system: System message put before the input, or None.
+        dedupe: Whether equal inputs share one answer.
+    """
+
+    prompt: PromptTemplate | None = None
+    system: str | None = None
+    dedupe: bool = True
+
+    def document(self, item: object) -> Document:
+        """Return an item of the source as the ledger stores it.
+
+        Raises:
+            BadRequestError: The item is neither a pair of id and input nor a mapping with ``id``; its id or its input
+                has another type.
+            ConfigurationError: The prompt template does not fit the input.
+        """
+        doc_id, given = self._pair(item)
+        text = canonical(self.render(doc_id, given))
+        return Document(doc_id, input_hash(text, None if self.dedupe else doc_id), text)
+
+    def _pair(self, item: object) -> tuple[str | int, object]:
+        if isinstance(item, Mapping) and "id" in item:
+            given: object = item if self.prompt is not None else item.get("input", item.get("text", item))
+            return checked_id(item["id"]), given
+        if isinstance(item, (tuple, list)) and len(item) == 2:
+            return checked_id(item[0]), item[1]
+        raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
+
+    def render(self, doc_id: str | int, given: object) -> ChatInput:
+        """Return the chat request of one input.
+
+        Raises:
+            BadRequestError: The input has another type.
+            ConfigurationError: The prompt template does not fit the input.
+        """
+        if isinstance(given, ChatInput):
+            return _checked_chat(given, doc_id, templated=self.prompt is not None)
+        if isinstance(given, Mapping) and self.prompt is None:
+            raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
+        if isinstance(given, (str, Mapping)):
+            text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
+            if isinstance(given, str) and not given.strip():
+                text = ""  # reported as failed, whatever the prompt adds to it
+            return ChatInput([*self._system(), {"role": "user", "content": text}])
+        if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
+            if self.prompt is not None:
+                raise ConfigurationError(
+                    f"the input {doc_id!r:.200} is a list of messages: prompt= needs texts or rows"
+                )
+            has_own = any(message.get("role") in ("system", "developer") for message in given)
+            return ChatInput([*([] if has_own else self._system()), *given])
+        raise BadRequestError(
+            f"the input {doc_id!r:.200} is a {type(given).__name__}; pass a text, a list of messages, a row or a "
+            "ChatInput"
+        )
+
+    def _system(self) -> list[Mapping[str, JSON]]:
+        return [] if self.system is None else [{"role": "system", "content": self.system}]
+
+
+def _checked_chat(chat: ChatInput, doc_id: str | int, *, templated: bool) -> ChatInput:
+    if templated:
+        raise ConfigurationError(f"the input {doc_id!r:.200} is a ChatInput, which is rendered already: drop prompt=")
+    if isinstance(chat.messages, (str, Mapping)) or not isinstance(chat.messages, Sequence):
+        raise BadRequestError(f"the messages of the input {doc_id!r:.200} must be a list")
+    if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
+        raise ConfigurationError(f"unknown parameters of the input {doc_id!r:.200}: {', '.join(unknown)}")
+    return chat

@@ -1,0 +1,173 @@
+"""Arguments of a generation, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai._validation import check_model, require, require_int, require_kind, require_one_of
+from workers_ai._wire.json_writing import plain_json
+from workers_ai.catalogue import lookup
+from workers_ai.errors import ConfigurationError
+from workers_ai.generation._inputs import PromptTemplate, Renderer
+from workers_ai.generation._output import OutputFormat
+from workers_ai.generation._task import GenerateTask
+from workers_ai.ledger._fingerprints import ChatFingerprint
+from workers_ai.ledger._records import Limits, check_mode
+from workers_ai.ledger._run import Outline, shown, total_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from workers_ai._service import Service
+    from workers_ai.generation._report import Answer
+    from workers_ai.ledger._engine import Mode
+    from workers_ai.ledger._progress import Bar
+    from workers_ai.ledger._run import Run
+    from workers_ai.types import JSON
+
+__all__ = ["Options"]
+
+_PER_JOB: Final = 200
+_PER_LARGE_JOB: Final = 1_000
+_SHORT_DEFAULT: Final = 256
+_DIRECT: Final = "pass mode='direct'"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
+
+    ledger: str | os.PathLike[str]
+    model: str
+    prompt: str | None = None
+    system: str | None = None
+    schema: object = None
+    labels: Sequence[str] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: str | Sequence[str] | None = None
+    reasoning_effort: str | None = None
+    extra_body: Mapping[str, JSON] | None = None
+    mode: Mode = "queue"
+    requests_per_job: int | None = None
+    limit_cost_usd: float | None = None
+    expected_output_tokens: int | None = None
+    deadline_s: float | None = None
+    repair: int = 1
+    dedupe: bool = True
+    wait: bool = True
+    on_answer: Callable[[Answer], object] | None = None
+    raise_on_failure: bool = False
+    progress: bool | Bar = True
+    total: int | None = None
+    take_over: bool = False
+    output: OutputFormat = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        object.__setattr__(self, "output", OutputFormat(self.schema, self.labels))
+        _ = self.renderer, self.fingerprint, self.limits  # their constructors check the arguments
+        self._check_model()
+        self._check_numbers()
+        self._check_parameters()
+
+    def _check_model(self) -> None:
+        card = lookup(self.model)
+        if card.retired_on is not None:
+            better = f": use {card.successor}" if card.successor else ""
+            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}{better}")
+        check_mode(self.model, self.mode)
+
+    def _check_numbers(self) -> None:
+        card = lookup(self.model)
+        require_int("max_tokens", self.max_tokens, 1, card.max_output_tokens)
+        require_int("total", self.total, 0, None)
+        require_int("seed", self.seed, -(2**63), 2**63)
+        require_int("expected_output_tokens", self.expected_output_tokens, 0, None)
+        require_int("repair", self.repair, 0, 10)
+        for name in ("dedupe", "wait", "raise_on_failure"):
+            require_one_of(name, getattr(self, name), (True, False))
+        require(self.on_answer is None or callable(self.on_answer), "on_answer must be a function of one answer")
+        if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
+            raise ConfigurationError(
+                f"pass max_tokens=: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON"
+            )
+        if self.limit_cost_usd is not None:
+            if card.usd_per_m_in is None:
+                raise ConfigurationError(f"limit_cost_usd needs a price, and no price of {self.model} is known")
+            if self.max_tokens is None:
+                raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
+
+    def _check_parameters(self) -> None:
+        require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")
+        extra = self.extra_body or {}
+        if extra.get("stream"):
+            raise ConfigurationError("extra_body has stream: answers of a corpus come whole")
+        if extra.get("n", 1) != 1:
+            raise ConfigurationError("extra_body has n: pass each input n times, with dedupe=False")
+        if not self.output.is_text and {"response_format", "guided_json"} & extra.keys():
+            raise ConfigurationError("extra_body has a response_format of its own: pass that or schema=, not both")
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """What turns items of the source into chat requests."""
+        require_kind("system", self.system, str, "a text")
+        template = None if self.prompt is None else PromptTemplate(self.prompt)
+        return Renderer(template, self.system, self.dedupe)
+
+    @cached_property
+    def params(self) -> dict[str, JSON]:
+        """Chat parameters of all requests."""
+        names = ("max_tokens", "temperature", "seed", "reasoning_effort")
+        params = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.stop is not None:
+            params["stop"] = [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        return params
+
+    @cached_property
+    def fingerprint(self) -> ChatFingerprint:
+        """What shapes the answers."""
+        params = dict(self.params)
+        if self.extra_body:
+            params["extra_body"] = dict(self.extra_body)
+        if not self.dedupe:
+            params["dedupe"] = False
+        schema = None if self.labels is not None else self.output.schema
+        plain: dict[str, Any] = json.loads(plain_json({"schema": schema, "params": params}))
+        labels = None if self.output.labels is None else list(self.output.labels)
+        return ChatFingerprint(self.model, self.prompt, self.system, plain["schema"], labels, plain["params"])
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Bounds of the run."""
+        return Limits(
+            _PER_JOB if self.requests_per_job is None else self.requests_per_job,
+            "requests_per_job",
+            deadline_s=self.deadline_s,
+            cost_usd=self.limit_cost_usd,
+            grown=_PER_LARGE_JOB if self.requests_per_job is None else None,
+        )
+
+    def task(self, service: Service | None) -> GenerateTask:
+        """Return the task of the engine."""
+        if service is not None and service.settings.batch_worker:
+            raise ConfigurationError("batch_worker= is set: such a Worker takes texts to embed only; drop it")
+        return GenerateTask(
+            self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, service
+        )
+
+    def outline(
+        self, source: object, task: GenerateTask, on_stored: Callable[[Run, list[int]], None] | None
+    ) -> Outline:
+        """Return what the run is to do."""
+        total = total_of(source, self.total)
+        return Outline(
+            self.ledger, self.fingerprint, self.mode, self.limits, shown(self.progress, total, task), total, self.wait,
+            take_over=self.take_over, raise_on_failure=self.raise_on_failure, on_stored=on_stored,
+        )  # fmt: skip

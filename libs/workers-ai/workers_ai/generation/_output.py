@@ -1,0 +1,146 @@
+"""The form that answers must have: free text, a schema, or one of some labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai._wire.chat.schema_validation import conform
+from workers_ai._wire.chat.schemas import inline_refs, schema_of
+from workers_ai._wire.json_parsing import parse_answer
+from workers_ai.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from workers_ai.types import JSON
+
+__all__ = ["OutputFormat"]
+
+_MOST_LABELS: Final = 200
+_QUOTES: Final = " \t\r\n\"'`*."
+
+
+class OutputFormat:
+    """What answers must look like, and how they are parsed.
+
+    Args:
+        schema: A Pydantic class, a TypedDict, another type that pydantic understands, a JSON schema, or None.
+        labels: Labels of which each answer is one, or None.
+
+    Raises:
+        ConfigurationError: Both are given, or one of them is unusable.
+    """
+
+    def __init__(self, schema: object = None, labels: Sequence[str] | None = None) -> None:
+        if schema is not None and labels is not None:
+            raise ConfigurationError("pass schema= or labels=, not both")
+        self.labels = None if labels is None else _checked_labels(labels)
+        self._given = schema
+        self._adapter: TypeAdapter[Any] | None = None
+        self.schema: dict[str, JSON] | None = None
+        if self.labels is not None:
+            choice = {"type": "string", "enum": list(self.labels)}
+            self.schema = {
+                "type": "object", "title": "Label", "properties": {"label": choice}, "required": ["label"],
+                "additionalProperties": False,
+            }  # fmt: skip
+        elif isinstance(schema, Mapping):
+            self.schema = _json_schema(schema)
+        elif schema is not None:
+            self._adapter, self.schema = _adapter_of(schema)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether answers are free text."""
+        return self.schema is None
+
+    @property
+    def response_format(self) -> dict[str, JSON] | None:
+        """The parameter that asks the service for this form; None for free text."""
+        if self.schema is None:
+            return None
+        name = self.schema.get("title")
+        return {
+            "type": "json_schema",
+            "json_schema": {"name": name if isinstance(name, str) and name else "response", "schema": self.schema},
+        }
+
+    @cached_property
+    def instruction(self) -> str:
+        """Text that asks a model for this form where the service has no parameter for it."""
+        shown = json.dumps(inline_refs(self.schema), ensure_ascii=False, separators=(",", ":"))
+        return f"Answer with JSON only, without any text around it. The JSON must fit this schema: {shown}"
+
+    def parse(self, text: str) -> Any:
+        """Return the value in an answer: an object of the class, JSON data, or a label; None for free text.
+
+        Raises:
+            ValueError: The answer does not fit.
+        """
+        if self.schema is None:
+            return None
+        if self.labels is not None:
+            return self._label(text)
+        value = parse_answer(text)
+        if self._adapter is not None:
+            # As JSON: strict classes accept texts for dates and enumerations only from JSON.
+            return self._adapter.validate_json(json.dumps(value))
+        if self.schema.get("type") == "object" and not isinstance(value, dict):
+            raise ValueError(f"the answer is a JSON {type(value).__name__}, not an object")
+        return conform(value, self.schema)
+
+    def _label(self, text: str) -> str:
+        assert self.labels is not None
+        found: object = text
+        if text.lstrip().startswith(("{", '"', "`")):
+            try:
+                value = parse_answer(text)
+                found = value.get("label") if isinstance(value, dict) else value
+            except ValueError:
+                found = text
+        word = found.strip(_QUOTES) if isinstance(found, str) else ""
+        for label in self.labels:
+            if word == label.strip(_QUOTES):
+                return label
+        folded = [label for label in self.labels if word.casefold() == label.strip(_QUOTES).casefold()]
+        if len(folded) == 1:
+            return folded[0]
+        raise ValueError(f"the answer {text!r:.100} is not one of the labels")
+
+
+def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(labels, str) or not all(isinstance(label, str) and label.strip() for label in labels):
+        raise ConfigurationError(f"labels must be a list of texts that are not blank, not {labels!r:.200}")
+    if not 2 <= len(labels) <= _MOST_LABELS:
+        raise ConfigurationError(f"labels must be 2 to {_MOST_LABELS} texts, not {len(labels)}")
+    doubled = {label for label in labels if list(labels).count(label) > 1}
+    if doubled:
+        raise ConfigurationError(f"labels holds {sorted(doubled)[0]!r} more than once")
+    return tuple(labels)
+
+
+def _json_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
+    try:
+        bare, name, _ = schema_of({"type": "json_schema", "json_schema": dict(schema)})
+    except ConfigurationError:
+        raise ConfigurationError(f"schema {dict(schema)!r:.200} is not a JSON schema") from None
+    if not {"type", "properties", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"} & bare.keys():
+        raise ConfigurationError(f"schema {dict(bare)!r:.200} is not a JSON schema: it has neither type nor properties")
+    return {**({"title": name} if name and "title" not in bare else {}), **bare}
+
+
+def _adapter_of(schema: object) -> tuple[TypeAdapter[Any], dict[str, JSON]]:
+    from pydantic import TypeAdapter
+
+    name = getattr(schema, "__name__", repr(schema))
+    if isinstance(schema, (str, bytes, int, float, list, tuple)):
+        raise ConfigurationError(f"schema must be a class or a JSON schema, not {schema!r:.200}")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(schema)
+        found = adapter.json_schema()
+    except Exception as exc:
+        raise ConfigurationError(f"schema {name:.200} cannot become a JSON schema: {exc!s:.300}") from exc
+    return adapter, {"title": name, **found}

@@ -1,0 +1,300 @@
+"""Generating as a task of the engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
+from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
+from workers_ai._wire.usage import add_usage
+from workers_ai.catalogue import lookup
+from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError
+from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
+from workers_ai.generation._report import misfit
+from workers_ai.ledger._progress import neurons_of
+from workers_ai.ledger._records import Document, Measured
+from workers_ai.ledger._task import Outcome, Prepared, Rewrite
+from workers_ai.types import BatchItem, BatchStatus, ChatReply, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from workers_ai._flow.steps import Flow
+    from workers_ai._service import Service
+    from workers_ai.generation._output import OutputFormat
+    from workers_ai.ledger._records import Stored
+    from workers_ai.types import JSON, Api
+
+__all__ = ["GenerateTask", "tokens_ahead"]
+
+_OVER_WINDOW: Final = 1.3
+"""An input is sent if its estimate exceeds the window by no more than this factor: the estimate is rough."""
+
+_IMAGE_TOKENS: Final = 1_600
+_MESSAGE_TOKENS: Final = 16
+_REFERENCE_DIGITS: Final = 16
+
+_ASK_AGAIN: Final = (
+    "Your answer does not fit: {why}. Answer again, with JSON only, and make sure that it fits the schema."
+)
+_ASK_SHORTER: Final = "Your answer was too long and was truncated. Answer again, complete and as short as possible."
+
+
+class GenerateTask:
+    """Generate one answer for each request.
+
+    Args:
+        model: Model id.
+        renderer: Turns items of the source into chat requests.
+        output: The form that answers must have.
+        params: Chat parameters of all requests.
+        extra_body: Fields added to the body of all requests.
+        repair: How many times an answer that does not fit is asked for again.
+        mode: ``"queue"`` or ``"direct"``.
+        service: Sends direct requests; None to estimate only.
+    """
+
+    noun = "inputs"
+    verb = "generating"
+    per_request = 1
+    request_tokens: int | None = None
+    reads_inputs = True
+
+    def __init__(
+        self,
+        model: str,
+        renderer: Renderer,
+        output: OutputFormat,
+        params: Mapping[str, JSON],
+        extra_body: Mapping[str, JSON] | None,
+        repair: int,
+        mode: Literal["queue", "direct"],
+        service: Service | None,
+    ) -> None:
+        self.model = model
+        self._renderer = renderer
+        self._output = output
+        self._extra_body = extra_body
+        self._repair = repair
+        self._mode = mode
+        self._service = service
+        card = lookup(model)
+        self._window = card.context_window
+        self._default_max = card.default_max_tokens or card.max_output_tokens
+        self._api: Api = "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
+        # gpt-oss takes no response_format in the queue
+        # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
+        in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
+        self._params = dict(params)
+        self._instruction = None
+        if not output.is_text:
+            if in_request:
+                self._params["response_format"] = output.response_format
+            else:
+                self._instruction = output.instruction
+
+    def begin(self, dimensions: int | None) -> None:
+        """Do nothing: answers do not depend on earlier ones."""
+
+    def document(self, item: object) -> Document:
+        """Return an item of the source as the ledger stores it."""
+        return self._renderer.document(item)
+
+    def _request(self, chat: ChatInput) -> tuple[Sequence[Mapping[str, JSON]], dict[str, JSON]]:
+        """Return messages and parameters of a request."""
+        messages = chat.messages
+        if self._instruction is not None:
+            messages = _with_system(messages, self._instruction)
+        return messages, {**self._params, **chat.params}
+
+    def _plan(self, chat: ChatInput) -> ChatPlan:
+        """Plan a request of the queue.
+
+        Raises:
+            BadRequestError: A message cannot be sent to this model.
+            ConfigurationError: A parameter is invalid.
+        """
+        messages, params = self._request(chat)
+        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
+
+    def measure(self, text: str) -> Measured:
+        """Return size and price of an input; plan it to find what the service would reject."""
+        chat = read_input(text)
+        if _is_empty(chat.messages):
+            return Measured(0, 0, why="the input is empty")
+        try:
+            body = self._plan(chat).request.body
+        except (BadRequestError, RecursionError) as exc:
+            return Measured(0, 0, why=str(getattr(exc, "message", "the input is nested too deep")))
+        size = json_bytes(body)
+        expected, at_most = tokens_ahead(chat.messages, size)
+        why = None
+        if size > MAX_SUBMISSION_BYTES:
+            why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
+        elif self._window and expected > _OVER_WINDOW * self._window:
+            why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
+        made = {**self._params, **chat.params}.get("max_tokens") or self._default_max or 0
+        return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
+
+    def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
+        """Return the request of one input, with its hash as reference."""
+        request, context, _ = self._plan(read_input(texts[0]))
+        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
+        body["external_reference"] = _reference(keys[0])
+        return Prepared(body, context)
+
+    def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
+        """Send a direct request."""
+        assert self._service is not None
+        messages, params = self._request(read_input(texts[0]))
+        plan = self._service.plan(self.model, messages, stream=False, extra_body=self._extra_body, **params)
+        reply = yield from self._service.calls.chat(plan)
+        return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
+
+    def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
+        """Return the items in the order of the requests.
+
+        If every item repeats its reference, the references decide. An item with the reference of another input becomes
+        a failed one: its answer must not be stored under the wrong input.
+        """
+        if keys is None:
+            return items
+        expected = [_reference(key) for key in keys]
+        by_reference = {item.external_reference: item for item in items}
+        if by_reference.keys() == set(expected) and len(by_reference) == len(items):
+            return [by_reference[reference] for reference in expected]
+        return [
+            item if item.external_reference in (None, reference) else _mismatched(item, self.model)
+            for item, reference in zip(items, expected, strict=True)
+        ]
+
+    def read(
+        self, group: Sequence[int], item: BatchItem, inputs: Sequence[Stored], context: Any, request_id: str | None
+    ) -> Outcome:
+        """Return the answer of an item, or the input to send again."""
+        try:
+            reply = read_chat(item.result, context)
+        except (APIResponseValidationError, RecursionError) as exc:
+            return Outcome(error=BatchItemError(str(exc), index=item.index, model=self.model))
+        usage = reply.usage if reply.usage and reply.usage.total_tokens else None
+        why = self._why_misfit(reply)
+        if why and not reply.tool_calls and inputs[0].repairs < self._repair:
+            again = self._repaired(inputs[0].text, reply, why)
+            measured = self.measure(again)
+            if measured.why is None:
+                return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
+        message = canonical_message(reply)
+        counts = (usage.input_tokens, usage.output_tokens, usage.neurons, 0) if usage else (None, None, None, 0)
+        row = (group[0], message, reply.finish_reason, *counts, request_id, time.time())
+        return Outcome([row], misfit=why, usage=usage)
+
+    def _why_misfit(self, reply: ChatReply) -> str:
+        try:
+            self._output.parse(reply.text)
+        except ValueError as exc:
+            return misfit(exc, reply.finish_reason)
+        return ""
+
+    def _repaired(self, text: str, reply: ChatReply, why: str) -> str:
+        """Return an input that asks for a better answer."""
+        chat = read_input(text)
+        if reply.finish_reason == "length":
+            added: list[Mapping[str, JSON]] = [{"role": "user", "content": _ASK_SHORTER}]
+        else:
+            wish = _ASK_AGAIN.format(why=why)
+            added = [{"role": "assistant", "content": reply.text or "(no answer)"}, {"role": "user", "content": wish}]
+        return canonical(ChatInput([*chat.messages, *added], chat.params))
+
+    def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
+        """Return the usage of a job. If items report none, each gets a share by the length of its answer."""
+        own = [outcome.usage for outcome in outcomes if outcome.usage is not None]
+        total = Usage()
+        for part in own:
+            total = add_usage(total, part) or total
+        if usage is not None and usage.total_tokens >= total.total_tokens:
+            total = usage._replace(neurons=total.neurons if usage.neurons is None else usage.neurons)
+        silent = [outcome for outcome in outcomes if outcome.usage is None and outcome.rows]
+        if silent:
+            spent = sum(part.input_tokens for part in own), sum(part.output_tokens for part in own)
+            lengths = [len(outcome.rows[0][1]) for outcome in silent]
+            left_in = max(0, total.input_tokens - spent[0]) or tokens * len(silent) // max(1, len(outcomes))
+            left_out = max(0, total.output_tokens - spent[1]) or sum(lengths) // 4
+            for outcome, length in zip(silent, lengths, strict=True):
+                made = left_out * length // max(1, sum(lengths))
+                row = outcome.rows[0]
+                outcome.rows[0] = (*row[:3], left_in // len(silent), made, None, 1, *row[7:])
+            if not total.total_tokens:
+                total = Usage(left_in, left_out, left_in + left_out, neurons=total.neurons)
+        return total
+
+    def neurons(self, usage: Usage) -> float | None:
+        """Return the neurons of a job: as reported, else by list price."""
+        if usage.neurons is not None:
+            return usage.neurons
+        return neurons_of(self.model, usage.input_tokens, usage.output_tokens)
+
+
+def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
+    """Estimate the input tokens of a request of ``size`` bytes: expected ones, and at most."""
+    images = image_bytes = 0
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, Mapping) and part.get("type") == "image_url":
+                images += 1
+                image_bytes += json_bytes(part.get("image_url"))
+    text = max(0, size - image_bytes)
+    extra = images * _IMAGE_TOKENS
+    return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
+
+
+def canonical_message(reply: ChatReply) -> str:
+    """Return the assistant message of a reply as JSON text."""
+    message: dict[str, JSON] = {"role": "assistant", "content": reply.text}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.tool_calls
+        ]
+    if reply.refusal:
+        message["refusal"] = reply.refusal
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+def _reference(key: bytes) -> str:
+    return key.hex()[:_REFERENCE_DIGITS]
+
+
+def _mismatched(item: BatchItem, model: str) -> BatchItem:
+    error = BatchItemError(
+        f"the queue returned the answer to another input ({item.external_reference})", index=item.index, model=model
+    )
+    return BatchItem(item.index, item.external_reference, False, None, error)
+
+
+def _is_empty(messages: Sequence[Mapping[str, JSON]]) -> bool:
+    """Return whether no message but those of the system has any content."""
+    for message in messages:
+        content = message.get("content")
+        if message.get("role") in ("system", "developer"):
+            continue
+        if message.get("tool_calls") or (isinstance(content, list) and content):
+            return False
+        if isinstance(content, str) and content.strip():
+            return False
+    return True
+
+
+def _with_system(messages: Sequence[Mapping[str, JSON]], text: str) -> list[Mapping[str, JSON]]:
+    """Return the messages with a text added to the system message."""
+    first = messages[0] if messages else {}
+    if first.get("role") == "system" and isinstance(first.get("content"), str):
+        return [{**first, "content": f"{first['content']}\n\n{text}"}, *messages[1:]]
+    return [{"role": "system", "content": text}, *messages]

@@ -1,0 +1,289 @@
+"""One run between its begin and its end, and its sync and async drivers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sized
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from workers_ai._flow.concurrency import agather, gather
+from workers_ai.errors import BatchItemError, WorkersAIError
+from workers_ai.ledger._engine import QUEUE_WORKERS, Engine, Mode
+from workers_ai.ledger._file import LEASE_S
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._progress import Bar, NoBar, Tally, progress_bar
+from workers_ai.ledger._schema import LedgerError
+from workers_ai.ledger._source import AsyncDocuments, SyncDocuments
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+
+    from workers_ai._service import Service
+    from workers_ai.ledger._fingerprints import AnyFingerprint
+    from workers_ai.ledger._records import Failure, Limits
+    from workers_ai.ledger._source import Documents
+    from workers_ai.ledger._task import Task
+
+__all__ = ["Outline", "Run", "arun", "run", "shown", "total_of"]
+
+FAILURES_LISTED: Final = 10_000
+
+_WORKERS_END_S: Final = 30.0
+"""Seconds to wait for requests in flight after an error."""
+
+_INTERRUPTED_S: Final = 2.0
+"""The same after an interrupt or a cancellation, when a user waits for the end."""
+
+_BEATS_PER_LEASE: Final = 10
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a run is to do.
+
+    Attributes:
+        ledger: Path of the ledger.
+        fingerprint: What shapes the results.
+        mode: ``"queue"`` or ``"direct"``.
+        limits: Bounds.
+        bar: Shows the progress.
+        total: Number of inputs, or None.
+        wait: Whether to wait for the results of submissions.
+        take_over: Treat runs of other hosts as dead at once.
+        raise_on_failure: Raise when an input failed.
+        on_stored: Called with the run and the input ids of new results.
+    """
+
+    ledger: str | os.PathLike[str]
+    fingerprint: AnyFingerprint
+    mode: Mode
+    limits: Limits
+    bar: Bar
+    total: int | None = None
+    wait: bool = True
+    take_over: bool = False
+    raise_on_failure: bool = False
+    on_stored: Callable[[Run, list[int]], None] | None = None
+
+
+def shown(progress: bool | Bar, total: int | None, task: Task) -> Bar:
+    """Return the bar that a caller wants."""
+    if not isinstance(progress, bool):
+        return progress
+    return progress_bar(total, task.verb, task.noun) if progress else NoBar()
+
+
+def total_of(source: object, total: int | None) -> int | None:
+    """Return the number of inputs: as given, else the length of the source; None if unknown."""
+    return len(source) if total is None and isinstance(source, Sized) else total
+
+
+@dataclass
+class Run:
+    """One run."""
+
+    engine: Engine
+    outline: Outline
+    began: float
+    finished: bool = False
+    interrupted: bool = False
+    failures: list[Failure] = field(default_factory=list)
+    pending: int = 0
+    duplicate_ids: int = 0
+    request_ids: tuple[str, ...] = ()
+    seconds: float = 0.0
+    ended: Event = field(default_factory=Event)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return self.engine.ledger
+
+    @property
+    def number(self) -> int:
+        """The run's number in the ledger."""
+        return self.engine.run
+
+    @property
+    def tally(self) -> Tally:
+        """The running numbers."""
+        return self.engine.tally
+
+    @classmethod
+    def begin(cls, task: Task, documents: Documents, outline: Outline, service: Service) -> Run:
+        """Open the ledger and begin a run."""
+        began = time.monotonic()
+        ledger = Ledger(outline.ledger, outline.fingerprint, take_over=outline.take_over)
+        try:
+            number = ledger.begin_run()
+        except BaseException:
+            ledger.close()
+            raise
+        engine = Engine(
+            ledger=ledger,
+            run=number,
+            task=task,
+            batch=service.queue,
+            source=documents,
+            mode=outline.mode,
+            limits=outline.limits,
+            tally=Tally(task.model, task.verb),
+            bar=outline.bar,
+            total=outline.total,
+            wait=outline.wait,
+            clock=service.calls.clock,
+        )
+        begun = cls(engine, outline, began)
+        if (on_stored := outline.on_stored) is not None:
+            ledger.index_inputs()
+            engine.on_stored = lambda ids: on_stored(begun, ids)
+        Thread(target=begun._keep_lease, name="workers-ai-lease", daemon=True).start()
+        return begun
+
+    def _keep_lease(self) -> None:
+        """Renew the lease, however long the source, the queue or a request takes."""
+        while not self.ended.wait(LEASE_S / _BEATS_PER_LEASE):
+            with suppress(LedgerError):  # the workers get the same error, and raise it
+                self.ledger.renew(self.number)
+
+    def complete(self) -> None:
+        """Sum up the run after all workers have ended without an error."""
+        engine, tally = self.engine, self.tally
+        tally.failed, self.failures = self.ledger.failures(self.number, FAILURES_LISTED)
+        if engine.stopped is None and (open_inputs := self.ledger.unfinished(self.number)):
+            if self.outline.wait:
+                raise LedgerError(
+                    f"{open_inputs:,} {engine.task.noun} have no result in the ledger {self.ledger.path}, as another "
+                    "process has dropped them: run the same call again; its results are kept"
+                )
+            self.pending = open_inputs
+        tally.reused = tally.documents - tally.done - tally.failed - self.pending
+        if not self.outline.wait and self.outline.total is not None:
+            self.pending += max(0, self.outline.total - tally.documents)  # not read yet
+        tally.waits_for = None
+        engine.bar.show(tally)
+        self.finished = engine.stopped is None
+        self.duplicate_ids = self.ledger.duplicate_ids(self.number, 0)[0]
+        self.request_ids = self._in_flight()
+        self.seconds = time.monotonic() - self.began
+
+    def _in_flight(self) -> tuple[str, ...]:
+        return tuple(job.request_id for job in self.ledger.in_flight(self.number) if job.request_id)
+
+    def end(self) -> None:
+        """Release what was not sent, and close the ledger, after the requests in flight have ended."""
+        engine = self.engine
+        engine.bar.close()
+        self.ended.set()
+        try:
+            engine.wait_for_workers(_INTERRUPTED_S if self.interrupted else _WORKERS_END_S)
+        finally:  # release the ledger even on a second interrupt
+            try:
+                self.ledger.end_run(self.number, finished=self.finished)
+            finally:
+                self.ledger.close()
+
+    def raise_errors(self) -> None:
+        """Raise what stopped the run, or the first failure if the caller wants that."""
+        if self.engine.stopped is not None:
+            raise self.engine.stopped
+        if self.tally.failed and self.outline.raise_on_failure:
+            first = self.failures[0]
+            raise BatchItemError(
+                f"{self.tally.failed} of {self.tally.documents} inputs failed; the first: {first.message}",
+                index=first.position, external_reference=str(first.id), code=first.code, model=self.tally.model,
+            )  # fmt: skip
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Add the ids of pending submissions to the error that ends the run; end quickly after an interrupt."""
+        try:
+            yield
+        except WorkersAIError as exc:
+            if not exc.request_ids:
+                exc.request_ids = self._in_flight()
+            raise
+        except BaseException as exc:
+            self.interrupted = not isinstance(exc, Exception)
+            raise
+
+
+def run(
+    task: Task, source: Iterable[Any], outline: Outline, service: Service, complete: Callable[[Run], None] | None = None
+) -> Run:
+    """Process a source, and return the ended run.
+
+    Args:
+        task: The kind of work.
+        source: The inputs.
+        outline: What to do.
+        service: The service.
+        complete: Called at the end, with the ledger still open.
+    """
+    documents = SyncDocuments(source, task.document)
+    begun = Run.begin(task, documents, outline, service)
+    try:
+        with begun.ending():
+            gather(*_workers(begun, service), documents)
+            begun.complete()
+            if complete is not None:
+                complete(begun)
+    finally:
+        begun.end()
+    begun.raise_errors()
+    return begun
+
+
+async def arun(
+    task: Task,
+    source: Iterable[Any] | AsyncIterable[Any],
+    outline: Outline,
+    service: Service,
+    complete: Callable[[Run], None] | None = None,
+) -> Run:
+    """:func:`run` without blocking the event loop."""
+    import anyio
+
+    in_thread = anyio.to_thread.run_sync
+    documents = AsyncDocuments(source, task.document)
+    begun = await in_thread(Run.begin, task, documents, outline, service)
+    try:
+        with begun.ending():
+            await _serving(documents, agather(*_workers(begun, service)))
+            await in_thread(begun.complete)
+            if complete is not None:
+                await in_thread(complete, begun)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await in_thread(begun.end)
+    begun.raise_errors()
+    return begun
+
+
+async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
+    """Await the workers while a task reads documents for them; raise their error."""
+    import anyio
+
+    error: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(documents.serve)
+        try:
+            await work
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as exc:  # noqa: BLE001 - raised below, without the group around it
+            error = exc
+        tasks.cancel_scope.cancel()
+    if error is not None:
+        raise error
+
+
+def _workers(begun: Run, service: Service) -> tuple[list[Any], Any, int]:
+    count = service.concurrency
+    if begun.outline.mode == "queue":
+        count = min(count, QUEUE_WORKERS)
+    return [begun.engine.worker(number) for number in range(count)], service.transport, count

@@ -1,0 +1,108 @@
+"""What differs between embedding and generating: one object each, with everything the engine has to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from workers_ai._flow.steps import Flow
+    from workers_ai.errors import BatchItemError
+    from workers_ai.ledger._records import Document, Measured, Stored
+    from workers_ai.types import JSON, BatchItem, BatchStatus, Usage
+
+__all__ = ["Outcome", "Prepared", "Rewrite", "Task"]
+
+
+class Prepared(NamedTuple):
+    """One request: its inputs as the queue takes them, and what reading its reply needs."""
+
+    body: Mapping[str, JSON]
+    context: Any = None
+
+
+class Rewrite(NamedTuple):
+    """An input to send again in another form, since its answer did not fit."""
+
+    id: int
+    text: str
+    measured: Measured
+
+
+@dataclass
+class Outcome:
+    """What a task reads from the reply to one request.
+
+    Attributes:
+        rows: Rows of the result table, each beginning with the input id; empty for a failed request.
+        error: Why the request failed, or None.
+        again: The input to send again since its answer does not fit, or None.
+        misfit: Why the answer does not fit, if it is kept all the same; else "".
+        usage: Tokens and neurons of this request; None if the reply reports them for the whole job only.
+    """
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    error: BatchItemError | None = None
+    again: Rewrite | None = None
+    misfit: str = ""
+    usage: Usage | None = None
+
+
+class Task(Protocol):
+    """A kind of bulk work.
+
+    Attributes:
+        model: Model id.
+        noun: Plural name of its inputs.
+        verb: What it does, for progress bars.
+        per_request: Inputs of one request at most.
+        request_tokens: Estimated tokens of one request at most, or None.
+        reads_inputs: Whether :meth:`read` needs the inputs, which the ledger then loads.
+    """
+
+    model: str
+    noun: str
+    verb: str
+    per_request: int
+    request_tokens: int | None
+    reads_inputs: bool
+
+    def document(self, item: object) -> Document:
+        """Return an item of the source as the ledger stores it; raises BadRequestError for an invalid item."""
+        ...
+
+    def measure(self, text: str) -> Measured:
+        """Return size and price of an input."""
+        ...
+
+    def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
+        """Return the request of some inputs as an item of a submission."""
+        ...
+
+    def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
+        """Send a direct request; its reply as the only item of a finished job."""
+        ...
+
+    def begin(self, dimensions: int | None) -> None:
+        """Accept the length of the vectors in the ledger, None if it has none."""
+        ...
+
+    def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
+        """Return the items of a job in the order of its requests, checked against their references."""
+        ...
+
+    def read(
+        self, group: Sequence[int], item: BatchItem, inputs: Sequence[Stored], context: Any, request_id: str | None
+    ) -> Outcome:
+        """Return the results in the reply to one request."""
+        ...
+
+    def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
+        """Return the usage of a job, and give each row without one its share."""
+        ...
+
+    def neurons(self, usage: Usage) -> float | None:
+        """Return the neurons of a job: as reported, else by list price; None without a price."""
+        ...
