@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
     from langchain_workers_ai._types import Data, Fields
-    from workers_ai.types import ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -172,7 +172,8 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[LangChainToolCall], list[I
             bad.append({**_invalid(call.arguments, call.error), "name": call.name, "id": call.id})
         else:
             args = parse_json(call.arguments)
-            good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
+            arguments = args if isinstance(args, dict) else {}
+            good.append({"type": "tool_call", "name": call.name, "args": arguments, "id": call.id})
     return good, bad
 
 

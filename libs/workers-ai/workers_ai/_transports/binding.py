@@ -143,7 +143,7 @@ def _read_call(request: Request, settings: Settings) -> _Call:
         return _Call(_MODELS, [json.dumps(dict(parse_qsl(request.query)))])
     if request.path == "v1/embeddings":
         raise ConfigurationError("a binding has no route for api='embeddings': leave api unset")
-    body = dict(request.body)
+    body: dict[str, Any] = dict(request.body or {})
     options = dict(body.pop("options", None) or {})
     if request.path == "run":
         body = body["input"]

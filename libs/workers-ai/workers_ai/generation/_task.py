@@ -145,7 +145,7 @@ class GenerateTask:
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
         request, context, _ = self._plan(read_input(texts[0]))
-        body = {name: value for name, value in request.body.items() if name != "model"}
+        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
         body["external_reference"] = _reference(keys[0])
         return Prepared(body, context)
 

@@ -619,7 +619,12 @@ def as_status_error(error: BatchError) -> WorkersAIError:
     if error_class(error) is None:
         return error
     status = CODES[error.code][1] if error.code in CODES else 429
-    body = {"success": False, "errors": [{"code": error.code, "message": error.message}]}
-    known = error_from_reply(status, {}, error.message, model=error.model, body=body)
+    known = error_from_reply(
+        status,
+        {},
+        error.message,
+        model=error.model,
+        body={"success": False, "errors": [{"code": error.code, "message": error.message}]},
+    )
     known.request_ids = error.request_ids
     return known
