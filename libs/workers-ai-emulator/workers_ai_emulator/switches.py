@@ -23,10 +23,12 @@ class SwitchHolder(Protocol):
     @property
     def settings(self) -> Settings:
         """Return the settings of the service."""
+        ...
 
     @property
     def queue(self) -> Queue:
         """Return the asynchronous queue."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
