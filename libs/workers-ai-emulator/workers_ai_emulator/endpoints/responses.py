@@ -79,6 +79,6 @@ def result_of(
     body: Json,
     scripted: Fault | None = None,
 ) -> tuple[Json, Usage]:
-    """Return the result in the Responses form, and what it used."""
+    """Return the result in the Responses form, and its usage."""
     answer = chat.answer_of(service, call, model, *checked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage
