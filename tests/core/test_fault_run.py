@@ -131,13 +131,13 @@ class Run:
 
     def _blocking(self, numbers: range) -> None:
         client = Client(**self._settings, http_client=httpx.Client(transport=self.emulator.transport()))
-        client.service.calls.clock = self.virtual.now
+        client._connection.calls.clock = self.virtual.now
         for number in numbers:
             self.answers[number] = ask(client, Asked(number))
 
     async def _awaiting(self, numbers: range) -> None:
         client = AsyncClient(**self._settings, http_async_client=httpx.AsyncClient(transport=self.emulator.transport()))
-        client.service.calls.clock = self.virtual.now
+        client._connection.calls.clock = self.virtual.now
         answers = await asyncio.gather(*(aask(client, Asked(number)) for number in numbers))
         self.answers.update(zip(numbers, answers, strict=True))
 
