@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -32,6 +32,7 @@ from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
+from langchain_workers_ai._types import Fields
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-    from workers_ai.types import JSON
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["ChatWorkersAI"]
 
@@ -67,6 +68,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "model_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -116,7 +125,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         stop: list[str] | None,
         given: dict[str, Any],
         run_manager: BaseRunManager | None,
-    ) -> tuple[str, list[dict[str, JSON]], dict[str, Any]]:
+    ) -> tuple[str, list[Fields], dict[str, Any]]:
         """Return the arguments of a call of the core client: model, messages, options."""
         options = self._set_params()
         options.update(read_keywords(type(self).__name__, given))
@@ -369,7 +378,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
 
 def _bound(
-    tools: Sequence[Tool], tool_choice: str | bool | dict[str, JSON] | None = None, strict: bool | None = None
+    tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None
 ) -> dict[str, Any]:
     from langchain_workers_ai._tools import bound_tools
 

@@ -34,8 +34,8 @@ try:
 except ImportError as exc:
     raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
+from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, check_options, texts_per_request
-from workers_ai._service import Service
 from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._validation import require_int
 from workers_ai.catalogue import lookup
@@ -146,7 +146,7 @@ class _Embedder:
     """Embeds one batch per call. Daft calls it from several coroutines."""
 
     def __init__(self, settings: Settings, model: str, options: dict[str, Any]) -> None:
-        self._client = AsyncClient(service=Service(settings))
+        self._client = AsyncClient._of(Connection.open(settings))
         self._closes = False
         self._model = model
         self._options = options

@@ -24,8 +24,8 @@ try:
 except ImportError as exc:
     raise ImportError("workers_ai.ray needs NumPy and Ray: pip install 'workers-ai[ray]'") from exc
 
+from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, texts_per_request
-from workers_ai._service import Service
 from workers_ai.client import Client
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class WorkersAIEmbedder:
         **settings: Any,
     ) -> None:
         texts_per_request(model)
-        self._client = Client(service=Service(bulk_settings("WorkersAIEmbedder", settings)))
+        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings)))
         self._model = model
         self._column = column
         self._output = output

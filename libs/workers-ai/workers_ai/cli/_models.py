@@ -210,7 +210,7 @@ def _schema(client: Client, model: str) -> JSON:
     """Return the input schema of a model; None if the account has none."""
     request = Request("models/schema", None, model, "catalogue", "GET", urlencode({"model": model}))
     try:
-        reply = drive(client.service.calls.exchange(request), client.service.transport)
+        reply = drive(client._connection.calls.exchange(request), client._connection.transport)
     except NotFoundError:
         return None
     result = reply.data.get("result") if isinstance(reply.data, dict) else None
