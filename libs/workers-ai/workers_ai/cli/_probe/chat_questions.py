@@ -252,7 +252,7 @@ CHAT_QUESTIONS: Final = (
         ("accept", "reject"),
         (_REJECT_IF_BUSY,),
         lambda session: session.send(_REJECT_IF_BUSY).accepted,
-        where="workers_ai/_calls/requests.py",
+        where="workers_ai/_wire/chat/request.py",
     ),
 )
 """In the order of the emulator's switches, then those without a switch."""
