@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from workers_ai import AsyncClient, Client, GatewayOptions, Settings
-from workers_ai._service import Service
+from workers_ai._connection import Connection
 from workers_ai._validation import check_model
 from workers_ai.errors import ConfigurationError
 
@@ -81,10 +81,10 @@ MALFORMED = {
     "other scheme": ({"base_url": "ftp://host/client/v4"}, "CLOUDFLARE_BASE_URL"),
     "port that is none": ({"base_url": "https://host:port/client/v4"}, "CLOUDFLARE_BASE_URL"),
     "white space in the URL": ({"base_url": "https://ho st/client/v4"}, "CLOUDFLARE_BASE_URL"),
-    "user in the URL": ({"base_url": "https://me:pw@host/client/v4"}, "no user"),
-    "query in the URL": ({"base_url": "https://host/client/v4?a=b"}, "no user, query"),
-    "account in the URL": ({"base_url": "https://host/client/v4/accounts/a/ai/v1"}, "must end with /client/v4"),
-    "dots in the URL": ({"base_url": "https://host/../client/v4"}, "may hold no '..'"),
+    "user in the URL": ({"base_url": "https://me:pw@host/client/v4"}, "must not have a user"),
+    "query in the URL": ({"base_url": "https://host/client/v4?a=b"}, "must not have a user, query"),
+    "another account in the URL": ({"base_url": "https://host/client/v4/accounts/a/ai/v1"}, "contains another account"),
+    "dots in the URL": ({"base_url": "https://host/../client/v4"}, "must not contain '..'"),
     "not encrypted": ({"base_url": "http://host.example/client/v4"}, "allow_insecure_http=True"),
     "on_busy": ({"on_busy": "queue"}, "wait, retry, raise"),
     "max_retries": ({"max_retries": -1}, "max_retries must be a whole number 0 or more"),
@@ -231,9 +231,11 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
 def test_repr_and_pickle_keep_secrets_to_themselves(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.resolve(**account, default_headers={"x-key": "header-secret"}, gateway=GatewayOptions("g", "gws"))
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"response": "a"})))
-    client = Client(service=Service(given, http_client=own))
+    client = Client._of(Connection.open(given, http_client=own))
     client.chat("@cf/a", [{"role": "user", "content": "hi"}])
-    shown = repr((given, vars(given), asdict(given), *map(vars, (client, client.service, client.service.transport))))
+    shown = repr(
+        (given, vars(given), asdict(given), *map(vars, (client, client._connection, client._connection.transport)))
+    )
     for secret in ("token-of-the-tests", "header-secret", "gws"):
         assert secret not in shown
     assert pickle.loads(pickle.dumps(given)) == given
@@ -289,7 +291,7 @@ def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> Non
     given = httpx.Timeout(5, read=None)
     assert Settings.resolve(**account, timeout=given.as_dict()).timeout == given
     for odd in ({"reed": 5}, {"read": 5}):
-        with pytest.raises(ConfigurationError, match="timeout as plain data has connect, read, write and pool"):
+        with pytest.raises(ConfigurationError, match="a timeout mapping needs connect, read, write and pool"):
             Settings.resolve(**account, timeout=odd)
 
 

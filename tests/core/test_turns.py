@@ -62,6 +62,20 @@ def test_images_of_results_follow_all_results_in_a_user_turn(parts: list[Any]) -
     assert sent[4]["content"] == [IMAGE, SEE]
 
 
+def test_mistral_gets_an_assistant_message_between_a_tool_result_and_a_user_message() -> None:
+    history = [USER, calls("q"), result("q", [SEE, IMAGE]), USER, calls("r"), result("r"), USER]
+    sent = prepare_messages(history, lookup("@cf/mistralai/mistral-small-3.1-24b-instruct"))
+    roles = [message["role"] for message in sent]
+    assert roles == [
+        "user",
+        *["assistant", "tool", "assistant", "user", "user"],
+        *["assistant", "tool", "assistant", "user"],
+    ]
+    assert all(message["content"] or message.get("tool_calls") for message in sent)
+    others = prepare_messages(history, CARD)
+    assert [message["role"] for message in others].count("assistant") == 2
+
+
 @pytest.mark.parametrize("role", ["system", "assistant"])
 def test_an_image_of_another_turn_moves_into_a_user_turn(role: str) -> None:
     sent = prepare_messages([{"role": role, "content": [SEE, IMAGE]}], CARD)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from workers_ai_emulator import Clock
-from workers_ai_emulator.state.clock import Wait
+from workers_ai_emulator.clock import Wait
 
 __all__ = ["EmulatorClock", "VirtualTime"]
 

@@ -1,11 +1,12 @@
-"""The asynchronous queue, and every choice its documents leave open."""
+"""The asynchronous queue, and its open questions."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, user
+from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, message_of, user
 
 from workers_ai_emulator import Emulator, ItemFailure, QueueSettings
 
@@ -66,7 +67,7 @@ def test_a_finished_batch_can_be_collected_again_and_is_paid_once(api: Api) -> N
     assert 0 < paid == api.emulator.limits.neurons_today
 
 
-def test_the_queue_gives_what_a_direct_request_gives(api: Api) -> None:
+def test_queued_and_direct_results_are_equal(api: Api) -> None:
     direct = api.embed(["a", "b"]).json()["result"]
 
     assert direct == collected(api)[0]["result"]
@@ -82,7 +83,7 @@ def test_chat_goes_through_the_queue_too(api: Api) -> None:
     assert newer[0]["result"]["object"] == "chat.completion"
 
 
-def test_gpt_oss_takes_the_input_form_in_the_queue(api: Api) -> None:
+def test_gpt_oss_accepts_input_in_the_queue(api: Api) -> None:
     requests = [{"input": "Hello", "reasoning": {"effort": "low"}}, {"input": []}]
     good, bad = collected(api, "@cf/openai/gpt-oss-120b", {"requests": requests})
 
@@ -121,9 +122,7 @@ def test_a_malformed_item_fails_alone(api: Api) -> None:
 @pytest.mark.parametrize(
     ("key", "read"), [("error", lambda item: item["error"]), ("errors", lambda item: item["errors"][0])]
 )
-def test_items_fail_by_index_or_by_what_they_contain(
-    make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]
-) -> None:
+def test_items_fail_by_index_or_content(make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]) -> None:
     failures = [ItemFailure(index=0, times=1), ItemFailure(contains="poison", code=3043, message="AiError: broken")]
     api = make_api(queue=QueueSettings(failures=failures, error_key=key))
     body = {"requests": [{"text": "a"}, {"text": ["b", "a poison c"]}, {"text": "d"}]}
@@ -135,7 +134,7 @@ def test_items_fail_by_index_or_by_what_they_contain(
     assert "result" not in first[1]
 
 
-def test_a_failed_item_may_say_nothing(make_api: Callable[..., Api]) -> None:
+def test_a_failed_item_can_have_no_reason(make_api: Callable[..., Api]) -> None:
     api = make_api(queue=QueueSettings(failures=[ItemFailure(index=1)], error_key=""))
 
     assert collected(api)[1] == {"id": 1, "success": False, "external_reference": None}
@@ -197,7 +196,7 @@ def test_polling_works_without_the_flag_unless_it_is_needed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("body", [{"options": {"queueRequest": True}}, {"queueRequest": True}])
-def test_only_the_query_parameter_makes_a_request_wait_in_the_queue(api: Api, body: dict[str, Any]) -> None:
+def test_only_the_query_parameter_queues_a_request(api: Api, body: dict[str, Any]) -> None:
     assert "data" in api.run(BGE, {"text": "a", **body}).json()["result"]
     assert code_of(api.run(BGE, {**THREE, **body})) == (400, 5006)
 
@@ -208,11 +207,85 @@ def test_only_the_query_parameter_makes_a_request_wait_in_the_queue(api: Api, bo
         (BGE, {"requests": []}),
         (BGE, {"text": "a"}),
         (BGE, {"requests": ["a"]}),
-        ("@cf/qwen/qwen3-embedding-0.6b", THREE),
+        ("@cf/openai/gpt-oss-120b", {"requests": [{"input": "a"}, user("b")]}),
     ],
 )
 def test_a_submission_is_checked(api: Api, model: str, body: dict[str, Any]) -> None:
     assert code_of(api.queue(model, body)) == (400, 5006)
+
+
+@pytest.mark.parametrize("model", ["@cf/qwen/qwen3-embedding-0.6b", "@cf/zai-org/glm-4.7-flash", "cloudflare/auto"])
+def test_a_model_without_the_queue_returns_8007(api: Api, model: str) -> None:
+    reply = api.queue(model, {"requests": [user("a")]})
+
+    assert code_of(reply) == (400, 8007)
+    assert "This model does not support request queuing" in message_of(reply)
+    api.emulator.queue.settings.unsupported_code = 10063
+    assert code_of(api.queue(model, {"requests": [user("a")]})) == (400, 10063)
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {
+    "type": "function",
+    "function": {"name": "weather", "description": "Return the weather", "parameters": SCHEMA},
+}
+
+
+@pytest.mark.parametrize("model", [LLAMA, GEMMA, "@cf/meta/llama-4-scout-17b-16e-instruct"])
+def test_an_item_has_its_own_parameters(api: Api, model: str) -> None:
+    requests = [
+        user("Weather in Oslo?") | {"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
+        user("Weather in Oslo?") | {"tools": [WEATHER], "tool_choice": "required"},
+        user("Tell me about yourself") | {"max_tokens": 2, "chat_template_kwargs": {"enable_thinking": False}},
+        user("Hello") | {"temperature": 99},
+    ]
+    filled, called, truncated, invalid = collected(api, model, {"requests": requests})
+
+    assert _answer(filled) == {"city": "Oslo"}
+    assert "weather" in str(called["result"])
+    assert len(str(_answer(truncated)).split()) <= 2
+    assert invalid["error"]["code"] == 5006
+    if "choices" in truncated["result"]:
+        assert truncated["result"]["choices"][0]["finish_reason"] == "length"
+
+
+def _answer(item: dict[str, Any]) -> Any:
+    result = item["result"]
+    if "response" in result:
+        return result["response"]
+    content = result["choices"][0]["message"]["content"]
+    return json.loads(content) if content.startswith("{") else content
+
+
+def test_open_questions_about_items_are_switches(make_api: Callable[..., Api]) -> None:
+    bad = {"requests": [user("Hello"), user("Hello") | {"temperature": 99}]}
+    prompt = {"requests": [{"prompt": "Hello"}]}
+    schema = {"prompt": "Oslo", "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
+    api = make_api(queue=QueueSettings(hybrid_items="native", hybrid_messages="reject", item_formats="ignore"))
+
+    assert set(collected(api, LLAMA, prompt)[0]["result"]) == {"response", "tool_calls"}
+    assert code_of(api.queue(LLAMA, bad)) == (400, 5006)
+    assert isinstance(collected(api, LLAMA, {"requests": [schema]})[0]["result"]["response"], str)
+    assert code_of(make_api(queue=QueueSettings(bad_item="submission")).queue(GEMMA, bad)) == (400, 5006)
+
+
+def test_a_slow_job_finishes_after_its_time(make_api: Callable[..., Api]) -> None:
+    api = make_api(queue=QueueSettings(progress="at_once", slow=1, slow_seconds=600))
+    slow, quick = submitted(api), submitted(api)
+
+    assert [poll(api, slow).json()["result"]["status"] for _ in range(2)] == ["queued", "running"]
+    assert "responses" in poll(api, quick).json()["result"]
+    api.emulator.clock.advance(600)
+    assert "responses" in poll(api, slow).json()["result"]
+
+
+def test_the_limit_per_minute_counts_submissions_but_no_polls(make_api: Callable[..., Api]) -> None:
+    api = make_api(rpm={"Text Generation": 2}, queue=QueueSettings(polls=5))
+    first = submitted(api, GEMMA, {"requests": [user("a")] * 3})
+    submitted(api, GEMMA, {"requests": [user("b")]})
+
+    assert code_of(api.queue(GEMMA, {"requests": [user("c")]})) == (429, 3021)
+    assert [poll(api, first, GEMMA).status_code for _ in range(5)] == [200] * 5
 
 
 def test_ten_megabytes_are_too_many(api: Api) -> None:
@@ -221,7 +294,7 @@ def test_ten_megabytes_are_too_many(api: Api) -> None:
     assert code_of(reply) == (413, 3006)
 
 
-def test_a_busy_service_still_takes_batches_unless_told_otherwise(api: Api) -> None:
+def test_the_queue_accepts_batches_at_capacity_unless_set_otherwise(api: Api) -> None:
     api.emulator.capacity.slots = 0
     assert api.queue(BGE, THREE).status_code == 200
 
@@ -229,7 +302,7 @@ def test_a_busy_service_still_takes_batches_unless_told_otherwise(api: Api) -> N
     assert code_of(api.queue(BGE, THREE)) == (429, 3040)
 
 
-def test_the_log_tells_submissions_from_polls_and_counts_texts(api: Api) -> None:
+def test_the_log_counts_submissions_polls_and_texts(api: Api) -> None:
     collected(api)
 
     assert dict(api.emulator.log.routes) == {"submit": 1, "poll": 2}
@@ -268,7 +341,7 @@ def test_a_deployed_batch_worker_is_the_queue_behind_two_routes(api: Api) -> Non
         ("GET", "/batch/00000000-0000-4000-8000-000000000000", None, (502, "BATCH_ERROR")),
     ],
 )
-def test_a_batch_worker_refuses_in_its_own_way(
+def test_errors_of_a_batch_worker_have_their_own_form(
     api: Api, method: str, path: str, body: Any, expected: tuple[int, str]
 ) -> None:
     reply = api.http.request(method, f"https://batch.example.workers.dev{path}", json=body)

@@ -1,13 +1,12 @@
-"""Puts one reply to every reader: core, LangChain and LlamaIndex, whole and streamed, sync and async.
+"""Pass one reply to every reader: core, LangChain and LlamaIndex, whole and streamed, sync and async.
 
-A reader returns an answer or raises a typed error, in bounded time; and the turn that it read can be sent again as
-strict JSON.
+A reader returns an answer or raises a typed error, in bounded time. The turn that it read can be sent again as strict
+JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import suppress
 from functools import reduce
@@ -24,6 +23,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.llms.workers_ai import WorkersAI
 from pydantic import BaseModel
 from tests.fuzz.replies import MODELS, Reply
+from tests.fuzz.strict_json import parse_strict
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, Client, RetryPolicy
@@ -48,15 +48,8 @@ def clock(city: str = "nowhere") -> str:
     return city
 
 
-def _strict(body: bytes) -> Any:
-    def refuse(name: str) -> Any:
-        raise AssertionError(f"a request with {name}")
-
-    return json.loads(body.decode(), parse_constant=refuse)
-
-
 class Readers:
-    """The readers, all on one transport that answers with :attr:`reply`."""
+    """All readers, on one transport that answers with :attr:`reply`."""
 
     def __init__(self) -> None:
         self.reply = Reply(200, {}, b"")
@@ -73,16 +66,17 @@ class Readers:
         self.runner = asyncio.Runner()
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
-        _strict(request.content)
+        parse_strict(request.content)
         if self.plain:
             return httpx.Response(200, json={"response": "ok"})
         return httpx.Response(self.reply.status, headers=self.reply.headers, content=self.reply.body)
 
     def put(self, reply: Reply, number: int) -> None:
-        """Put a reply to the readers of this number; a reader that fails says which it is.
+        """Pass a reply to the reader of this number; to all of them for a negative number.
 
         Raises:
-            AssertionError: A reader raised an untyped exception, took too long, or lost that the error is retryable.
+            AssertionError: A reader raised an untyped exception, took too long, or raised an
+                InternalServerError that is not retryable. The message names the reader.
         """
         self.reply = reply
         for name in READERS if number < 0 else [READERS[number % len(READERS)]]:

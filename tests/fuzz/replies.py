@@ -1,4 +1,4 @@
-"""Mutated replies: what a service, a proxy or a broken line may send, made from the shapes that were seen.
+"""Mutated replies, created from the shapes of real ones: a service, a proxy or a broken connection may send them.
 
 One random source decides everything, so that hypothesis can shrink a failure and a seed can repeat it.
 """
@@ -118,7 +118,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def _mutated(value: Any, rng: random.Random) -> Any:
-    """Return the value with one node replaced, removed, repeated or wrapped."""
+    """Replace, remove, repeat or wrap one node of the value, and return the value."""
     path = rng.choice(_paths(value))
     if not path:
         return rng.choice([value, [value], {"result": value}, rng.choice(ODD)])
@@ -150,7 +150,7 @@ def _dumped(value: Any, rng: random.Random) -> bytes:
 
 
 def _damaged(body: bytes, rng: random.Random) -> bytes:
-    """Return the bytes cut, with others in their middle, or in another encoding."""
+    """Return the bytes truncated, with bytes removed or inserted, or in another encoding."""
     at = rng.randrange(len(body) + 1)
     kind = rng.randrange(5)
     if kind == 0:
@@ -163,7 +163,7 @@ def _damaged(body: bytes, rng: random.Random) -> bytes:
 
 
 def mutated_reply(rng: random.Random) -> Reply:
-    """Return one reply of the service, likely a broken one."""
+    """Return one reply, often a broken one."""
     if rng.randrange(2):
         body = _dumped(copy.deepcopy(rng.choice(WHOLE)), rng)
         kind = rng.choice(TYPES) if rng.randrange(3) == 0 else "application/json"

@@ -181,7 +181,7 @@ def test_a_single_request_that_was_answered_at_once_like_a_direct_one() -> None:
 
 @pytest.mark.parametrize("data", [enveloped({}), enveloped(None), enveloped({"request_id": ""}), enveloped("queued")])
 def test_a_submission_without_an_id(data: Any) -> None:
-    with pytest.raises(BatchError, match="gave no request id"):
+    with pytest.raises(BatchError, match="returned no request id"):
         read_submission(data, MODEL, 2)
 
 

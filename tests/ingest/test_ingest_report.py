@@ -144,7 +144,7 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: 
         return real(name, *args)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigurationError, match=r"pip install 'workers-ai\[parquet\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'workers-ai\[cli\]'"):
         write_parquet(rows("a"), tmp_path / "vectors.parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -6,6 +6,8 @@ import asyncio
 import copy
 import math
 import pickle
+from multiprocessing.pool import ThreadPool
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,9 +90,7 @@ def sent_directly(emulator: Emulator) -> list[Any]:
 
 
 class TestNodes:
-    def test_every_node_gets_its_own_vector_through_the_queue_alone(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_every_node_is_embedded_through_the_queue(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         given = nodes(1150)
 
         out = transform(call.mode, embedding(max_concurrency=1), given)
@@ -101,9 +101,7 @@ class TestNodes:
         plain = WorkersAIEmbedding(**wired(emulator, model=MODEL))
         assert out[1077].embedding == pytest.approx(plain.get_text_embedding("text number1077"), rel=1e-6, abs=1e-7)
 
-    def test_what_is_embedded_is_the_text_with_its_metadata(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_text_is_embedded_with_metadata(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         node = TextNode(text="body", metadata={"title": "T", "key": "K"}, excluded_embed_metadata_keys=["key"])
 
         transform(call.mode, embedding(), [node])
@@ -112,7 +110,7 @@ class TestNodes:
         assert "title: T" in submitted(emulator)[0][0][0]
         assert "key" not in submitted(emulator)[0][0][0]
 
-    def test_nodes_that_have_a_vector_keep_it(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_nodes_with_a_vector_are_not_embedded(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         given = nodes(3)
         given[1].embedding = [0.5]
 
@@ -121,7 +119,7 @@ class TestNodes:
         assert out[1].embedding == [0.5]
         assert submitted(emulator) == [[["text number0", "text number2"]]]
 
-    def test_identical_texts_are_sent_once_and_share_no_list(
+    def test_identical_texts_are_sent_once_and_get_separate_lists(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         first, second = transform(call.mode, embedding(), [TextNode(text="twin"), TextNode(text="twin")])
@@ -130,11 +128,11 @@ class TestNodes:
         assert first.embedding == second.embedding
         assert first.embedding is not second.embedding
 
-    def test_no_nodes(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_empty_list_of_nodes(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         assert transform(call.mode, embedding(), []) == []
         assert emulator.log.requests == 0
 
-    def test_the_event_loop_is_free_while_the_queue_works(self, tmp_path: Path) -> None:
+    def test_event_loop_is_not_blocked_by_polling(self, tmp_path: Path) -> None:
         emulator = Emulator(queue=QueueSettings(polls=3))
         model = WorkersAIBatchEmbedding(**wired(emulator, model=MODEL, ledger=tmp_path / "ledger"))
 
@@ -151,9 +149,7 @@ class TestNodes:
 
 
 class TestQueries:
-    def test_queries_are_sent_directly_and_never_come_from_the_ledger(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_queries_are_sent_directly(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         model = embedding(query_instruction="Represent this: ")
         document = call(model, "get_text_embedding", "river")
 
@@ -163,7 +159,7 @@ class TestQueries:
         assert sent_directly(emulator) == [["Represent this: river"]]
         assert query != document
 
-    def test_a_ledger_of_another_model_is_refused(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_ledger_of_another_model_is_rejected(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         call(embedding(), BATCH, texts(2))
         emulator.log.clear()
 
@@ -175,7 +171,7 @@ class TestQueries:
 
 class TestIndex:
     @pytest.mark.parametrize("use_async", [False, True])
-    def test_as_embed_model_of_an_index(self, use_async: bool, embedding: Make, emulator: Emulator) -> None:
+    def test_embed_model_of_an_index(self, use_async: bool, embedding: Make, emulator: Emulator) -> None:
         model = embedding()
 
         index = VectorStoreIndex(nodes(150), embed_model=model, use_async=use_async)
@@ -196,7 +192,7 @@ class TestIndex:
 
 
 class TestFailures:
-    def test_a_text_that_fails_is_named_and_the_rest_is_kept(
+    def test_failed_text_is_named_and_the_others_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         emulator.queue.settings.failures = [ItemFailure(contains="number17", code=3030, message="too many tokens")]
@@ -213,18 +209,14 @@ class TestFailures:
         assert submitted(emulator) == [[["text number17"]]]
         assert all(node.embedding for node in out)
 
-    def test_too_few_vectors_are_never_spread_over_the_nodes(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_too_few_vectors_raise(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         empty = {"responses": [{"id": 0, "success": True, "result": {"data": [], "shape": [0, 384]}}]}
         emulator.faults.add(Fault.reply({"result": empty, "success": True}, route="poll", times=None))
 
         with pytest.raises(BatchItemError, match="2 of 2 texts failed"):
             transform(call.mode, embedding(), nodes(2))
 
-    def test_an_empty_text_is_named_before_anything_is_sent(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_empty_text_raises_before_sending(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         given = [TextNode(text="full"), TextNode(text="")]
 
         with pytest.raises(BadRequestError, match="text 1 is empty"):
@@ -235,7 +227,7 @@ class TestFailures:
         assert submitted(emulator) == [[["full", " "]]]
         assert all(node.embedding for node in out)
 
-    def test_the_first_failure_stops_the_rest_and_what_came_is_kept(
+    def test_first_failure_stops_and_received_vectors_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         emulator.faults.add(Fault.error(429, 3036, "used up", route="submit", skip=2, times=None))
@@ -250,7 +242,7 @@ class TestFailures:
         assert len(call(model, BATCH, texts(200))) == 200
         assert sum(len(item) for job in submitted(emulator) for item in job) == 180
 
-    def test_a_refused_token(self, embedding: Make, call: Caller) -> None:
+    def test_rejected_token(self, embedding: Make, call: Caller) -> None:
         with pytest.raises(AuthenticationError) as raised:
             call(embedding(api_token="bad-token"), BATCH, texts(1))
         assert "bad-token" not in f"{raised.value} {raised.value!r}"
@@ -266,9 +258,7 @@ class TestBounds:
         assert emulator.log.routes["submit"] == 20
         assert emulator.log.peak_concurrency <= 2
 
-    def test_the_rate_limiter_is_asked_for_each_request(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_rate_limiter_is_acquired_for_each_request(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         limiter = CountingLimiter()
 
         call(embedding(rate_limiter=limiter, texts_per_job=10, max_concurrency=1), BATCH, texts(30))
@@ -276,7 +266,7 @@ class TestBounds:
         assert emulator.log.requests == 6
         assert limiter.acquired == 6
 
-    def test_the_deadline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_deadline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         emulator.queue.settings.progress = "never"
         with pytest.raises(BatchTimeoutError) as raised:
             call(embedding(deadline_s=0.2), BATCH, texts(3))
@@ -285,18 +275,18 @@ class TestBounds:
     @pytest.mark.parametrize(
         ("model", "options"), [(MODEL, {"pooling": "cls"}), ("@cf/baai/bge-m3", {"truncate_inputs": True})]
     )
-    def test_what_shapes_the_vectors_is_sent(
+    def test_vector_options_are_sent(
         self, model: str, options: dict[str, Any], embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         call(embedding(model=model, query_instruction="Find: ", **options), BATCH, texts(1))
         (item,) = emulator.log.entries[-2].json["requests"]
         assert item == {"text": ["text number0"], **options}
 
-    def test_vectors_are_scaled_where_that_was_asked_for(self, embedding: Make, call: Caller) -> None:
+    def test_normalize_option(self, embedding: Make, call: Caller) -> None:
         (vector,) = call(embedding(normalize=True), BATCH, texts(1))
         assert math.hypot(*vector) == pytest.approx(1)
 
-    def test_the_cost_limit(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_cost_limit(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         with pytest.raises(BatchError, match="cost limit of"):
             call(embedding(limit_cost_usd=1e-12), BATCH, texts(30))
         assert submitted(emulator) == []
@@ -320,15 +310,15 @@ class TestConstruction:
             ({"deadline": 5}, "deadline_s"),
         ],
     )
-    def test_what_does_not_fit(self, options: dict[str, Any], words: str, embedding: Make) -> None:
+    def test_invalid_options(self, options: dict[str, Any], words: str, embedding: Make) -> None:
         with pytest.raises(ConfigurationError, match=words):
             embedding(**options)
 
-    def test_a_ledger_is_needed(self) -> None:
+    def test_ledger_is_required(self) -> None:
         with pytest.raises(ConfigurationError, match="ledger: Field required"):
             WorkersAIBatchEmbedding(model=MODEL, account_id=ACCOUNT, api_token=TOKEN)  # type: ignore[call-arg]
 
-    def test_the_cache_key_knows_what_shapes_vectors_and_nothing_else(self, embedding: Make, tmp_path: Path) -> None:
+    def test_cache_key_has_only_vector_options(self, embedding: Make, tmp_path: Path) -> None:
         key = embedding().to_dict()
         same = [
             {"ledger": tmp_path / "other"},
@@ -346,9 +336,7 @@ class TestConstruction:
         assert key["class_name"] == "WorkersAIBatchEmbedding"
         assert TOKEN not in f"{key} {embedding()!r}"
 
-    def test_pickles_and_copies_work_on_the_same_ledger(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_pickles_and_copies_use_the_same_ledger(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         model = embedding(texts_per_job=7, pooling="cls")
         call(model, BATCH, texts(3))
         emulator.log.clear()
@@ -359,7 +347,7 @@ class TestConstruction:
             assert len(call(other, BATCH, texts(3))) == 3
         assert emulator.log.requests == 0
 
-    def test_a_bar_is_shown_where_it_was_asked_for(
+    def test_show_progress_in_a_pipeline(
         self, embedding: Make, call: Caller, capsys: pytest.CaptureFixture[str]
     ) -> None:
         call(embedding(), BATCH, texts(3))
@@ -370,7 +358,15 @@ class TestConstruction:
         assert "3/3" in capsys.readouterr().err
 
 
-def test_the_processes_of_a_pipeline_share_the_ledger(tmp_path: Path) -> None:
+class PickledArguments(ThreadPool):
+    """Threads in place of the worker processes of a pipeline. Their arguments are pickled as well."""
+
+    def starmap(self, func: Any, iterable: Any, chunksize: int | None = None) -> list[Any]:
+        return self.map(lambda data: func(*pickle.loads(data)), [pickle.dumps(arguments) for arguments in iterable])
+
+
+def test_workers_of_a_pipeline_share_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.get_context", lambda method: SimpleNamespace(Pool=PickledArguments))
     emulator = Emulator(queue=QueueSettings(progress="at_once"))
     given = [TextNode(text=f"text number{number % 150}", id_=f"n{number}") for number in range(300)]
     with emulator.serve() as url:

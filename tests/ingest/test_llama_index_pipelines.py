@@ -74,7 +74,7 @@ def third_fails(emulator: Emulator) -> None:
     emulator.faults.add(Fault.error(429, 3036, "used up", route="submit", skip=2))
 
 
-def test_after_a_failure_in_batch_three_of_three_the_rerun_sends_one_batch(
+def test_rerun_after_failure_in_the_last_batch_sends_one_batch(
     pipeline: Make, emulator: Emulator, call: Caller
 ) -> None:
     third_fails(emulator)
@@ -90,7 +90,7 @@ def test_after_a_failure_in_batch_three_of_three_the_rerun_sends_one_batch(
     assert len(store.data.embedding_dict) == 30
 
 
-def test_one_more_document_sends_one_batch(pipeline: Make, emulator: Emulator, call: Caller) -> None:
+def test_new_document_sends_one_batch(pipeline: Make, emulator: Emulator, call: Caller) -> None:
     cached = pipeline(cache=IngestionCache())
     call(cached, "run", documents=documents(30))
     emulator.log.clear()
@@ -102,9 +102,7 @@ def test_one_more_document_sends_one_batch(pipeline: Make, emulator: Emulator, c
     assert len(out) == 31
 
 
-def test_the_same_documents_send_nothing_though_the_cache_is_gone(
-    pipeline: Make, emulator: Emulator, call: Caller
-) -> None:
+def test_same_documents_send_nothing_without_the_cache(pipeline: Make, emulator: Emulator, call: Caller) -> None:
     call(pipeline(), "run", documents=documents(30))
     emulator.log.clear()
 
@@ -115,7 +113,7 @@ def test_the_same_documents_send_nothing_though_the_cache_is_gone(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_of_the_document_store_recovers(
+def test_every_docstore_strategy_recovers(
     strategy: DocstoreStrategy, pipeline: Make, emulator: Emulator, call: Caller
 ) -> None:
     third_fails(emulator)
@@ -158,7 +156,7 @@ def test_changed_and_deleted_documents(
     assert sorted(store.data.text_id_to_ref_doc_id.values()) == left
 
 
-def test_embedding_first_keeps_old_vectors_until_the_new_ones_are_there(
+def test_embedding_first_keeps_old_vectors_until_new_ones_exist(
     pipeline: Make, emulator: Emulator, call: Caller
 ) -> None:
     store = SimpleVectorStore()
@@ -183,7 +181,7 @@ def test_embedding_first_keeps_old_vectors_until_the_new_ones_are_there(
     assert len(store.data.embedding_dict.keys() & before.keys()) == 2
 
 
-def test_a_document_store_without_a_vector_store(pipeline: Make, emulator: Emulator, call: Caller) -> None:
+def test_docstore_without_vector_store(pipeline: Make, emulator: Emulator, call: Caller) -> None:
     third_fails(emulator)
     docstore = SimpleDocumentStore()
     stored = pipeline(docstore=docstore, docstore_strategy=DocstoreStrategy.DUPLICATES_ONLY)
@@ -197,7 +195,7 @@ def test_a_document_store_without_a_vector_store(pipeline: Make, emulator: Emula
 
 
 class TestRollback:
-    def test_what_was_there_before_a_failure_is_there_after_it(self) -> None:
+    def test_rollback_keeps_earlier_documents(self) -> None:
         docstore = SimpleDocumentStore()
         kept, changed = documents(2)
         docstore.add_documents([kept, changed])
@@ -213,7 +211,7 @@ class TestRollback:
         assert docstore.get_all_document_hashes() == {kept.hash: "d0", changed.hash: "d1"}
         assert sorted(docstore.docs) == ["d0", "d1"]
 
-    def test_a_run_that_ends_well_is_left_alone(self) -> None:
+    def test_successful_run_is_not_rolled_back(self) -> None:
         docstore = SimpleDocumentStore()
         with docstore_rollback(docstore):
             docstore.add_documents(documents(2))
@@ -244,7 +242,7 @@ def found(index: Any) -> list[str]:
 
 
 class TestRecipes:
-    def test_an_index_survives_restarts(self, build: Any, emulator: Emulator, tmp_path: Path) -> None:
+    def test_index_survives_restarts(self, build: Any, emulator: Emulator, tmp_path: Path) -> None:
         assert sorted(found(build(documents(5), tmp_path))) == ["d0", "d1", "d2", "d3", "d4"]
         emulator.log.clear()
         assert sorted(found(build(documents(5), tmp_path))) == ["d0", "d1", "d2", "d3", "d4"]
@@ -257,7 +255,7 @@ class TestRecipes:
         assert submitted(emulator) == [["revised words", "new"]]
         assert sorted(found(build(changed, tmp_path))) == ["d0", "d1", "d2", "d5"]
 
-    def test_a_failed_run_loses_nothing(
+    def test_failed_run_loses_nothing(
         self, build: Any, emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         build(documents(3), tmp_path)

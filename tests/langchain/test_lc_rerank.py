@@ -11,7 +11,7 @@ from langchain_classic.retrievers.document_compressors import DocumentCompressor
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.exceptions import ModelError
 from langchain_core.vectorstores import InMemoryVectorStore
-from tests.langchain.conftest import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIEmbeddings, WorkersAIRerank
@@ -143,7 +143,7 @@ def test_requests_of_a_long_list_run_side_by_side(call: Any) -> None:
 )
 def test_scores_that_do_not_fit_are_an_error(rows: list[Any], emulator: Emulator, reranker: Make, call: Any) -> None:
     scored(emulator, *rows)
-    with pytest.raises(ours.APIResponseValidationError, match="of the 2 texts asked for") as caught:
+    with pytest.raises(ours.APIResponseValidationError, match="and 2 were requested") as caught:
         call(reranker(), "rerank", ["a", "b"], "q")
     assert isinstance(caught.value, ModelError)
 

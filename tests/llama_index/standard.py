@@ -350,7 +350,7 @@ class RerankerStandardTests(_StandardTests):
         assert found[0].node.get_content() == self.best
         assert found[0].score > found[1].score
 
-    def test_what_was_handed_in_stays_as_it_was(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
+    def test_input_nodes_are_not_changed(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
         _run(model, "postprocess_nodes", mode, nodes, query_str=self.query)
         assert [(node.node.get_content(), node.score) for node in nodes] == [
             (text, 0.5) for text in (*self.others, self.best)

@@ -89,7 +89,7 @@ def watched(agent: Any, question: str) -> tuple[Any, list[Any]]:
 class TestFunctionAgent:
     @pytest.mark.parametrize("streaming", [True, False])
     @pytest.mark.parametrize("settings", [{"model": LLAMA}, {"model": GPT_OSS}, {"model": LLAMA, "api": "run"}])
-    def test_runs_to_the_end(self, llm: Make, emulator: Emulator, streaming: bool, settings: dict[str, Any]) -> None:
+    def test_agent_finishes(self, llm: Make, emulator: Emulator, streaming: bool, settings: dict[str, Any]) -> None:
         agent = FunctionAgent(llm=llm(**settings), tools=[weather, clock], streaming=streaming)
         output = run(agent, "What is the weather in Paris?")
         assert "sunny in Paris" in str(output)
@@ -98,7 +98,7 @@ class TestFunctionAgent:
         assert all(isinstance(message["content"], str) for message in emulator.log.last.json["messages"])
 
     @pytest.mark.parametrize("streaming", [True, False])
-    def test_three_turns_of_tools(self, llm: Make, script: Script, emulator: Emulator, streaming: bool) -> None:
+    def test_three_tool_turns(self, llm: Make, script: Script, emulator: Emulator, streaming: bool) -> None:
         # The model counts its calls from zero in every reply, and thinks before each.
         for city in ("Oslo", "Moss", "Rome"):
             call = tool_call("weather", f'{{"city": "{city}"}}', "functions.weather:0", 0)
@@ -120,7 +120,7 @@ class TestFunctionAgent:
             "try Rome",
         ]
 
-    def test_parallel_calls_of_one_chunk_all_run(self, llm: Make, script: Script, emulator: Emulator) -> None:
+    def test_all_parallel_calls_of_one_chunk_run(self, llm: Make, script: Script, emulator: Emulator) -> None:
         asks(
             script,
             tool_call("weather", '{"city": "Oslo"}', "same", 0),
@@ -136,24 +136,24 @@ class TestFunctionAgent:
         results = {one["tool_call_id"]: one["content"] for one in emulator.log.last.json["messages"][-3:]}
         assert len(results) == 3
 
-    def test_a_tool_without_arguments(self, llm: Make, script: Script) -> None:
+    def test_tool_without_arguments(self, llm: Make, script: Script) -> None:
         asks(script, tool_call("now", "", "c", 0))
         now = FunctionTool.from_defaults(lambda: "noon", name="now", description="Time")
         (result,) = run(FunctionAgent(llm=llm(), tools=[now]), "Time?").tool_calls
         assert (result.tool_kwargs, str(result.tool_output)) == ({}, "noon")
 
-    def test_initial_tool_choice_forces_the_first_step_alone(self, llm: Make, emulator: Emulator) -> None:
+    def test_initial_tool_choice_applies_to_first_step_only(self, llm: Make, emulator: Emulator) -> None:
         run(FunctionAgent(llm=llm(), tools=[weather, clock], initial_tool_choice="weather"), "Paris?")
         first, second = (entry.json for entry in emulator.log.entries)
         assert first["tool_choice"] == FORCED
         assert "tool_choice" not in second
 
-    def test_a_tools_error_goes_back_to_the_model(self, llm: Make, script: Script, emulator: Emulator) -> None:
+    def test_tool_error_is_sent_to_the_model(self, llm: Make, script: Script, emulator: Emulator) -> None:
         asks(script, tool_call("weather", '{"town": "Paris"}', "a", 0))
         run(FunctionAgent(llm=llm(), tools=[weather]), "weather?")
         assert "unexpected keyword argument 'town'" in emulator.log.last.json["messages"][-1]["content"]
 
-    def test_a_direct_answer_and_what_follows(self, llm: Make, script: Script, emulator: Emulator) -> None:
+    def test_return_direct_then_next_run(self, llm: Make, script: Script, emulator: Emulator) -> None:
         asks(script, tool_call("weather", '{"city": "Oslo"}', "a", 0))
         direct = FunctionTool.from_defaults(weather, return_direct=True)
         agent, memory = FunctionAgent(llm=llm(), tools=[direct]), ChatMemoryBuffer.from_defaults(token_limit=4000)
@@ -162,7 +162,7 @@ class TestFunctionAgent:
         assistants = [one for one in emulator.log.last.json["messages"] if one["role"] == "assistant"]
         assert all("tool_call_id" not in one for one in assistants)
 
-    def test_a_conversation_over_several_runs(self, llm: Make, emulator: Emulator) -> None:
+    def test_conversation_over_several_runs(self, llm: Make, emulator: Emulator) -> None:
         agent = FunctionAgent(llm=llm(), tools=[weather], system_prompt="Be brief.")
         memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
         run(agent, "What is the weather in Paris?", memory=memory)
@@ -170,43 +170,43 @@ class TestFunctionAgent:
         roles = [message["role"] for message in emulator.log.last.json["messages"]]
         assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "tool"]
 
-    def test_a_picture_in_the_question(self, llm: Make, emulator: Emulator) -> None:
+    def test_image_in_the_question(self, llm: Make, emulator: Emulator) -> None:
         picture = ImageBlock(image=b"\x89PNG", image_mimetype="image/png")
         question = ChatMessage(role="user", blocks=[TextBlock(text="What is this?"), picture])
         run(FunctionAgent(llm=llm(model="@cf/moonshotai/kimi-k2.6"), tools=[weather]), question)
         content = emulator.log.entries[0].json["messages"][0]["content"]
         assert [part["type"] for part in content] == ["text", "image_url"]
 
-    def test_copies_of_a_model_are_agents_too(self, llm: Make) -> None:
+    def test_agents_with_copied_models(self, llm: Make) -> None:
         twin = llm().model_copy(update={"temperature": 0.0})
         assert "sunny" in str(run(FunctionAgent(llm=twin, tools=[weather]), "What is the weather in Paris?"))
         again = pickle.loads(pickle.dumps(twin))
         again.http_async_client = twin.http_async_client
         assert "sunny" in str(run(FunctionAgent(llm=again, tools=[weather]), "What is the weather in Paris?"))
 
-    def test_a_busy_service_ends_in_our_error(self, llm: Make, emulator: Emulator) -> None:
+    def test_capacity_error_reaches_the_caller(self, llm: Make, emulator: Emulator) -> None:
         emulator.faults.add(Fault.busy(times=None))
         with pytest.raises(CapacityError):
             run(FunctionAgent(llm=llm(on_busy="raise"), tools=[weather]), "weather?")
         assert emulator.log.requests == 1
 
     @pytest.mark.parametrize("streaming", [True, False])
-    def test_malformed_arguments_end_in_an_error_and_no_call(self, llm: Make, script: Script, streaming: bool) -> None:
+    def test_malformed_arguments_raise_and_run_no_tool(self, llm: Make, script: Script, streaming: bool) -> None:
         asks(script, tool_call("weather", "city=Oslo", "a", 0), streaming=streaming)
         with pytest.raises(APIResponseValidationError, match="not a JSON object"):
             run(FunctionAgent(llm=llm(), tools=[weather], streaming=streaming), "weather?")
 
-    def test_a_model_without_tools_says_so(self, llm: Make, call: Caller, emulator: Emulator) -> None:
+    def test_model_without_tools_raises(self, llm: Make, call: Caller, emulator: Emulator) -> None:
         model = llm(model="@cf/meta/llama-3.2-1b-instruct")
         with pytest.raises(ValueError, match="FunctionCallingLLM"):
             run(FunctionAgent(llm=model, tools=[weather]), "weather?")
-        with pytest.raises(ConfigurationError, match=r"llama-3.2-1b-instruct calls no tools.*is_function_calling"):
+        with pytest.raises(ConfigurationError, match=r"llama-3.2-1b-instruct does not call tools.*is_function_calling"):
             call(model, "predict_and_call", [FunctionTool.from_defaults(weather)], user_msg="weather?")
         assert emulator.log.requests == 0
 
 
 class TestEvents:
-    def test_of_a_run(self, llm: Make, script: Script) -> None:
+    def test_events_of_a_run(self, llm: Make, script: Script) -> None:
         asks(script, tool_call("weather", '{"city": "Oslo"}', "a", 0), reasoning_content="look it up")
         says(script, "It is ", "sunny.")
         output, events = watched(FunctionAgent(llm=llm(model=GPT_OSS), tools=[weather]), "Weather?")
@@ -220,7 +220,7 @@ class TestEvents:
         assert streamed[-1].response == str(output) == "It is sunny."
         assert sum(isinstance(event, AgentOutput) for event in events) == 2
 
-    def test_calls_are_seen_while_they_grow(self, llm: Make, script: Script) -> None:
+    def test_partial_calls_are_streamed(self, llm: Make, script: Script) -> None:
         pieces = ['{"ci', 'ty": "Os', 'lo"}']
         script.deltas(*({"tool_calls": [tool_call("weather", piece, "a", 0)]} for piece in pieces), finish="tool_calls")
         _, events = watched(FunctionAgent(llm=llm(), tools=[weather]), "Weather?")
@@ -230,7 +230,7 @@ class TestEvents:
         assert {"city": "Os"} in seen
         assert {"city": "Oslo"} in seen
 
-    def test_the_raw_reply_of_the_last_piece_is_kept(self, llm: Make, script: Script) -> None:
+    def test_raw_reply_of_the_last_chunk_is_kept(self, llm: Make, script: Script) -> None:
         script.deltas({"content": "hi"}, usage={"prompt_tokens": 7, "completion_tokens": 3})
         output, _ = watched(FunctionAgent(llm=llm(), tools=[weather]), "Hello")
         assert output.raw["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
@@ -259,7 +259,7 @@ class TestWorkflows:
 
     @pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning")
     @pytest.mark.parametrize("streaming", [True, False])
-    def test_react_agent_needs_no_tools_of_the_model(self, llm: Make, script: Script, streaming: bool) -> None:
+    def test_react_agent_works_without_tool_calls(self, llm: Make, script: Script, streaming: bool) -> None:
         for text in (
             'Thought: I need the weather.\nAction: weather\nAction Input: {"city": "Oslo"}',
             "Thought: I can answer without using any more tools.\nAnswer: Sunny.",
@@ -276,9 +276,7 @@ class TestWorkflows:
 
 @pytest.mark.parametrize("arguments", ["", '{"path": "a', '{"path": NaN}'])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_call_that_was_cut_or_never_begun_is_not_run(
-    streaming: bool, arguments: str, llm: Make, script: Script
-) -> None:
+def test_truncated_or_empty_call_is_not_run(streaming: bool, arguments: str, llm: Make, script: Script) -> None:
     ran: list[str] = []
 
     def delete(path: str = "*") -> str:
@@ -295,6 +293,6 @@ def test_a_call_that_was_cut_or_never_begun_is_not_run(
     async def run() -> Any:
         return await FunctionAgent(tools=[delete], llm=llm(max_retries=0), streaming=streaming).run("hi")
 
-    with pytest.raises(APIResponseValidationError, match="delete with arguments that are not a JSON object"):
+    with pytest.raises(APIResponseValidationError, match="of delete are not a JSON object"):
         asyncio.run(run())
     assert ran == []

@@ -10,12 +10,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import llama_index.core
 import pytest
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.embeddings import resolve_embed_model
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
@@ -60,18 +58,18 @@ def sizes(emulator: Emulator) -> list[int]:
 
 
 class TestRequests:
-    def test_only_what_was_set_is_sent(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_only_set_options_are_sent(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         call(embedding(), BATCH, ["a"])
         assert emulator.log.last.json == {"text": ["a"]}
         assert emulator.log.last.path.endswith(f"/accounts/{ACCOUNT}/ai/run/@cf/baai/bge-m3")
 
-    def test_texts_are_sent_as_they_are(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_texts_are_sent_unchanged(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         given = ["def f():\n    return 1\n", "a\tb", "  padded  ", "Ünïcode 日本 🎉", " "]
         call(embedding(), BATCH, given)
         assert emulator.log.last.json["text"] == given
 
     @pytest.mark.parametrize(("model", "cap"), [(BASE, 100), (QWEN, 32)])
-    def test_no_request_is_above_the_models_cap(
+    def test_requests_respect_the_models_cap(
         self, embedding: Make, emulator: Emulator, call: Caller, model: str, cap: int
     ) -> None:
         vectors = call(embedding(model=model, embed_batch_size=500), BATCH, texts(2 * cap + 1))
@@ -79,7 +77,7 @@ class TestRequests:
         assert sent == [1, cap, cap]
         assert len(vectors) == 2 * cap + 1
 
-    def test_batches_take_the_cap_unless_told_otherwise(self, embedding: Make) -> None:
+    def test_default_batch_size_is_the_models_cap(self, embedding: Make) -> None:
         assert embedding().embed_batch_size == 100
         assert embedding(model=QWEN).embed_batch_size == 32
         assert embedding(embed_batch_size=7).embed_batch_size == embedding(batch_size=7).embed_batch_size == 7
@@ -113,7 +111,7 @@ class TestRequests:
             ),
         ],
     )
-    def test_queries_and_documents(
+    def test_queries_and_documents_are_sent_as_such(
         self, embedding: Make, emulator: Emulator, call: Caller, options: Any, query: Any, document: Any
     ) -> None:
         model = embedding(**options)
@@ -125,7 +123,7 @@ class TestRequests:
             call(model, method, given)
             assert emulator.log.last.json == expected
 
-    def test_queries_of_an_aggregate_carry_the_instruction(self, embedding: Make, emulator: Emulator) -> None:
+    def test_aggregated_queries_have_the_instruction(self, embedding: Make, emulator: Emulator) -> None:
         model = embedding(model=BASE, query_instruction="Find: ")
         found = asyncio.run(model.aget_agg_embedding_from_queries(["a", "b"]))
         assert sorted(entry.json["text"] for entry in emulator.log.entries) == [["Find: a"], ["Find: b"]]
@@ -136,7 +134,7 @@ class TestRequests:
         script.native({"data": [[3.0, 4.0]], "shape": [1, 2]})
         assert call(embedding(normalize=True), "get_text_embedding", "x") == [0.6, 0.8]
 
-    def test_gateway_and_session_reach_the_wire(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_gateway_and_session_headers_are_sent(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         model = embedding(gateway=GatewayOptions("gw", skip_cache=True, request_timeout_ms=500), session_id="s")
         call(model, "get_query_embedding", "x")
         headers = emulator.log.last.headers
@@ -148,14 +146,16 @@ class TestRequests:
         }
         assert headers.items() >= expected.items()
 
-    def test_vectors_may_come_compressed(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_base64_vectors_are_decoded(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         call(embedding(), "get_query_embedding", "x")
         assert "gzip" in emulator.log.last.headers["accept-encoding"]
 
     @pytest.mark.parametrize(
         ("on_busy", "sent"), [("wait", None), ("retry", {"rejectIfBusy": True}), ("raise", {"rejectIfBusy": True})]
     )
-    def test_a_busy_service(self, embedding: Make, emulator: Emulator, call: Caller, on_busy: str, sent: Any) -> None:
+    def test_service_at_capacity(
+        self, embedding: Make, emulator: Emulator, call: Caller, on_busy: str, sent: Any
+    ) -> None:
         call(embedding(on_busy=on_busy), "get_query_embedding", "x")
         assert emulator.log.last.json.get("options") == sent
         assert not emulator.log.last.query
@@ -176,7 +176,7 @@ class TestBounds:
         assert len(call(model, BATCH, texts(20))) == 20
         assert emulator.log.peak_concurrency == bound
 
-    def test_the_bound_holds_for_calls_side_by_side(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_bound_holds_for_concurrent_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()  # waits take real time
         emulator = Emulator(clock=Clock("real"), latency_s=0.02)
         model = embedding_of(emulator, embed_batch_size=1, max_concurrency=3)
@@ -187,7 +187,7 @@ class TestBounds:
         asyncio.run(both())
         assert emulator.log.peak_concurrency == 3
 
-    def test_one_bound_under_two_names(self, embedding: Make) -> None:
+    def test_num_workers_equals_max_concurrency(self, embedding: Make) -> None:
         model = embedding(num_workers=4)
         assert (model.num_workers, model.max_concurrency) == (4, 4)
         model.max_concurrency = 2
@@ -196,7 +196,7 @@ class TestBounds:
             embedding(num_workers=4, max_concurrency=5)
 
     @pytest.mark.parametrize("mode", ["sync", "async"])
-    def test_connections_are_kept_over_batches_and_event_loops(self, mode: str) -> None:
+    def test_connections_are_reused_over_batches_and_event_loops(self, mode: str) -> None:
         emulator = Emulator()
         connections: set[int] = set()
         serve = emulator.flow
@@ -220,7 +220,7 @@ class TestBounds:
             assert emulator.log.requests == 40
             assert set(emulator.log.statuses) == {200}
 
-    def test_the_event_loop_stays_free(self) -> None:
+    def test_event_loop_is_not_blocked(self) -> None:
         emulator = Emulator(clock=Clock("real"), latency_s=0.05)
         model = embedding_of(emulator, batch_size=1)
         ticks = 0
@@ -262,7 +262,7 @@ class TestFailures:
             (200, "", APIResponseValidationError, "empty body"),
         ],
     )
-    def test_a_refusal_is_typed_and_tells_what_the_service_said(
+    def test_error_responses_become_typed_errors(
         self,
         embedding: Make,
         emulator: Emulator,
@@ -287,12 +287,10 @@ class TestFailures:
             ([[1.0, 2.0]] * 4, "4 vectors for 3 texts"),
             ([[1.0, 2.0], [1.0], [1.0, 2.0]], "vector 1 has another length"),
             ([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]], "vector 1 is all zeros"),
-            ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 holds NaN"),
+            ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 contains NaN"),
         ],
     )
-    def test_wrong_vectors_reach_no_node(
-        self, embedding: Make, script: Script, call: Caller, rows: Any, said: str
-    ) -> None:
+    def test_invalid_vectors_raise(self, embedding: Make, script: Script, call: Caller, rows: Any, said: str) -> None:
         body = json.dumps({"result": {"data": rows}, "success": True})
         nodes = [TextNode(text=text) for text in texts(3)]
         model = embedding()
@@ -304,15 +302,15 @@ class TestFailures:
             asyncio.run(model.acall(nodes))
         assert [node.embedding for node in nodes] == [None] * 3
 
-    def test_requests_that_bring_vectors_of_different_lengths(
-        self, embedding: Make, script: Script, call: Caller
-    ) -> None:
+    def test_vectors_of_different_lengths_raise(self, embedding: Make, script: Script, call: Caller) -> None:
         for row in ([1.0, 2.0], [1.0, 2.0, 3.0]):
             script.native({"data": [row]})
         with pytest.raises(APIResponseValidationError, match=r"differ in length: \[2, 3\]"):
             call(embedding(batch_size=1, num_workers=1), BATCH, ["a", "b"])
 
-    def test_vectors_in_either_place_and_in_any_order(self, embedding: Make, script: Script, call: Caller) -> None:
+    def test_vectors_are_read_from_both_places_in_any_order(
+        self, embedding: Make, script: Script, call: Caller
+    ) -> None:
         script.native({"response": [[1.0], [2.0]], "shape": [2, 1]})
         assert call(embedding(), BATCH, ["a", "b"]) == [[1.0], [2.0]]
         script.body({"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1.0]}]})
@@ -326,23 +324,23 @@ class TestFailures:
             ([[1, 2]], "text 0 is a list"),
         ],
     )
-    def test_what_cannot_be_embedded_is_named_before_anything_is_sent(
+    def test_invalid_texts_raise_with_index_before_sending(
         self, embedding: Make, emulator: Emulator, call: Caller, given: Any, said: str
     ) -> None:
         with pytest.raises(BadRequestError, match=said):
             call(embedding(batch_size=1), BATCH, given)
         assert emulator.log.requests == 0
 
-    def test_an_empty_text_can_be_a_space(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_empty_text_can_be_sent_as_a_space(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         vectors = call(embedding(empty_text="space"), BATCH, ["", "ok", " "])
         assert emulator.log.last.json["text"] == [" ", "ok"]
         assert vectors[0] == vectors[2] != vectors[1]
 
-    def test_nothing_sends_nothing(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_empty_list_sends_nothing(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         assert call(embedding(), BATCH, []) == []
         assert emulator.log.requests == 0
 
-    def test_a_text_that_is_too_long_is_named_and_costs_no_neighbour(
+    def test_too_long_text_is_named_and_the_others_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         cache = SimpleKVStore()
@@ -351,13 +349,13 @@ class TestFailures:
             call(embedding(embeddings_cache=cache), BATCH, given)
         assert caught.value.index == 2
 
-    def test_a_request_that_is_too_large_is_halved(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_too_large_request_is_halved(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         given = [f"{letter} " * 6_000 for letter in "abcdefgh"]
         vectors = call(embedding(), BATCH, given)
         assert sizes(emulator) == [4, 4, 8]
         assert vectors == [embedding().get_text_embedding(text) for text in given]
 
-    def test_the_first_failure_stops_the_rest(self, call: Caller) -> None:
+    def test_first_failure_stops_the_remaining_requests(self, call: Caller) -> None:
         emulator = Emulator(clock=Clock("real"), latency_s=0.02)
         emulator.faults.add(Fault.error(400, 5006, "Bad input"))
         model = embedding_of(emulator, batch_size=1, num_workers=2)
@@ -370,7 +368,7 @@ class TestFailures:
 
 
 class TestConstruction:
-    def test_model_by_either_name(self, embedding: Make) -> None:
+    def test_model_and_model_name(self, embedding: Make) -> None:
         for options in ({"model": BASE}, {"model_name": BASE}):
             model = embedding(**options)
             assert (model.model, model.model_name, model.to_payload()["model_name"]) == (BASE, BASE, BASE)
@@ -393,12 +391,12 @@ class TestConstruction:
             ({"base_url": "http://example.org/client/v4"}, "http"),
         ],
     )
-    def test_what_does_not_fit_is_found_at_once(self, embedding: Make, options: Any, said: str) -> None:
+    def test_invalid_options_raise_on_construction(self, embedding: Make, options: Any, said: str) -> None:
         with pytest.raises(ConfigurationError, match=said):
             embedding(**options)
 
     @pytest.mark.parametrize("model", ["@cf/baai/../../evil", "@cf/a?b", "@cf/a b"])
-    def test_a_model_that_bends_the_url_is_refused(self, embedding: Make, emulator: Emulator, model: str) -> None:
+    def test_model_id_with_url_characters_is_rejected(self, embedding: Make, emulator: Emulator, model: str) -> None:
         with pytest.raises(ConfigurationError, match="model"):
             embedding(model=model).get_text_embedding("x")
         assert emulator.log.requests == 0
@@ -407,7 +405,7 @@ class TestConstruction:
         ("account", "token"),
         [("CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"), ("CF_ACCOUNT_ID", "CLOUDFLARE_AUTH_TOKEN")],
     )
-    def test_account_and_token_of_the_environment(
+    def test_account_and_token_from_environment(
         self, monkeypatch: pytest.MonkeyPatch, account: str, token: str
     ) -> None:
         monkeypatch.setenv(account, f" {ACCOUNT}\n")
@@ -416,7 +414,7 @@ class TestConstruction:
         assert model.account_id == ACCOUNT
         assert model.api_token.get_secret_value() == TOKEN
 
-    def test_settings_of_llama_index_can_be_put_in_later(self, embedding: Make) -> None:
+    def test_llama_index_settings_can_be_set_later(self, embedding: Make) -> None:
         model = embedding()
         assert resolve_embed_model(model) is model
         model.embed_batch_size = 3
@@ -427,7 +425,7 @@ class TestConstruction:
 
 class TestOpenAIRoute:
     @pytest.mark.parametrize("method", ["get_query_embedding", "get_text_embedding", BATCH])
-    def test_dimensions_reach_the_wire(self, embedding: Make, emulator: Emulator, call: Caller, method: str) -> None:
+    def test_dimensions_are_sent(self, embedding: Make, emulator: Emulator, call: Caller, method: str) -> None:
         model = embedding(model="openai/text-embedding-3-small", dimensions=256)
         emulator.faults.add(Fault.reply({"object": "list", "data": [{"index": 0, "embedding": [0.5] * 256}]}))
         found = call(model, method, ["hi"] if method == BATCH else "hi")
@@ -435,27 +433,27 @@ class TestOpenAIRoute:
         sent = emulator.log.last
         assert (sent.path.endswith("/ai/v1/embeddings"), sent.json["dimensions"]) == (True, 256)
 
-    def test_vectors_of_other_dimensions_are_apart_in_a_cache(self, embedding: Make) -> None:
+    def test_cache_key_includes_dimensions(self, embedding: Make) -> None:
         model = embedding(model="openai/text-embedding-3-small", dimensions=256)
         other = embedding(model="openai/text-embedding-3-small")
-        assert model._begin(["hi"], "query").key("hi") != other._begin(["hi"], "query").key("hi")
+        assert model._texts_of_call(["hi"], "query").key("hi") != other._texts_of_call(["hi"], "query").key("hi")
         assert model.to_dict() != other.to_dict()
 
     @pytest.mark.parametrize(
         "options", [{"pooling": "cls"}, {"queue": "always"}, {"api": "run", "dimensions": 5}, {"api": "chat"}]
     )
-    def test_options_of_the_other_route_are_named(self, embedding: Make, options: Any) -> None:
+    def test_options_of_the_other_route_raise(self, embedding: Make, options: Any) -> None:
         with pytest.raises(ConfigurationError, match="api"):
             embedding(**{"api": "embeddings", **options})
 
-    def test_a_ledger_has_no_such_route(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match="a ledger has no api='embeddings'"):
+    def test_ledger_rejects_the_openai_route(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="api='embeddings' and dimensions do not work with a ledger"):
             WorkersAIBatchEmbedding(ledger=tmp_path, queue="never", api="embeddings", account_id="a", api_token="t")
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.parametrize("options", [{}, {"num_workers": 3, "pooling": "cls"}])
-def test_dumps_make_equal_models(embedding: Make, options: Any) -> None:
+def test_dump_restores_an_equal_model(embedding: Make, options: Any) -> None:
     model = embedding(**options)
     for twin in (WorkersAIEmbedding(**model.model_dump()), WorkersAIEmbedding.model_validate(model.model_dump())):
         assert twin.to_dict() == model.to_dict()
@@ -463,7 +461,7 @@ def test_dumps_make_equal_models(embedding: Make, options: Any) -> None:
 
 
 class TestPerCall:
-    def test_settings_of_a_call_and_of_a_pipeline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_per_call_settings_and_pipeline_keywords(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         settings = {"extra_headers": {"x-trace": "t-1"}, "timeout": (5, 60), "gateway": "g"}
         call(embedding(), BATCH, ["a"], **settings, other_step="ignored")
         call(IngestionPipeline(transformations=[embedding()]), "run", nodes=[TextNode(text="b")], **settings)
@@ -478,17 +476,13 @@ class TestPerCall:
 
 
 class TestLimiterAndCache:
-    def test_the_limiter_is_asked_once_for_each_request(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_limiter_is_acquired_once_per_request(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.busy())
         limiter = CountingLimiter()
         call(embedding(batch_size=10, rate_limiter=limiter), BATCH, texts(25))
         assert limiter.acquired == emulator.log.requests == 4  # the busy one was sent again
 
-    def test_the_limiter_is_asked_for_what_no_cache_knows(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_limiter_is_not_acquired_for_cached_texts(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         limiter = CountingLimiter()
         model = embedding(batch_size=1, rate_limiter=limiter, embeddings_cache=SimpleKVStore())
         first = call(model, BATCH, texts(3))
@@ -497,7 +491,7 @@ class TestLimiterAndCache:
         assert call(model, BATCH, texts(4))[:3] == first
         assert limiter.acquired == emulator.log.requests == 4
 
-    def test_query_document_model_and_options_are_apart_in_a_cache(self, embedding: Make, call: Caller) -> None:
+    def test_cache_key_includes_kind_model_and_options(self, embedding: Make, call: Caller) -> None:
         cache = SimpleKVStore()
         options = [
             {"model": QWEN, "query_instruction": "Find the passage"},
@@ -512,7 +506,7 @@ class TestLimiterAndCache:
                 assert call(embedding(**given, embeddings_cache=cache), method, "hi") == fresh
         assert len(cache.get_all(collection="embeddings")) == 8
 
-    def test_a_lone_surrogate_is_embedded_as_without_a_cache(
+    def test_lone_surrogate_with_a_cache(
         self, embedding: Make, emulator: Emulator, call: Caller, tmp_path: Path
     ) -> None:
         broken = ["a \ud83d b", "c"]
@@ -524,7 +518,7 @@ class TestLimiterAndCache:
             assert call(model, "get_query_embedding", broken[0])
         assert emulator.log.entries[0].json["text"] == ["a \ufffd b", "c"]
 
-    def test_a_rerun_after_a_failure_sends_what_is_missing(
+    def test_rerun_after_failure_sends_only_missing_texts(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         emulator.faults.add(Fault.error(400, 5006, "Bad input", skip=2))
@@ -537,7 +531,7 @@ class TestLimiterAndCache:
 
 
 class TestNodes:
-    def test_a_node_with_a_vector_keeps_it(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
+    def test_node_with_a_vector_is_not_embedded(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         nodes = [TextNode(text="a", embedding=[1.0]), TextNode(text="b")]
         model = embedding()
         found = model(nodes) if call.mode == "sync" else asyncio.run(model.acall(nodes))
@@ -545,13 +539,13 @@ class TestNodes:
         assert found[1].embedding == model.get_text_embedding("b")
         assert [entry.json["text"] for entry in emulator.log.entries] == [["b"], ["b"]]
 
-    def test_metadata_is_embedded_as_the_node_says(self, embedding: Make, emulator: Emulator) -> None:
+    def test_metadata_mode_of_the_node_is_used(self, embedding: Make, emulator: Emulator) -> None:
         node = TextNode(text="b", metadata={"title": "T", "id": 7}, excluded_embed_metadata_keys=["id"])
         embedding()([node])
         assert emulator.log.last.json["text"] == [node.get_content(MetadataMode.EMBED)] == ["title: T\n\nb"]
 
     @pytest.mark.parametrize("use_async", [False, True])
-    def test_index_of_many_nodes_stays_within_the_bound(self, use_async: bool) -> None:
+    def test_index_of_many_nodes_respects_the_bound(self, use_async: bool) -> None:
         emulator = Emulator(clock=Clock("real"), latency_s=0.01)
         model = embedding_of(emulator, batch_size=5)
         nodes = [TextNode(text=text) for text in texts(100)]
@@ -565,7 +559,7 @@ class TestPipelines:
     def documents(self, count: int = 30) -> list[Document]:
         return [Document(text=text, id_=text) for text in texts(count)]
 
-    def test_cache_key_knows_what_shapes_vectors_and_nothing_else(self, embedding: Make) -> None:
+    def test_pipeline_cache_key_has_only_vector_options(self, embedding: Make) -> None:
         key = embedding().to_dict()
         same = [
             {"api_token": "another-token"},
@@ -583,9 +577,7 @@ class TestPipelines:
         other = [{"model": BASE}, {"pooling": "cls"}, {"query_instruction": "Find"}, {"normalize": True}]
         assert all(embedding(**options).to_dict() != key for options in other)
 
-    def test_pipeline_cache_is_hit_after_the_token_changed(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_pipeline_cache_hit_after_token_change(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         pipeline = IngestionPipeline(transformations=[embedding()])
         first = call(pipeline, "run", documents=self.documents())
         pipeline.transformations = [embedding(api_token="another-token", embed_batch_size=7)]
@@ -593,9 +585,7 @@ class TestPipelines:
         assert emulator.log.requests == 1
         assert [node.embedding for node in first] == [node.embedding for node in second]
 
-    def test_a_rerun_of_a_pipeline_sends_what_is_missing(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_pipeline_rerun_sends_only_missing_texts(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.error(400, 5006, "Bad input", skip=2))
         store = SimpleVectorStore()
         pipeline = IngestionPipeline(
@@ -612,23 +602,7 @@ class TestPipelines:
         assert emulator.log.requests == 5
         assert emulator.log.last.json["text"] == ["text number 30"]
 
-    def test_worker_processes_give_the_same_vectors(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # LlamaIndex brings the tables of its tokenizer along, but a new process looks for them on the network.
-        tables = Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"
-        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tables))
-        emulator = Emulator()
-        with emulator.serve() as url:
-            model = WorkersAIEmbedding(account_id=ACCOUNT, api_token=TOKEN, base_url=url)
-            model.rate_limiter = limiter = CountingLimiter()
-            pipeline = IngestionPipeline(transformations=[TokenTextSplitter(), model], disable_cache=True)
-            spread = pipeline.run(documents=self.documents(6), num_workers=2)
-            alone = pipeline.run(documents=self.documents(6))
-            model.client.close()
-        assert [node.embedding for node in spread] == [node.embedding for node in alone]
-        assert emulator.log.requests == 3
-        assert (model.rate_limiter, limiter.acquired) == (limiter, 1)
-
-    def test_a_pickle_leaves_the_living_object_whole(self, embedding: Make, emulator: Emulator) -> None:
+    def test_pickling_does_not_change_the_object(self, embedding: Make, emulator: Emulator) -> None:
         model = embedding(batch_size=5, pooling="cls")
         model.rate_limiter = limiter = CountingLimiter()
         twin = pickle.loads(pickle.dumps(model))
@@ -640,7 +614,7 @@ class TestPipelines:
 class TestQueue:
     """The settings; the queue itself has tests of its own."""
 
-    def test_documents_wait_in_the_queue_and_queries_never(
+    def test_documents_use_the_queue_and_queries_do_not(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         model = embedding(model=BASE, queue="always")
@@ -649,9 +623,7 @@ class TestQueue:
         assert call(model, "get_query_embedding", "x") == plain.get_query_embedding("x")
         assert [entry.route for entry in emulator.log.entries].count("submit") == 1
 
-    def test_a_busy_service_hands_documents_to_the_queue(
-        self, embedding: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_overflow_moves_documents_to_the_queue(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.busy(route="run"))
         vectors = call(embedding(model=BASE, queue="overflow", batch_size=2, num_workers=1), BATCH, texts(4))
         assert emulator.log.routes["submit"] == 1

@@ -82,21 +82,23 @@ class TestLLM:
         assert seen[LLMChatInProgressEvent] == len(responses)
 
     @pytest.mark.parametrize("method", ["complete", "stream_complete"])
-    def test_a_completion_is_no_chat(self, llm: Make, events: list[Any], call: Caller, method: str) -> None:
+    def test_completion_sends_completion_events_only(
+        self, llm: Make, events: list[Any], call: Caller, method: str
+    ) -> None:
         responses = call(llm(), method, "Hello")
         seen = kinds(events)
         assert seen[LLMCompletionStartEvent] == seen[LLMCompletionEndEvent] == 1
         assert seen[LLMCompletionInProgressEvent] == (len(responses) if method == "stream_complete" else 0)
         assert seen[LLMChatStartEvent] == 0
 
-    def test_no_event_shows_the_token(self, llm: Make, events: list[Any], call: Caller) -> None:
+    def test_events_do_not_contain_the_token(self, llm: Make, events: list[Any], call: Caller) -> None:
         model = llm(default_headers={"x-secret": "hidden"})
         call(model, "chat", USER)
         call(model, "structured_predict", Person, PromptTemplate("{text}"), text="Ann is 41 years old.")
         assert events
         assert all(TOKEN not in shown and "hidden" not in shown for shown in map(repr, events))
 
-    def test_a_failed_stream_is_reported_with_its_error(
+    def test_failed_stream_sends_an_exception_event(
         self, llm: Make, emulator: Emulator, events: list[Any], call: Caller
     ) -> None:
         emulator.faults.add(Fault.cut(after_events=2))
@@ -106,7 +108,7 @@ class TestLLM:
         assert event.exception is caught.value
         assert kinds(events)[LLMChatEndEvent] == 0
 
-    def test_a_stream_left_early_closes_the_connection(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_early_exit_of_a_stream_closes_the_connection(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         model = llm(max_concurrency=1)
         if call.mode == "sync":
             pieces = model.stream_chat(USER)
@@ -123,7 +125,7 @@ class TestLLM:
         asyncio.run(leave())
         assert emulator.log.running == 0
 
-    def test_a_cancelled_task_closes_the_connection(self, llm: Make, emulator: Emulator) -> None:
+    def test_cancelled_task_closes_the_connection(self, llm: Make, emulator: Emulator) -> None:
         model = llm()
 
         async def cancelled() -> None:
@@ -182,7 +184,7 @@ class TestTokens:
         return TokenCountingHandler(tokenizer=lambda text: pytest.fail("an estimate where the service has told"))
 
     @pytest.mark.parametrize("method", ["chat", "complete"])
-    def test_of_whole_replies(
+    def test_usage_of_complete_replies(
         self, llm: Make, script: Script, call: Caller, counter: TokenCountingHandler, method: str
     ) -> None:
         script.completion({"content": "hi"}, usage=USAGE)
@@ -191,14 +193,14 @@ class TestTokens:
         assert counter.total_llm_token_count == 100
 
     @pytest.mark.parametrize("method", ["stream_chat", "stream_complete"])
-    def test_of_streams(
+    def test_usage_of_streams(
         self, llm: Make, script: Script, call: Caller, counter: TokenCountingHandler, method: str
     ) -> None:
         script.deltas({"content": "hi"}, {"content": "!"}, usage=USAGE)
         call(llm(callback_manager=CallbackManager([counter])), method, USER if "chat" in method else "Hello")
         assert (counter.prompt_llm_token_count, counter.completion_llm_token_count) == (70, 30)
 
-    def test_running_usage_is_not_added_up(
+    def test_cumulative_usage_is_not_summed(
         self, llm: Make, emulator: Emulator, call: Caller, counter: TokenCountingHandler
     ) -> None:
         plain = call(llm(), "stream_chat", USER)[-1].raw["usage"]
@@ -207,12 +209,14 @@ class TestTokens:
         assert counter.prompt_llm_token_count == plain["prompt_tokens"]
         assert counter.completion_llm_token_count == plain["completion_tokens"]
 
-    def test_of_the_native_route(self, llm: Make, script: Script, call: Caller, counter: TokenCountingHandler) -> None:
+    def test_usage_of_the_native_route(
+        self, llm: Make, script: Script, call: Caller, counter: TokenCountingHandler
+    ) -> None:
         script.native({"response": "hi", "usage": USAGE})
         call(llm(api="run", callback_manager=CallbackManager([counter])), "chat", USER)
         assert (counter.prompt_llm_token_count, counter.completion_llm_token_count) == (70, 30)
 
-    def test_of_a_structured_answer(self, llm: Make, call: Caller, counter: TokenCountingHandler) -> None:
+    def test_usage_of_a_structured_answer(self, llm: Make, call: Caller, counter: TokenCountingHandler) -> None:
         model = llm(callback_manager=CallbackManager([counter]))
         call(model, "structured_predict", Person, PromptTemplate("{text}"), text="Ann is 41 years old.")
         assert len(counter.llm_token_counts) == 1
@@ -227,7 +231,7 @@ class TestTokens:
         script.completion({"content": "4", "reasoning_content": "2+2"}, usage=usage)
         response = call(llm(), "chat", USER)
         assert response.raw["usage"] == usage
-        assert response.message.blocks[0].num_tokens == 20
+        assert response.message.blocks[1].num_tokens == 20
 
 
 class TestEmbedding:
@@ -239,7 +243,7 @@ class TestEmbedding:
             ("get_text_embedding_batch", ["a", "b", "a"], ["a", "b", "a"]),
         ],
     )
-    def test_events_spans_and_callbacks_come_once(
+    def test_events_spans_and_callbacks_are_sent_once(
         self,
         embedding: Make,
         events: list[Any],
@@ -268,9 +272,7 @@ class TestEmbedding:
         call(embedding(callback_manager=CallbackManager([counter])), "get_text_embedding_batch", ["a b", "c"])
         assert counter.total_embedding_token_count == 3
 
-    def test_a_progress_bar_where_asked(
-        self, embedding: Make, call: Caller, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_show_progress(self, embedding: Make, call: Caller, capsys: pytest.CaptureFixture[str]) -> None:
         model = embedding(batch_size=2)
         call(model, "get_text_embedding_batch", ["a", "b", "c"])
         assert capsys.readouterr().err == ""

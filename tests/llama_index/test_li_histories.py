@@ -21,7 +21,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from pydantic import BaseModel
-from tests.fuzz.llama_histories import PIXEL, check, histories_and_routes
+from tests.fuzz.llama_index_histories import PIXEL, check, histories_and_routes
 
 from workers_ai.errors import BadRequestError
 
@@ -105,7 +105,7 @@ class GeminiCall:
     ],
     ids=["OpenAI", "Mistral", "OpenAI responses", "Anthropic", "Bedrock", "Bedrock nested", "Gemini", "Ollama"],
 )
-def test_calls_kept_by_other_integrations(llm: Make, emulator: Emulator, kept: Any) -> None:
+def test_calls_of_other_integrations_are_sent(llm: Make, emulator: Emulator, kept: Any) -> None:
     turn = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [kept]})
     has_id = not isinstance(kept, GeminiCall) and "q" in str(kept)
     answer = result("q") if has_id else ChatMessage(role="tool", content="real")
@@ -123,13 +123,13 @@ def test_a_legacy_function_call(llm: Make, emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("kept", ["text", {"citations": []}, 5])
-def test_calls_of_unknown_form_are_rejected_by_name(llm: Make, emulator: Emulator, kept: Any) -> None:
-    with pytest.raises(BadRequestError, match=r"message 1 holds a tool call of unknown form .* use a ToolCallBlock"):
+def test_calls_of_unknown_form_are_rejected(llm: Make, emulator: Emulator, kept: Any) -> None:
+    with pytest.raises(BadRequestError, match=r"message 1 has a tool call of unknown form .* pass a ToolCallBlock"):
         llm().chat([user(), ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [kept]})])
     assert emulator.log.requests == 0
 
 
-def test_replayed_arguments_are_json_and_empty_thoughts_are_nothing(llm: Make, emulator: Emulator) -> None:
+def test_arguments_are_sent_as_json_and_empty_thinking_is_left_out(llm: Make, emulator: Emulator) -> None:
     turn = called("q", x=float("nan"), y=float("inf"), at=datetime.date(2026, 11, 30), of=b"abc")
     turn.blocks.append(ThinkingBlock(content=None, additional_information={"signature": "s"}))
     llm(model=VISION).chat([user(), turn, result("q")])
@@ -139,7 +139,7 @@ def test_replayed_arguments_are_json_and_empty_thoughts_are_nothing(llm: Make, e
 
 
 @pytest.mark.parametrize("form", ["bytes", "wrapped base64", "url-safe", "data URL", "file", "untyped URL", "stream"])
-def test_images_are_known_by_their_bytes(llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
+def test_image_type_is_detected_from_bytes(llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
     (tmp_path / "image").write_bytes(PIXEL)
     encoded = base64.b64encode(PIXEL)
     block = {
@@ -156,7 +156,7 @@ def test_images_are_known_by_their_bytes(llm: Make, emulator: Emulator, tmp_path
         assert sent(emulator)[0]["content"][1] == {"type": "image_url", "image_url": {"url": URL}}
 
 
-def test_a_file_that_is_gone_is_a_typed_error(llm: Make, tmp_path: Any) -> None:
+def test_missing_file_raises_bad_request_error(llm: Make, tmp_path: Any) -> None:
     (tmp_path / "image").write_bytes(PIXEL)
     block = ImageBlock(path=tmp_path / "image")
     (tmp_path / "image").unlink()

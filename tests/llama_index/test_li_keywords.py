@@ -46,7 +46,7 @@ class Person(BaseModel):
 
 class TestSettings:
     @FORMS
-    def test_reach_the_wire(self, llm: Make, emulator: Emulator, call: Caller, form: str, given: Any) -> None:
+    def test_settings_are_sent(self, llm: Make, emulator: Emulator, call: Caller, form: str, given: Any) -> None:
         settings = {
             "extra_headers": {"x-trace": "t-1"}, "extra_body": {"lora_scale": 1}, "max_completion_tokens": 7,
             "gateway": GatewayOptions("other", metadata={"team": "a"}), "timeout": (5, 60), "max_retries": None,
@@ -66,21 +66,21 @@ class TestSettings:
 
     @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
     @pytest.mark.parametrize("settings", [{}, {"should_use_structured_outputs": True}])
-    def test_of_structured_prediction(
+    def test_settings_of_structured_prediction(
         self, llm: Make, emulator: Emulator, call: Caller, form: str, settings: Any
     ) -> None:
         options = {"extra_headers": {"x-trace": "t-1"}, "timeout": 9, "max_tokens": 99}
         call(llm(**settings), form, Person, PromptTemplate("Ann is 41 years old."), llm_kwargs=options)
         assert (emulator.log.last.headers["x-trace"], emulator.log.last.json["max_tokens"]) == ("t-1", 99)
 
-    def test_of_construction(self, llm: Make, emulator: Emulator) -> None:
+    def test_settings_of_construction(self, llm: Make, emulator: Emulator) -> None:
         model = llm(max_retries=None, timeout=(5, 60), max_completion_tokens=7, total_timeout=30)
         model.chat(USER)
         assert emulator.log.last.json["max_tokens"] == 7
         assert model.timeout == httpx.Timeout(60, connect=5)
 
     def test_the_same_setting_twice_is_rejected(self, llm: Make) -> None:
-        with pytest.raises(ConfigurationError, match="max_tokens twice"):
+        with pytest.raises(ConfigurationError, match="max_tokens was set twice"):
             llm().chat(USER, max_tokens=5, max_completion_tokens=7)
 
     @FORMS
@@ -100,9 +100,7 @@ class TestSettings:
         assert "stream" not in emulator.log.last.json
         assert found.message.content
 
-    def test_another_model_on_the_responses_route_is_rejected(
-        self, llm: Make, emulator: Emulator, call: Caller
-    ) -> None:
+    def test_responses_route_rejects_other_models(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         with pytest.raises(ConfigurationError, match="gpt-oss"):
             call(llm(api="responses"), "chat", USER)
         assert emulator.log.requests == 0
@@ -110,21 +108,21 @@ class TestSettings:
 
 class TestKeywordsWithoutMeaning:
     @FORMS
-    def test_are_ignored_with_one_warning(
-        self, llm: Make, emulator: Emulator, call: Caller, form: str, given: Any
-    ) -> None:
+    def test_ignored_with_one_warning(self, llm: Make, emulator: Emulator, call: Caller, form: str, given: Any) -> None:
         with pytest.warns(UserWarning, match="WorkersAI ignores user=") as caught:
             call(llm(), form, given, user="u-1", n=1)
         assert len(caught) == 1
         assert not {"user", "n"} & emulator.log.last.json.keys()
 
-    def test_several_answers_are_rejected(self, llm: Make) -> None:
-        with pytest.raises(ConfigurationError, match="a call has one answer"):
+    def test_n_above_one_is_rejected(self, llm: Make) -> None:
+        with pytest.raises(ConfigurationError, match="a call returns one answer"):
             llm().chat(USER, n=2)
 
 
-def test_document_context_extractor_gets_its_context(llm: Make, emulator: Emulator) -> None:
-    """The extractor passes a header of Anthropic's, and swallows errors."""
+@pytest.mark.parametrize("reasoning", [None, "It is about a ferry."])
+def test_document_context_extractor(llm: Make, emulator: Emulator, script: Script, reasoning: str | None) -> None:
+    """The extractor passes a header of Anthropic, ignores errors, and reads only the first block of the answer."""
+    script.completion({"content": "About ferries.", "reasoning_content": reasoning})
     docstore = SimpleDocumentStore()
     docstore.add_documents([TextNode(id_="doc", text="The ferry leaves at 14:02. The museum is closed on Mondays.")])
     node = TextNode(text="The ferry leaves at 14:02.")
@@ -133,7 +131,7 @@ def test_document_context_extractor_gets_its_context(llm: Make, emulator: Emulat
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (found,) = asyncio.run(extractor.aextract([node]))
-    assert found["context"]
+    assert found["context"] == "About ferries."
     assert emulator.log.last.headers["anthropic-beta"]
 
 
@@ -168,7 +166,7 @@ class TestObjectsAmongWords:
             '<think>{"name"?}</think>{"name": "Ann", "age": 41}\n\nHope it helps',
         ],
     )
-    def test_one_value_among_words(
+    def test_one_value_in_prose(
         self, llm: Make, script: Script, emulator: Emulator, call: Caller, form: str, text: str, settings: Any
     ) -> None:
         if form == "structured_predict" or "should_use_structured_outputs" in settings:  # a schema never streams

@@ -56,11 +56,11 @@ def sent(emulator: Emulator) -> dict[str, Any]:
 
 
 class TestOptions:
-    def test_only_what_was_set_is_sent(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_only_set_options_are_sent(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(), "chat", USER)
         assert set(sent(emulator)) == {"model", "messages"}
 
-    def test_every_option_arrives(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_every_option_is_sent(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         options = {
             "temperature": 0.1,
             "top_p": 0.9,
@@ -77,13 +77,15 @@ class TestOptions:
         call(llm(model=KIMI, **options), "chat", USER)
         assert {name: sent(emulator)[name] for name in options} == options
 
-    def test_a_call_outranks_the_field(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_call_option_overrides_the_field(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(temperature=0.1, seed=7), "chat", USER, temperature=0.5, seed=None)
         assert sent(emulator)["temperature"] == 0.5
         assert "seed" not in sent(emulator)
 
     @pytest.mark.parametrize("option", [{"top_k": 5}, {"lora": "mine"}, {"repetition_penalty": 1.1}])
-    def test_native_options_take_the_native_route(self, llm: Make, emulator: Emulator, option: dict[str, Any]) -> None:
+    def test_native_options_select_the_native_route(
+        self, llm: Make, emulator: Emulator, option: dict[str, Any]
+    ) -> None:
         llm(**option).chat(USER)
         assert emulator.log.last.route == "run"
         assert sent(emulator).items() >= option.items()
@@ -95,7 +97,7 @@ class TestOptions:
         llm(model=KIMI).chat(USER)
         assert "reasoning_effort" not in sent(emulator)
 
-    def test_additional_kwargs_are_added_as_they_are(self, llm: Make, emulator: Emulator) -> None:
+    def test_additional_kwargs_are_sent_unchanged(self, llm: Make, emulator: Emulator) -> None:
         llm(additional_kwargs={"metadata": {"a": 1}}).chat(USER, additional_kwargs={"user": "me"})
         assert sent(emulator)["metadata"] == {"a": 1}
         assert sent(emulator)["user"] == "me"
@@ -106,31 +108,31 @@ class TestOptions:
         model.chat(USER, stop_sequences=["NOW"])
         assert sent(emulator)["stop"] == ["NOW"]
 
-    def test_unknown_keywords_raise_and_name_the_nearest(self, llm: Make) -> None:
+    def test_unknown_keyword_raises_with_suggestion(self, llm: Make) -> None:
         with pytest.raises(ConfigurationError, match=r"temprature.*did you mean 'temperature'"):
             llm(temprature=0.1)
         with pytest.raises(ConfigurationError, match=r"max_token.*did you mean 'max_tokens'"):
             llm().chat(USER, max_token=1)
 
-    def test_raw_prompt_has_no_template(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_raw_prompt_is_sent_without_template(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(raw=True), "complete", "<s>[INST] Hi [/INST]")
         assert sent(emulator)["prompt"] == "<s>[INST] Hi [/INST]"
         assert "messages" not in sent(emulator)
 
-    def test_gateway_reaches_the_wire(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_gateway_is_used(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(gateway=GatewayOptions("gw", cache_ttl_s=60, metadata={"team": "a"})), "chat", USER)
         headers = emulator.log.last.headers
         assert headers["cf-aig-gateway-id"] == "gw"
         assert headers["cf-aig-cache-ttl"] == "60"
         assert headers["cf-aig-metadata"] == '{"team": "a"}'
 
-    def test_session_keeps_the_prefix_warm(self, llm: Make, emulator: Emulator) -> None:
+    def test_session_affinity_header_is_sent(self, llm: Make, emulator: Emulator) -> None:
         llm(session_id="s-1").chat(USER)
         assert emulator.log.last.headers["x-session-affinity"] == "s-1"
         llm().chat(USER, session_id="s-2")
         assert emulator.log.last.headers["x-session-affinity"] == "s-2"
 
-    def test_the_users_own_clients_are_used_and_not_closed(self, emulator: Emulator) -> None:
+    def test_own_clients_are_used_and_not_closed(self, emulator: Emulator) -> None:
         mine = httpx.Client(transport=emulator.transport())
         model = WorkersAI(account_id=ACCOUNT, api_token=TOKEN, http_client=mine)
         model.chat(USER)
@@ -140,7 +142,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         "model", ["deepseek/deepseek-v4-pro", "dynamic/my-route", "@cf/acme/model-9", "@hf/acme/model-9"]
     )
-    def test_any_name_of_a_model_goes_through_as_given(self, llm: Make, emulator: Emulator, model: str) -> None:
+    def test_any_model_id_is_sent_unchanged(self, llm: Make, emulator: Emulator, model: str) -> None:
         emulator.faults.add(Fault.reply({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}))
         made = llm(model=model)
         assert emulator.log.requests == 0  # nothing is looked up when an object is made
@@ -148,13 +150,13 @@ class TestOptions:
         assert sent(emulator)["model"] == model
         assert emulator.log.last.path == f"/client/v4/accounts/{ACCOUNT}/ai/v1/chat/completions"
 
-    def test_a_stream_asks_for_usage_and_carries_the_gateway(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_stream_requests_usage_and_uses_the_gateway(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(gateway="gw"), "stream_chat", USER)
         assert sent(emulator)["stream"] is True
         assert sent(emulator)["stream_options"] == {"include_usage": True}
         assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
 
-    def test_each_of_the_users_clients_does_its_half(self, llm: Make, emulator: Emulator) -> None:
+    def test_own_sync_and_async_clients_are_separate(self, llm: Make, emulator: Emulator) -> None:
         mine = Emulator()
         with emulator.serve() as url:
             half = {"base_url": url, "http_client": None, "http_async_client": None}
@@ -168,7 +170,7 @@ class TestOptions:
             assert (mine.log.requests, emulator.log.requests) == (2, 2)
             other.client.close()
 
-    def test_event_loops_one_after_another_and_side_by_side(self, llm: Make, emulator: Emulator) -> None:
+    def test_consecutive_and_concurrent_event_loops(self, llm: Make, emulator: Emulator) -> None:
         with emulator.serve() as url:
             model = llm(base_url=url, http_client=None, http_async_client=None, max_retries=0)
             for _ in range(2):
@@ -177,7 +179,7 @@ class TestOptions:
                 assert len(list(threads.map(lambda _: asyncio.run(model.achat(USER)), range(8)))) == 8
         assert emulator.log.statuses == {200: 10}
 
-    def test_calls_side_by_side_do_not_wait_for_each_other(self) -> None:
+    def test_concurrent_calls_do_not_block_each_other(self) -> None:
         emulator = Emulator(clock=Clock("real"), latency_s=0.05)
         model = WorkersAI(**wired(emulator))
 
@@ -211,7 +213,7 @@ class TestMessages:
         llm().chat(history)
         assert [message["content"] for message in sent(emulator)["messages"]] == ["a", "", "out", "", "one\ntwo"]
 
-    def test_calls_go_back_with_their_ids_and_as_text(self, llm: Make, emulator: Emulator) -> None:
+    def test_calls_are_sent_with_ids_and_json_arguments(self, llm: Make, emulator: Emulator) -> None:
         calls = [
             ToolCallBlock(tool_call_id="c-A", tool_name="clock", tool_kwargs={"city": "Oslo"}),
             ToolCallBlock(tool_call_id="c-B", tool_name="my tool", tool_kwargs='{"n": 1}'),
@@ -228,18 +230,18 @@ class TestMessages:
         ]
         assert (second["tool_call_id"], first["tool_call_id"]) == ("c-B", "c-A")
 
-    def test_calls_kept_by_older_integrations(self, llm: Make, emulator: Emulator) -> None:
+    def test_calls_in_additional_kwargs_are_sent(self, llm: Make, emulator: Emulator) -> None:
         kept = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [tool_call("clock", "{}")]})
         result = ChatMessage(role="tool", content="1", additional_kwargs={"tool_call_id": "call-1"})
         llm().chat([*USER, kept, result])
         assert sent(emulator)["messages"][1]["tool_calls"] == [tool_call("clock", "{}")]
 
-    def test_an_assistants_tool_call_id_is_not_copied(self, llm: Make, emulator: Emulator) -> None:
+    def test_tool_call_id_of_an_assistant_is_not_sent(self, llm: Make, emulator: Emulator) -> None:
         direct = ChatMessage(role="assistant", content="done", additional_kwargs={"tool_call_id": "c"})
         llm().chat([*USER, direct, *USER])
         assert sent(emulator)["messages"][1] == {"role": "assistant", "content": "done"}
 
-    def test_thoughts_go_back_beside_the_text(self, llm: Make, emulator: Emulator) -> None:
+    def test_thinking_is_sent_as_reasoning(self, llm: Make, emulator: Emulator) -> None:
         past = ChatMessage(role="assistant", blocks=[ThinkingBlock(content="user wants 4"), TextBlock(text="4")])
         llm(model=KIMI).chat([*USER, past, *USER])
         assert sent(emulator)["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "user wants 4"}
@@ -251,7 +253,7 @@ class TestMessages:
         assert sent(emulator)["messages"][0]["content"] == "cite me\ncited"
 
     @pytest.mark.parametrize("form", ["bytes", "base64", "path", "data_url", "stream"])
-    def test_every_form_of_an_image_arrives(self, llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
+    def test_every_form_of_an_image_is_sent(self, llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
         encoded = base64.b64encode(PIXEL)
         (tmp_path / "pixel.png").write_bytes(PIXEL)
         block = {
@@ -275,13 +277,13 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("block", "cure"),
         [
-            (ImageBlock(url="https://example.org/cat.jpg"), "pass the bytes as base64"),
+            (ImageBlock(url="https://example.org/cat.jpg"), "Pass the bytes as base64"),
             (ImageBlock(image=b"not a picture"), "image_mimetype"),
             (DocumentBlock(data=b"%PDF-1.4", title="t", document_mimetype="application/pdf"), "send its text"),
             (AudioBlock(audio=b"RIFF", format="wav"), "send its text"),
         ],
     )
-    def test_what_cannot_be_sent_is_refused_with_the_cure(
+    def test_unsupported_blocks_raise_with_a_remedy(
         self, llm: Make, emulator: Emulator, call: Caller, block: Any, cure: str
     ) -> None:
         with pytest.raises(BadRequestError, match=cure):
@@ -291,9 +293,7 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("given", "said"), [([], "no message"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
     )
-    def test_what_is_no_message_is_named(
-        self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str
-    ) -> None:
+    def test_non_message_is_rejected(self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str) -> None:
         for method in ("chat", "stream_chat"):
             with pytest.raises(BadRequestError, match=said):
                 call(llm(), method, given)
@@ -314,30 +314,32 @@ class TestReplies:
         }
         assert response.delta == ""
 
-    def test_reasoning_and_calls_both_survive(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_reasoning_and_calls_are_both_returned(self, llm: Make, script: Script, call: Caller) -> None:
         script.completion(
             {"content": None, "reasoning_content": "need the clock", "tool_calls": [tool_call("clock", "{}")]},
             finish="tool_calls",
         )
         message = call(llm(), "chat", USER).message
-        assert [block.block_type for block in message.blocks] == ["thinking", "text", "tool_call"]
-        assert message.blocks[0].content == "need the clock"
+        assert [block.block_type for block in message.blocks] == ["text", "thinking", "tool_call"]
+        assert message.blocks[1].content == "need the clock"
         assert message.content == ""
 
     @pytest.mark.parametrize("content", [None, ""])
-    def test_thinking_that_ate_the_budget_leaves_an_empty_text(
+    def test_reasoning_up_to_max_tokens_returns_empty_text(
         self, llm: Make, script: Script, call: Caller, content: Any
     ) -> None:
         script.completion({"content": content, "reasoning_content": "First I"}, finish="length")
         response = call(llm(model=KIMI), "chat", USER)
         assert response.message.content == ""
         assert response.additional_kwargs["finish_reason"] == "length"
-        assert response.message.blocks[0].content == "First I"
+        assert response.message.blocks[1].content == "First I"
 
     @pytest.mark.parametrize(
         ("content", "text"), [(None, ""), (5, "5"), ({"name": "Ann"}, '{"name": "Ann"}'), ([1, 2], "[1, 2]")]
     )
-    def test_content_that_is_no_text(self, llm: Make, script: Script, call: Caller, content: Any, text: str) -> None:
+    def test_content_that_is_not_a_string(
+        self, llm: Make, script: Script, call: Caller, content: Any, text: str
+    ) -> None:
         script.completion({"content": content})
         assert call(llm(), "chat", USER).message.content == text
 
@@ -346,15 +348,15 @@ class TestReplies:
         response = call(llm(), "chat", USER)
         assert (response.message.content, response.raw["usage"]["prompt_tokens"]) == ("hi", 7)
 
-    def test_an_answer_by_another_model_says_so(self, llm: Make, script: Script) -> None:
+    def test_raw_names_the_answering_model(self, llm: Make, script: Script) -> None:
         script.completion({"content": "hi"}, model="@cf/acme/successor")
         assert llm().chat(USER).raw["model"] == "@cf/acme/successor"
 
-    def test_tags_of_thinking_stay_in_the_text(self, llm: Make, script: Script) -> None:
+    def test_think_tags_stay_in_the_text(self, llm: Make, script: Script) -> None:
         script.native({"response": "count legs\n</think>\n\nFour."})
         assert llm(api="run").chat(USER).message.content == "count legs\n</think>\n\nFour."
 
-    def test_a_budget_too_small_for_a_forced_tool_names_max_tokens(self, llm: Make, emulator: Emulator) -> None:
+    def test_truncated_forced_call_suggests_max_tokens(self, llm: Make, emulator: Emulator) -> None:
         emulator.faults.add(Fault.error(400, 8006, "not enough tokens"))
         with pytest.raises(StructuredOutputError, match="max_tokens"):
             llm().chat(USER)
@@ -379,7 +381,7 @@ class TestReplies:
         assert "usage" not in response.raw
         assert response.additional_kwargs == {"finish_reason": "stop"}
 
-    def test_a_messages_way_there_and_back(self, llm: Make, script: Script, emulator: Emulator) -> None:
+    def test_message_round_trip(self, llm: Make, script: Script, emulator: Emulator) -> None:
         script.completion({"content": "4", "reasoning_content": "2+2", "tool_calls": [tool_call("add", '{"a":2}')]})
         message = llm(model=KIMI).chat(USER).message
         again = ChatMessage.model_validate_json(message.model_dump_json())
@@ -393,16 +395,16 @@ class TestReplies:
 
 
 class TestStreams:
-    def test_thinking_comes_as_its_own_delta(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_thinking_delta(self, llm: Make, script: Script, call: Caller) -> None:
         script.deltas({"reasoning_content": "hm"}, {"content": "4"}, usage={"prompt_tokens": 1, "completion_tokens": 2})
         first, second, last = call(llm(), "stream_chat", USER)
         assert first.additional_kwargs == {"thinking_delta": "hm"}
         assert (first.delta, second.delta, last.delta) == ("", "4", "")
-        assert [block.block_type for block in last.message.blocks] == ["thinking", "text"]
+        assert [block.block_type for block in last.message.blocks] == ["text", "thinking"]
         assert last.message.content == "4"
         assert last.raw["usage"]["completion_tokens"] == 2
 
-    def test_usage_is_in_the_last_item_alone(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_usage_is_in_the_last_item_only(self, llm: Make, script: Script, call: Caller) -> None:
         script.deltas({"content": "a"}, {"content": "b"}, usage={"prompt_tokens": 10, "completion_tokens": 2})
         *others, last = call(llm(), "stream_chat", USER)
         assert all(response.raw is None for response in others)
@@ -413,7 +415,7 @@ class TestStreams:
         (only,) = call(llm(), "stream_complete", "Hello")
         assert (only.text, only.delta) == ("", "")
 
-    def test_whole_answer_to_a_streaming_request(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_complete_answer_to_a_streaming_request(self, llm: Make, script: Script, call: Caller) -> None:
         script.native({"response": "full answer"})
         responses = call(llm(api="run"), "stream_chat", USER)
         assert responses[-1].message.content == "full answer"
@@ -428,7 +430,7 @@ class TestStreams:
         assert kept == ['{"a"', '{"a": 1}', '{"a": 1}']
 
     @pytest.mark.parametrize("api", [None, "run"])
-    def test_native_pieces_with_numbers_and_nulls(
+    def test_native_events_with_numbers_and_nulls(
         self, llm: Make, emulator: Emulator, call: Caller, api: str | None
     ) -> None:
         pieces = [
@@ -443,18 +445,18 @@ class TestStreams:
         assert "".join(response.delta for response in responses) == "Year 2026"
         assert responses[-1].raw["usage"]["prompt_tokens"] == 3
 
-    def test_numbers_and_nulls_in_pieces(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_deltas_with_numbers_and_nulls(self, llm: Make, script: Script, call: Caller) -> None:
         script.deltas({"content": "Year "}, {"content": 2026}, {"content": None})
         responses = call(llm(), "stream_chat", USER)
         assert [response.delta for response in responses if response.delta] == ["Year ", "2026"]
         assert responses[-1].message.content == "Year 2026"
 
-    def test_a_reasoning_model_keeps_its_first_piece(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_first_delta_of_a_reasoning_model_is_kept(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.named_shape("both_reasoning"))
         responses = call(llm(model="@cf/openai/gpt-oss-120b"), "stream_chat", USER)
         thought = "".join(response.additional_kwargs.get("thinking_delta", "") for response in responses)
         assert thought.startswith("The user asks: Hello")
-        assert responses[-1].message.blocks[0].content == thought
+        assert responses[-1].message.blocks[1].content == thought
 
     @pytest.mark.parametrize("shape", ["crlf", "no_space", "comments", "two_data_lines", "no_done", "double_done"])
     def test_spellings_of_a_stream(self, llm: Make, emulator: Emulator, call: Caller, shape: str) -> None:
@@ -472,7 +474,7 @@ class TestStreams:
 
 
 class TestMetadata:
-    def test_comes_from_the_catalogue(self, llm: Make) -> None:
+    def test_metadata_from_the_catalogue(self, llm: Make) -> None:
         metadata = llm(model=KIMI).metadata
         assert (metadata.context_window, metadata.is_chat_model, metadata.is_function_calling_model) == (
             262_144,
@@ -481,12 +483,12 @@ class TestMetadata:
         )
         assert llm(model="@cf/meta/llama-3.2-1b-instruct").metadata.is_function_calling_model is False
 
-    def test_unknown_model_is_allowed_and_sensible(self, llm: Make, emulator: Emulator) -> None:
+    def test_metadata_of_an_unknown_model(self, llm: Make, emulator: Emulator) -> None:
         model = llm(model="deepseek/deepseek-v9")
         assert (model.metadata.context_window, model.metadata.num_output) == (8_192, 256)
         assert model.metadata.is_function_calling_model
 
-    def test_fields_outrank_the_catalogue(self, llm: Make) -> None:
+    def test_fields_override_the_catalogue(self, llm: Make) -> None:
         metadata = llm(model=KIMI, context_window=1000, num_output=50, is_function_calling_model=False).metadata
         assert (metadata.context_window, metadata.num_output, metadata.is_function_calling_model) == (1000, 50, False)
         assert llm(max_tokens=900).metadata.num_output == 900
@@ -495,7 +497,7 @@ class TestMetadata:
 
 
 class TestState:
-    def test_round_trip_reads_the_token_again(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_dump_round_trip_reads_the_token_again(self, llm: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         model = llm(model=KIMI, temperature=0.2, max_retries=5)
         monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "another-token")
         twin = WorkersAI.from_dict(model.to_dict())
@@ -520,10 +522,10 @@ class TestState:
             lambda model, handles: pickle.loads(pickle.dumps(model)),
         ],
     )
-    def test_copies_send_what_was_set_and_no_more(
+    def test_copies_send_only_set_options(
         self, llm: Make, emulator: Emulator, given: dict[str, Any], copied: Callable[..., WorkersAI]
     ) -> None:
-        model = llm(**given)
+        model = llm(model=KIMI, **given)
         handles = {"http_client": model.http_client}
         twin = copied(model, handles)
         twin.http_client = model.http_client
@@ -537,24 +539,24 @@ class TestState:
         assert (model.metadata.context_window, model.metadata.is_function_calling_model) == (128_000, True)
         assert (twin.metadata.model_name, twin.metadata.is_function_calling_model) == (twin.model, False)
 
-    def test_missing_token_is_found_when_the_object_is_made(self) -> None:
+    def test_missing_token_raises_on_construction(self) -> None:
         with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):
             WorkersAI(account_id=ACCOUNT)
 
-    def test_predict_extends_with_the_system_prompt(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_predict_adds_the_system_prompt(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         call(llm(system_prompt="Be brief."), "predict", PromptTemplate("{text}"), text="Hello")
         assert sent(emulator)["messages"][0] == {"role": "system", "content": "Be brief."}
 
-    def test_predict_and_stream_say_the_same(self, llm: Make, call: Caller) -> None:
+    def test_predict_and_stream_return_the_same_text(self, llm: Make, call: Caller) -> None:
         ask, model = PromptTemplate("{text}"), llm()
         assert "".join(call(model, "stream", ask, text="Hello")) == call(model, "predict", ask, text="Hello")
 
-    def test_settings_of_llama_index_take_it(self, llm: Make) -> None:
+    def test_llama_index_settings_accept_it(self, llm: Make) -> None:
         model = llm()
         assert resolve_llm(model) is model
         manager = CallbackManager([])
         assert resolve_llm(model, callback_manager=manager).callback_manager is manager
 
-    def test_memory_counts_tokens_with_no_download(self, llm: Make) -> None:
+    def test_memory_counts_tokens_without_download(self, llm: Make) -> None:
         memory = ChatMemoryBuffer.from_defaults(llm=llm(), tokenizer_fn=str.split)
         assert memory.token_limit == 24_000 * 3 // 4

@@ -91,7 +91,7 @@ class TestQueryEngine:
         ]
         assert len(emulator.log.entries[1].json["contexts"]) == 8
 
-    def test_the_query_alone_carries_the_instruction(self, nodes: Any, embedding: Make, emulator: Emulator) -> None:
+    def test_only_the_query_has_the_instruction(self, nodes: Any, embedding: Make, emulator: Emulator) -> None:
         model = embedding(query_instruction="Find: ")
         VectorStoreIndex(list(nodes), embed_model=model).as_retriever().retrieve("heaps")
         assert emulator.log.last.json == {"text": ["Find: heaps"]}
@@ -111,17 +111,17 @@ class TestQueryEngine:
         assert "leading whitespace" in text
         assert "textwrap.py" in sources(answer)
 
-    def test_a_null_at_the_end_of_a_streamed_answer(self, index: VectorStoreIndex, llm: Make, script: Script) -> None:
+    def test_null_at_the_end_of_a_streamed_answer(self, index: VectorStoreIndex, llm: Make, script: Script) -> None:
         script.deltas({"content": "dedent"}, {"content": None}, route="chat_completions")
         engine = index.as_query_engine(llm=llm(), streaming=True)
         assert "".join(engine.query(DEDENT).response_gen) == "dedent"
 
     @pytest.mark.parametrize("mode", [ResponseMode.REFINE, ResponseMode.TREE_SUMMARIZE, ResponseMode.COMPACT])
-    def test_ways_to_write_an_answer(self, index: VectorStoreIndex, llm: Make, call: Caller, mode: Any) -> None:
+    def test_response_modes(self, index: VectorStoreIndex, llm: Make, call: Caller, mode: Any) -> None:
         engine = index.as_query_engine(llm=llm(), response_mode=mode, similarity_top_k=3)
         assert "whitespace" in str(call(engine, "query", DEDENT))
 
-    def test_a_large_window_takes_the_context_whole(
+    def test_large_context_window_sends_one_request(
         self, index: VectorStoreIndex, llm: Make, emulator: Emulator
     ) -> None:
         requests = []
@@ -144,7 +144,7 @@ class TestQueryEngine:
         engine = index.as_query_engine(llm=llm(), output_cls=Found)
         assert isinstance(call(engine, "query", DEDENT).response, Found)
 
-    def test_an_index_that_was_stored(
+    def test_stored_index_can_be_loaded(
         self, index: VectorStoreIndex, llm: Make, embedding: Make, tmp_path: Path
     ) -> None:
         index.storage_context.persist(tmp_path)
@@ -156,7 +156,7 @@ class TestQueryEngine:
 
 class TestChatEngine:
     @pytest.mark.parametrize("mode", ["condense_plus_context", "context"])
-    def test_it_remembers(
+    def test_history_is_sent(
         self, index: VectorStoreIndex, llm: Make, reranker: Make, emulator: Emulator, call: Caller, mode: str
     ) -> None:
         model = llm()
@@ -174,7 +174,7 @@ class TestChatEngine:
         assert DEDENT in said
         assert str(first) in said
 
-    def test_streamed(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
+    def test_streamed_chat(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
         model = llm()
         memory = ChatMemoryBuffer.from_defaults(llm=model)
         engine = index.as_chat_engine(chat_mode="context", llm=model, memory=memory)
@@ -192,7 +192,7 @@ class TestChatEngine:
 
 
 class TestAgent:
-    def test_with_a_query_engine_for_a_tool(self, index: VectorStoreIndex, llm: Make, reranker: Make) -> None:
+    def test_query_engine_tool(self, index: VectorStoreIndex, llm: Make, reranker: Make) -> None:
         model = llm()
         engine = index.as_query_engine(llm=model, similarity_top_k=8, node_postprocessors=[reranker(top_n=2)])
         tool = QueryEngineTool.from_defaults(engine, name="library", description="The functions of Python's library")
@@ -207,7 +207,7 @@ class TestAgent:
         assert sources(result.tool_output.raw_output) == ["textwrap.py"] * 2
         assert "leading whitespace" in str(output)
 
-    def test_a_busy_reranker_is_waited_for(
+    def test_reranker_at_capacity_is_retried(
         self, index: VectorStoreIndex, llm: Make, reranker: Make, emulator: Emulator, call: Caller
     ) -> None:
         emulator.faults.add(Fault.busy(model="@cf/baai/bge-reranker-base", times=2))

@@ -43,7 +43,7 @@ def scored(script: Script, *scores: tuple[int, float]) -> None:
 
 
 class TestLlamaIndex:
-    def test_best_first_and_no_more_than_asked_for(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_best_first_and_top_n(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         found = call(reranker(top_n=2), "postprocess_nodes", nodes(), query_str=QUERY)
         assert [one.node.text for one in found] == [BEST, TEXTS[2]]
         assert found[0].score > found[1].score
@@ -58,14 +58,14 @@ class TestLlamaIndex:
         found = call(reranker(top_n=None), "postprocess_nodes", nodes(), query_str=QUERY)
         assert [(one.node.node_id, one.score) for one in found] == [("2", 0.9), ("3", 0.5), ("1", 0.3), ("0", 0.1)]
 
-    def test_what_was_handed_in_stays_as_it_was(self, reranker: Make, call: Caller) -> None:
+    def test_input_nodes_are_not_changed(self, reranker: Make, call: Caller) -> None:
         given = nodes()
         before = [one.model_dump_json() for one in given]
         found = call(reranker(keep_retrieval_score=True), "postprocess_nodes", given, query_str=QUERY)
         assert [one.model_dump_json() for one in given] == before
         assert not {id(one) for one in found} & {id(one) for one in given}
 
-    def test_the_score_of_the_retrieval_can_be_kept_out_of_sight(
+    def test_retrieval_score_is_kept_in_excluded_metadata(
         self, reranker: Make, emulator: Emulator, call: Caller
     ) -> None:
         model = reranker(keep_retrieval_score=True, top_n=1)
@@ -76,19 +76,19 @@ class TestLlamaIndex:
         (plain,) = call(reranker(top_n=1), "postprocess_nodes", nodes(), query_str=QUERY)
         assert plain.node.metadata == {}
 
-    def test_text_is_what_the_node_shows_to_embeddings(self, reranker: Make, emulator: Emulator) -> None:
+    def test_text_uses_the_embed_metadata_mode(self, reranker: Make, emulator: Emulator) -> None:
         node = TextNode(text="text", metadata={"title": "T", "id": 1}, excluded_embed_metadata_keys=["id"])
         reranker().postprocess_nodes([NodeWithScore(node=node)], query_str="q")
         assert emulator.log.last.json["contexts"] == [{"text": "title: T\n\ntext"}]
 
-    def test_a_long_list_is_split_and_merged(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_long_list_is_split_and_merged(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         texts = [f"filler {place}" for place in range(250)]
         texts[7], texts[120], texts[249] = QUERY, BEST, "Moss"
         found = call(reranker(top_n=3), "postprocess_nodes", nodes(texts), query_str=QUERY)
         assert [one.node.node_id for one in found] == ["7", "120", "249"]
         assert sorted(len(entry.json["contexts"]) for entry in emulator.log.entries) == [50, 100, 100]
 
-    def test_requests_of_a_long_list_are_bounded_and_truly_async(self) -> None:
+    def test_requests_of_a_long_list_are_bounded_and_async(self) -> None:
         from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
         emulator = Emulator(clock=Clock("real"), latency_s=0.02)
@@ -103,12 +103,12 @@ class TestLlamaIndex:
         assert emulator.log.peak_concurrency == 2
         assert emulator.log.requests == 8
 
-    def test_an_empty_node_keeps_its_place(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_empty_node_keeps_its_index(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         found = call(reranker(top_n=None), "postprocess_nodes", nodes(["", BEST]), query_str=QUERY)
         assert [one.node.node_id for one in found] == ["1", "0"]
         assert emulator.log.last.json["contexts"][0] == {"text": " "}
 
-    def test_no_nodes_send_nothing_and_both_events(
+    def test_empty_list_sends_only_events(
         self, reranker: Make, emulator: Emulator, call: Caller, events: list[Any]
     ) -> None:
         handler = LlamaDebugHandler(print_trace_on_end=False)
@@ -121,7 +121,7 @@ class TestLlamaIndex:
         ]
         assert len(handler.get_event_pairs(CBEventType.RERANKING)) == 1
 
-    def test_events_tell_query_nodes_and_model(self, reranker: Make, call: Caller, events: list[Any]) -> None:
+    def test_events_have_query_nodes_and_model(self, reranker: Make, call: Caller, events: list[Any]) -> None:
         found = call(reranker(top_n=2), "postprocess_nodes", nodes(), query_bundle=QueryBundle(QUERY))
         (start,) = [event for event in events if isinstance(event, ReRankStartEvent)]
         (end,) = [event for event in events if isinstance(event, ReRankEndEvent)]
@@ -136,13 +136,13 @@ class TestLlamaIndex:
             call(reranker(), "postprocess_nodes", nodes(), query_bundle=QueryBundle("q"), query_str="q")
         assert not [event for event in events if isinstance(event, ReRankStartEvent)]
 
-    def test_an_empty_query_is_refused_with_a_reason(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_empty_query_is_rejected(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         with pytest.raises(BadRequestError, match="the query is ''"):
             call(reranker(), "postprocess_nodes", nodes(), query_str="")
         assert emulator.log.requests == 0
 
     @pytest.mark.parametrize("odd", ["text", TextNode(text="text")])
-    def test_what_is_no_node_with_a_score_is_named(self, reranker: Make, call: Caller, odd: Any) -> None:
+    def test_non_node_is_rejected(self, reranker: Make, call: Caller, odd: Any) -> None:
         with pytest.raises(BadRequestError, match=r"pass NodeWithScore\(node=\.\.\.\)"):
             call(reranker(), "postprocess_nodes", [*nodes(), odd], query_str=QUERY)
 
@@ -157,7 +157,7 @@ class TestLlamaIndex:
         with pytest.raises(APIResponseValidationError, match=said):
             call(reranker(top_n=3), "postprocess_nodes", nodes(), query_str=QUERY)
 
-    def test_busy_is_tried_again_and_raised_where_asked(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_capacity_error_is_retried_or_raised(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.busy(times=2))
         assert len(call(reranker(), "postprocess_nodes", nodes(), query_str=QUERY)) == 3
         emulator.faults.add(Fault.busy())
@@ -166,7 +166,7 @@ class TestLlamaIndex:
         assert emulator.log.requests == 4
         assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
 
-    def test_gateway_reaches_the_wire(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
+    def test_gateway_is_used(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
         call(reranker(gateway=GatewayOptions("gw")), "postprocess_nodes", nodes(), query_str=QUERY)
         assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
 
@@ -177,6 +177,6 @@ class TestLlamaIndex:
             WorkersAIRerank(account_id="0" * 32)
 
     @pytest.mark.parametrize("options", [{"top_n": 0}, {"topn": 3}, {"max_concurrency": 0}])
-    def test_options_that_do_not_fit(self, reranker: Make, options: dict[str, Any]) -> None:
+    def test_invalid_options_raise(self, reranker: Make, options: dict[str, Any]) -> None:
         with pytest.raises(ConfigurationError, match=r"top_n|max_concurrency"):
             reranker(**options)

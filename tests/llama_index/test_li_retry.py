@@ -95,7 +95,7 @@ def ask(request: pytest.FixtureRequest, call: Caller, llm: Make, embedding: Make
 class TestRequests:
     @pytest.mark.parametrize("max_retries", [0, 2])
     @pytest.mark.parametrize("name", ROWS)
-    def test_a_failing_call_is_sent_as_often_as_was_said(
+    def test_failing_call_is_sent_max_retries_times(
         self, ask: Any, failing: Any, emulator: Emulator, name: str, max_retries: int
     ) -> None:
         row = failing(name)
@@ -107,7 +107,7 @@ class TestRequests:
         assert caught.value.is_retryable == row.again
 
     @pytest.mark.parametrize("name", PASSING)
-    def test_what_passes_ends_in_the_answer(self, ask: Any, failing: Any, emulator: Emulator, name: str) -> None:
+    def test_call_succeeds_after_retryable_errors(self, ask: Any, failing: Any, emulator: Emulator, name: str) -> None:
         whole = ask()
         failing(name, times=2)
         again = ask()
@@ -115,20 +115,20 @@ class TestRequests:
         shown = [str(getattr(one, "message", one)) for one in (whole, again)]
         assert shown[0] == shown[1]
 
-    def test_defaults_try_three_times(self, ask: Any, failing: Any, emulator: Emulator) -> None:
+    def test_default_is_three_attempts(self, ask: Any, failing: Any, emulator: Emulator) -> None:
         failing("busy")
         with pytest.raises(e.CapacityError):
             ask()
         assert emulator.log.requests == 3
 
-    def test_on_busy_raise_hands_capacity_over_at_once(self, ask: Any, failing: Any, emulator: Emulator) -> None:
+    def test_on_busy_raise_raises_capacity_errors_at_once(self, ask: Any, failing: Any, emulator: Emulator) -> None:
         failing("busy")
         with pytest.raises(e.CapacityError):
             ask(on_busy="raise")
         assert emulator.log.requests == 1
         assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
 
-    def test_a_used_up_allocation_says_until_when(self, ask: Any, failing: Any, no_waiting: list[float]) -> None:
+    def test_exhausted_quota_has_resets_at(self, ask: Any, failing: Any, no_waiting: list[float]) -> None:
         failing("quota")
         with pytest.raises(e.QuotaExhaustedError) as caught:
             ask()
@@ -138,19 +138,21 @@ class TestRequests:
 
 class TestWaits:
     @pytest.mark.parametrize(("told", "waited"), [("7", 7), ("600", 60)])
-    def test_the_services_word_counts(
+    def test_retry_after_is_honoured(
         self, ask: Any, emulator: Emulator, no_waiting: list[float], told: str, waited: float
     ) -> None:
         emulator.faults.add(Fault.error(429, 3040, "busy", retry_after=told))
         ask()
         assert sum(no_waiting) == pytest.approx(waited, abs=0.1)
 
-    def test_a_limit_per_minute_waits_the_minute(self, ask: Any, failing: Any, no_waiting: list[float]) -> None:
+    def test_rate_limit_per_minute_waits_until_the_next_minute(
+        self, ask: Any, failing: Any, no_waiting: list[float]
+    ) -> None:
         failing("minute", times=1)
         ask()
         assert sum(no_waiting) == pytest.approx(60, abs=0.1)
 
-    def test_every_wait_is_told(self, ask: Any, failing: Any) -> None:
+    def test_on_retry_is_called_before_each_wait(self, ask: Any, failing: Any) -> None:
         told: list[Any] = []
         failing("failure", times=2)
         ask(on_retry=told.append)
@@ -161,7 +163,7 @@ class TestWaits:
         assert [event.wait_s <= bound for event, bound in zip(told, (0.5, 1.0), strict=True)] == [True, True]
 
     @pytest.mark.parametrize("kind", ["chat", "stream_chat", "embedding", "ledger"])
-    def test_every_wait_is_told_behind_a_rate_limiter_and_in_a_ledger(
+    def test_on_retry_with_a_rate_limiter_and_with_a_ledger(
         self, llm: Make, embedding: Make, failing: Any, call: Caller, emulator: Emulator, tmp_path: Path, kind: str
     ) -> None:
         told: list[Any] = []
@@ -179,7 +181,7 @@ class TestWaits:
 
 class TestStreams:
     @pytest.mark.parametrize("abrupt", [False, True])
-    def test_a_cut_is_told_and_never_sent_again(
+    def test_interrupted_stream_raises_and_is_not_retried(
         self, llm: Make, emulator: Emulator, call: Caller, abrupt: bool
     ) -> None:
         whole = call(llm(), "stream_chat", USER)[-1].message.content
@@ -190,18 +192,18 @@ class TestStreams:
         assert caught.value.partial
         assert whole.startswith(caught.value.partial)
 
-    def test_an_error_inside_a_stream_is_the_typed_one(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_error_event_in_a_stream_raises_the_typed_error(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         emulator.faults.add(Fault.error_frame(3040, "no capacity", after_events=2))
         with pytest.raises(e.CapacityError) as caught:
             call(llm(), "stream_chat", USER)
         assert emulator.log.requests == 1
         assert caught.value.partial
 
-    def test_a_finish_reason_without_the_end_mark_is_an_end(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_finish_reason_without_done_mark_ends_the_stream(self, llm: Make, script: Script, call: Caller) -> None:
         script.deltas({"content": "all of it"}, done=False)
         assert call(llm(), "stream_chat", USER)[-1].message.content == "all of it"
 
-    def test_what_fails_before_the_first_piece_yields_nothing(self, llm: Make, failing: Any) -> None:
+    def test_error_before_the_first_chunk_yields_nothing(self, llm: Make, failing: Any) -> None:
         failing("busy")
         pieces = llm(max_retries=0).stream_chat(USER)
         with pytest.raises(e.CapacityError):
@@ -215,7 +217,7 @@ class TestWorkflows:
             setattr(error, name, value)
         return error
 
-    def test_it_is_a_policy_of_workflows(self) -> None:
+    def test_policy_matches_the_workflow_protocol(self) -> None:
         assert isinstance(WorkersAIRetryPolicy(), WorkflowRetryPolicy)
 
     @pytest.mark.parametrize(
@@ -225,10 +227,10 @@ class TestWorkflows:
             ({"retry_after": 600.0}, 60.0),
         ],
     )
-    def test_the_services_delay_is_the_policys(self, error: dict[str, Any], delay: float) -> None:
+    def test_policy_returns_retry_after(self, error: dict[str, Any], delay: float) -> None:
         assert WorkersAIRetryPolicy().next(0.0, 1, self.error(**error)) == delay
 
-    def test_jitter_is_bounded_grows_and_repeats_with_a_seed(self) -> None:
+    def test_jitter_is_bounded_and_repeatable_with_a_seed(self) -> None:
         policy = WorkersAIRetryPolicy(max_attempts=9, base_s=1.0, cap_s=4.0)
         waits = [[policy.next(0.0, attempt, self.error(), seed=seed) for seed in range(50)] for attempt in range(1, 6)]
         assert [max(some) <= bound for some, bound in zip(waits, (1, 2, 4, 4, 4), strict=True)] == [True] * 5
@@ -236,26 +238,26 @@ class TestWorkflows:
         assert policy.next(0.0, 1, self.error(), seed=3) == waits[0][3]
 
     @pytest.mark.parametrize("name", ROWS)
-    def test_each_error(self, llm: Make, failing: Any, name: str) -> None:
+    def test_which_errors_are_retried(self, llm: Make, failing: Any, name: str) -> None:
         row = failing(name)
         with pytest.raises(row.cls) as caught:
             llm(max_retries=0).chat(USER)
         assert (WorkersAIRetryPolicy().next(0.0, 1, caught.value) is not None) == row.again
 
-    def test_where_it_ends(self) -> None:
+    def test_maximum_attempts_and_total_time(self) -> None:
         policy = WorkersAIRetryPolicy(max_attempts=3, total_s=100.0)
         assert policy.next(0.0, 2, self.error(retry_after=1.0)) == 1.0
         assert policy.next(0.0, 3, self.error(retry_after=1.0)) is None
         assert policy.next(99.5, 1, self.error(retry_after=1.0)) is None
         assert policy.next(0.0, 1, KeyError("not ours")) is None
 
-    def test_an_error_raised_from_ours_counts_as_ours(self) -> None:
+    def test_cause_of_an_error_is_used(self) -> None:
         outer = RuntimeError("the step failed")
         outer.__cause__ = self.error(retry_after=3.0)
         assert WorkersAIRetryPolicy().next(0.0, 1, outer) == 3.0
 
     @pytest.mark.parametrize(("name", "requests"), [("busy", 3 * 2), ("quota", 1)])
-    def test_its_tries_multiply_with_ours(
+    def test_step_retries_multiply_with_max_retries(
         self, llm: Make, failing: Any, emulator: Emulator, name: str, requests: int
     ) -> None:
         row = failing(name)
@@ -273,7 +275,7 @@ class TestWorkflows:
             asyncio.run(run())
         assert emulator.log.requests == requests
 
-    def test_a_step_ends_well_once_the_service_is_free(self, llm: Make, failing: Any, emulator: Emulator) -> None:
+    def test_step_succeeds_after_capacity_errors(self, llm: Make, failing: Any, emulator: Emulator) -> None:
         failing("busy", times=2)
         model = llm(on_busy="raise")
 
@@ -302,14 +304,14 @@ class TestFallback:
             return str(call(second, "complete", "Hello"))
 
     @pytest.mark.parametrize("name", ["busy", "retired"])
-    def test_on_to_the_second_model(self, llm: Make, emulator: Emulator, call: Caller, name: str) -> None:
+    def test_second_model_answers(self, llm: Make, emulator: Emulator, call: Caller, name: str) -> None:
         row = ROWS[name]
         emulator.faults.add(row.fault(*row.arguments, model=self.FIRST))
         assert self.answer(llm, call)
         assert [entry.model for entry in emulator.log.entries] == [self.FIRST, self.SECOND]
 
     @pytest.mark.parametrize("name", ["quota", "paid", "token"])
-    def test_what_no_model_can_help_with_ends_at_once(
+    def test_errors_that_a_fallback_cannot_solve_are_raised(
         self, llm: Make, failing: Any, emulator: Emulator, call: Caller, name: str
     ) -> None:
         row = failing(name)
@@ -317,7 +319,7 @@ class TestFallback:
             self.answer(llm, call)
         assert emulator.log.requests == 1
 
-    def test_each_refusal_names_the_cure(self, llm: Make, failing: Any, emulator: Emulator) -> None:
+    def test_each_error_names_a_remedy(self, llm: Make, failing: Any, emulator: Emulator) -> None:
         for name, cure in (("quota", "renewed at"), ("paid", "Workers Paid")):
             row = failing(name, times=1)
             with pytest.raises(row.cls, match=cure):
@@ -358,7 +360,7 @@ class TestRateLimiter:
         assert sum(slept) == pytest.approx(3 * 30)
 
     @pytest.mark.parametrize("name", ["busy", "failure"])
-    def test_every_request_counts_once(
+    def test_each_request_acquires_the_limiter_once(
         self, llm: Make, embedding: Make, failing: Any, emulator: Emulator, call: Caller, name: str
     ) -> None:
         limiter = CountingLimiter()
@@ -375,7 +377,7 @@ class TestRateLimiter:
             call(target, method, given)
             assert limiter.acquired == emulator.log.requests == 3 * number
 
-    def test_own_requests_per_minute_hold_for_all_objects_of_the_account(
+    def test_requests_per_minute_is_shared_by_the_account(
         self, embedding: Make, emulator: Emulator, call: Caller, no_waiting: list[float]
     ) -> None:
         one, two = (embedding(requests_per_minute=2, batch_size=1, num_workers=1) for _ in range(2))
@@ -387,7 +389,7 @@ class TestRateLimiter:
 
 
 class TestBusyService:
-    def test_many_calls_at_few_slots_all_end_well(self) -> None:
+    def test_many_calls_with_few_slots_all_succeed(self) -> None:
         emulator = Emulator(clock=Clock("real"), slots=4, latency_s=0.01)
         model = WorkersAI(**wired(emulator, on_busy="retry", max_retries=10))
 

@@ -53,7 +53,7 @@ def hidden(*shown: Any) -> bool:
     return not any(secret in str(one) for secret in SECRETS for one in shown)
 
 
-def test_nothing_that_is_shown_or_dumped_has_a_secret(make: Any) -> None:
+def test_repr_and_dumps_have_no_secret(make: Any) -> None:
     model = make()
     assert hidden(
         repr(model),
@@ -71,7 +71,7 @@ def test_nothing_that_is_shown_or_dumped_has_a_secret(make: Any) -> None:
         assert hidden(model.to_payload())
 
 
-def test_what_is_hidden_is_sent(make: Any, emulator: Emulator) -> None:
+def test_masked_values_are_sent(make: Any, emulator: Emulator) -> None:
     seen: dict[str, str] = {}
     serve = emulator.flow
 
@@ -89,7 +89,7 @@ def test_what_is_hidden_is_sent(make: Any, emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     "fault", [Fault.error(500, 3043, f"echo {TOKEN}", times=None), Fault.html(522, times=None), Fault.drop(times=None)]
 )
-def test_no_error_and_no_log_has_a_secret(
+def test_errors_and_logs_have_no_secret(
     make: Any, emulator: Emulator, caplog: pytest.LogCaptureFixture, fault: Fault
 ) -> None:
     emulator.faults.add(fault)
@@ -106,13 +106,13 @@ def vars_of(response: Any) -> Any:
     return (response.status_code, response.headers, response.text)
 
 
-def test_a_malformed_option_is_told_without_the_token(make: Any) -> None:
+def test_error_for_a_malformed_option_has_no_token(make: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         make(max_retries="many")
     assert hidden(caught.value, "".join(traceback.format_exception(caught.value)))
 
 
-def test_a_given_token_goes_into_a_pickle_and_works_on_the_other_side(make: Any, emulator: Emulator) -> None:
+def test_explicit_token_is_pickled(make: Any, emulator: Emulator) -> None:
     twin = pickle.loads(pickle.dumps(make()))
     assert hidden(repr(twin), twin.to_dict())
     assert twin.api_token.get_secret_value() == TOKEN
@@ -121,7 +121,7 @@ def test_a_given_token_goes_into_a_pickle_and_works_on_the_other_side(make: Any,
     assert emulator.log.last.headers["x-secret"] == HEADER
 
 
-def test_a_token_of_the_environment_stays_out_of_a_pickle(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_from_environment_is_not_pickled(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = type(make())
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", TOKEN)
     stored = pickle.dumps(kind(account_id=ACCOUNT))
@@ -134,7 +134,7 @@ def test_a_token_of_the_environment_stays_out_of_a_pickle(make: Any, monkeypatch
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda model: model.model_copy(deep=True)])
-def test_copies_work_and_show_nothing(make: Any, emulator: Emulator, copied: Any) -> None:
+def test_copies_work_and_hide_secrets(make: Any, emulator: Emulator, copied: Any) -> None:
     model = make()
     ask(model)
     twin = copied(model)
@@ -144,7 +144,7 @@ def test_copies_work_and_show_nothing(make: Any, emulator: Emulator, copied: Any
     assert emulator.log.statuses == {200: 3}
 
 
-def test_a_dump_makes_an_equal_model_once_the_token_is_given(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_with_a_token_restores_an_equal_model(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(model="@cf/acme/model-9")
     dump, text = model.to_dict(), model.to_json()
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "another-token")
@@ -154,7 +154,7 @@ def test_a_dump_makes_an_equal_model_once_the_token_is_given(make: Any, monkeypa
         assert twin.api_token.get_secret_value() == "another-token"
 
 
-def test_tuning_and_secrets_are_no_part_of_a_dump(make: Any) -> None:
+def test_dump_has_no_secrets_and_no_connection_settings(make: Any) -> None:
     plain = make(default_headers=None, gateway=None)
     tuned = make(timeout=5, max_retries=9, on_busy="raise", session_id="s", requests_per_minute=7, max_concurrency=3)
     assert tuned.to_dict() == plain.to_dict()

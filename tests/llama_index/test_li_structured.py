@@ -77,13 +77,13 @@ def prose(script: Script, form: str, text: str, finish: str = "stop") -> None:
 
 class TestByTool:
     @FORMS
-    def test_choice_is_forced_in_every_form(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+    def test_tool_is_forced_in_every_form(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
         call(llm(), form, Person, ASK, text="Ann is 41 years old.")
         assert emulator.log.last.json["tool_choice"] == FORCED
         assert emulator.log.requests == 1
 
     @FORMS
-    def test_a_default_choice_of_the_model_does_no_harm(
+    def test_tool_choice_of_the_model_is_overridden(
         self, llm: Make, emulator: Emulator, call: Caller, form: str
     ) -> None:
         for choice in ("weather", "none", "auto", {"type": "function", "function": {"name": "weather"}}):
@@ -91,8 +91,8 @@ class TestByTool:
             assert emulator.log.last.json["tool_choice"] == FORCED
 
     @FORMS
-    def test_what_is_no_class_is_named(self, llm: Make, call: Caller, form: str) -> None:
-        with pytest.raises(ConfigurationError, match="by a pydantic class"):
+    def test_output_cls_must_be_a_class(self, llm: Make, call: Caller, form: str) -> None:
+        with pytest.raises(ConfigurationError, match="output_cls must be a pydantic class"):
             call(llm(), form, dict, ASK, text="x")
 
     @FORMS
@@ -101,19 +101,19 @@ class TestByTool:
         assert [message["role"] for message in emulator.log.last.json["messages"]] == ["system", "user"]
 
     @FORMS
-    def test_prose_in_its_place_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+    def test_plain_text_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         prose(script, form, "Sure! Ann is 41.")
-        with pytest.raises(APIResponseValidationError, match=r"no Person: plain text in place of a call.*Sure! Ann"):
+        with pytest.raises(APIResponseValidationError, match=r"valid Person: plain text instead of a tool call.*Ann"):
             call(llm(), form, Person, ASK, text="x")
 
     @FORMS
-    def test_a_call_that_came_as_text_is_read(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+    def test_call_written_as_text_is_parsed(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         prose(script, form, '{"name": "Ann", "age": 41}')
         found = call(llm(model="@cf/openai/gpt-oss-120b"), form, Person, ASK, text="x")
         assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
 
     @FORMS
-    def test_thinking_that_ate_the_budget_names_max_tokens(
+    def test_reasoning_up_to_max_tokens_suggests_max_tokens(
         self, llm: Make, script: Script, call: Caller, form: str
     ) -> None:
         prose(script, form, "", finish="length")
@@ -121,7 +121,7 @@ class TestByTool:
             call(llm(), form, Person, ASK, text="x")
 
     @FORMS
-    def test_missing_field_raises_with_the_raw_answer(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+    def test_missing_field_raises_with_the_answer(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         answer(script, form, '{"name": "Ann"}')
         with pytest.raises(ValueError, match="age: Field required") as caught:
             call(llm(), form, Person, ASK, text="x")
@@ -138,14 +138,16 @@ class TestByTool:
         assert "raise max_tokens" in str(caught.value)
 
     @FORMS
-    def test_the_callers_options_stay_as_they_are(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+    def test_options_of_the_caller_are_not_changed(
+        self, llm: Make, emulator: Emulator, call: Caller, form: str
+    ) -> None:
         options = {"tool_choice": "none", "temperature": 0.5}
         call(llm(), form, Person, ASK, llm_kwargs=options, text="Ann is 41 years old.")
         assert options == {"tool_choice": "none", "temperature": 0.5}
         assert emulator.log.last.json["tool_choice"] == FORCED
         assert emulator.log.last.json["temperature"] == 0.5
 
-    def test_objects_grow_while_they_stream(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_partial_objects_are_streamed(self, llm: Make, script: Script, call: Caller) -> None:
         pieces = ['{"name": "A', 'nn", "age"', ": 41}"]
         script.deltas(*({"tool_calls": [tool_call("Person", piece, index=0)]} for piece in pieces))
         seen = call(llm(), "stream_structured_predict", Person, ASK, text="x")
@@ -154,7 +156,7 @@ class TestByTool:
         assert seen[-1] == Person(name="Ann", age=41)
 
     @FORMS
-    def test_a_model_that_refuses_a_choice_is_guided_by_the_schema(
+    def test_model_without_forced_tools_uses_a_schema(
         self, llm: Make, emulator: Emulator, call: Caller, form: str
     ) -> None:
         model = llm(model="@cf/mistralai/mistral-small-3.1-24b-instruct")
@@ -180,7 +182,7 @@ class TestByTool:
 
 class TestBySchema:
     @FORMS
-    def test_schema_is_sent_named(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
+    def test_schema_is_sent_with_a_name(self, llm: Make, emulator: Emulator, call: Caller, form: str) -> None:
         call(llm(should_use_structured_outputs=True), form, Person, ASK, text="Ann is 41 years old.")
         body = emulator.log.last.json
         assert body["response_format"]["json_schema"]["name"] == "Person"
@@ -192,7 +194,7 @@ class TestBySchema:
         assert model.structured_predict(Person, ASK, text="Ann is 41 years old.") == Person(name="Ann", age=41)
         assert emulator.log.last.json["response_format"]["json_schema"]["title"] == "Person"
 
-    def test_object_in_place_of_text(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_object_instead_of_text(self, llm: Make, script: Script, call: Caller) -> None:
         script.native({"response": {"name": "Ann", "age": 41}})
         model = llm(should_use_structured_outputs=True, api="run")
         assert call(model, "structured_predict", Person, ASK, text="x") == Person(name="Ann", age=41)
@@ -206,30 +208,30 @@ class TestBySchema:
         ],
     )
     @FORMS
-    def test_an_object_in_a_fence_or_after_a_thought(
+    def test_object_in_a_code_fence_or_after_reasoning(
         self, llm: Make, script: Script, call: Caller, form: str, text: str
     ) -> None:
         script.completion({"content": text})  # the service does not stream objects
         found = call(llm(should_use_structured_outputs=True), form, Person, ASK, text="x")
         assert (found[-1] if isinstance(found, list) else found) == Person(name="Ann", age=41)
 
-    def test_line_breaks_inside_of_texts_do_no_harm(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_line_breaks_in_strings_are_accepted(self, llm: Make, script: Script, call: Caller) -> None:
         script.completion({"content": '{"name": "Ann\nLee", "age": 41}'})
         found = call(llm(should_use_structured_outputs=True), "structured_predict", Person, ASK, text="x")
         assert found == Person(name="Ann\nLee", age=41)
 
-    def test_a_refusal_is_told(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_refusal_raises(self, llm: Make, script: Script, call: Caller) -> None:
         script.completion({"content": None, "refusal": "I cannot tell."})
         with pytest.raises(APIResponseValidationError, match=r"the model refused.*I cannot tell"):
             call(llm(should_use_structured_outputs=True), "structured_predict", Person, ASK, text="x")
 
     @FORMS
-    def test_prose_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+    def test_text_without_an_object_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         script.completion({"content": "Sure! Here is ..."})
         with pytest.raises(APIResponseValidationError, match="Sure! Here is"):
             call(llm(should_use_structured_outputs=True), form, Person, ASK, text="x")
 
-    def test_a_model_with_schemas_and_without_tools_uses_them(self, llm: Make, emulator: Emulator) -> None:
+    def test_model_without_tools_uses_a_schema(self, llm: Make, emulator: Emulator) -> None:
         model = llm(model="@cf/deepseek-ai/deepseek-r1-distill-qwen-32b")
         assert model.structured_predict(Person, ASK, text="Ann is 41 years old.") == Person(name="Ann", age=41)
         assert "response_format" in emulator.log.last.json
@@ -237,7 +239,9 @@ class TestBySchema:
 
 class TestByText:
     @FORMS
-    def test_text_programs_are_left_to_llama_index(self, llm: Make, script: Script, call: Caller, form: str) -> None:
+    def test_text_mode_adds_instructions_to_the_prompt(
+        self, llm: Make, script: Script, call: Caller, form: str
+    ) -> None:
         prose(script, form, '{"name": "Ann", "age": 41}')
         model = llm(pydantic_program_mode=PydanticProgramMode.LLM)
         found = call(model, form, Person, PromptTemplate("{text}"), text="x")
@@ -266,7 +270,7 @@ class TestComponents:
         assert found == ([Person(name="Ann", age=41)] if parallel else Person(name="Ann", age=41))
         assert emulator.log.last.json["tool_choice"] == FORCED
 
-    def test_function_calling_program_streams_with_a_choice_of_the_model(self, llm: Make) -> None:
+    def test_streamed_function_calling_program(self, llm: Make) -> None:
         # LlamaIndex drops the choice here, and any that it is given.
         program = FunctionCallingProgram.from_defaults(output_cls=Person, prompt=ASK, llm=llm(tool_choice="Person"))
         assert list(program.stream_call(text="Ann is 41 years old."))[-1] == Person(name="Ann", age=41)

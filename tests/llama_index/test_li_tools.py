@@ -70,13 +70,13 @@ class TestRequest:
         assert emulator.log.last.json.get("tool_choice") == choice
 
     @pytest.mark.parametrize("model", ["@cf/mistralai/mistral-small-3.1-24b-instruct", "@cf/zai-org/glm-4.7-flash"])
-    def test_a_tool_is_forced_on_every_model(self, llm: Make, emulator: Emulator, call: Caller, model: str) -> None:
+    def test_tool_is_forced_on_every_model(self, llm: Make, emulator: Emulator, call: Caller, model: str) -> None:
         one = llm(model=model)
         response = call(one, "chat_with_tools", [WEATHER], chat_history=USER, tool_required=True)
         assert emulator.log.last.json["tool_choice"] == FORCED
         assert [name for name, _ in selections(one, response)] == ["weather"]
 
-    def test_a_name_is_sanitised_and_comes_back(self, llm: Make, emulator: Emulator, call: Caller) -> None:
+    def test_tool_name_is_sanitised_and_restored(self, llm: Make, emulator: Emulator, call: Caller) -> None:
         model = llm()
         response = call(model, "chat_with_tools", [ODD], chat_history=USER, tool_choice="Weather[str] of a city")
         assert emulator.log.last.json["tool_choice"]["function"]["name"] == "Weather_str__of_a_city"
@@ -85,7 +85,7 @@ class TestRequest:
         assert answer.response == "sunny in Paris"
 
     @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # of LlamaIndex's agents
-    def test_a_name_comes_back_in_streams_and_agents(self, llm: Make, call: Caller) -> None:
+    def test_tool_name_is_restored_in_streams_and_agents(self, llm: Make, call: Caller) -> None:
         model = llm()
         responses = call(model, "stream_chat_with_tools", [ODD], chat_history=USER, tool_required=True)
         assert selections(model, responses[-1]) == [("Weather[str] of a city", {"city": "Paris"})]
@@ -96,16 +96,16 @@ class TestRequest:
 
         assert [str(result.tool_output) for result in asyncio.run(ask()).tool_calls] == ["sunny in Paris"]
 
-    def test_two_tools_of_one_name_are_refused(self, llm: Make) -> None:
+    def test_duplicate_tool_names_raise(self, llm: Make) -> None:
         twin = FunctionTool.from_defaults(clock, name="Weather[str]_of a city")
-        with pytest.raises(ValueError, match="two tools are called 'Weather_str__of_a_city'"):
+        with pytest.raises(ValueError, match="two tools have the name 'Weather_str__of_a_city'"):
             llm().chat_with_tools([ODD, twin], chat_history=USER)
 
-    def test_field_is_the_default_choice(self, llm: Make, emulator: Emulator) -> None:
+    def test_tool_choice_field_is_the_default(self, llm: Make, emulator: Emulator) -> None:
         llm(tool_choice="weather").chat_with_tools([WEATHER, CLOCK], chat_history=USER)
         assert emulator.log.last.json["tool_choice"] == FORCED
 
-    def test_default_choice_is_for_its_own_tool(self, llm: Make, emulator: Emulator) -> None:
+    def test_default_choice_of_another_tool_is_not_sent(self, llm: Make, emulator: Emulator) -> None:
         model = llm(tool_choice="weather")
         model.chat_with_tools([CLOCK], chat_history=USER)
         assert "tool_choice" not in emulator.log.last.json
@@ -113,37 +113,35 @@ class TestRequest:
         assert emulator.log.last.json["tool_choice"]["function"]["name"] == "clock"
 
     @pytest.mark.parametrize("choice", ["wether", {"type": "function", "function": {"name": "wether"}}])
-    def test_a_choice_that_is_none_of_the_tools_is_named(
-        self, llm: Make, emulator: Emulator, call: Caller, choice: Any
-    ) -> None:
-        with pytest.raises(ConfigurationError, match="'wether' is none of the tools: weather, clock"):
+    def test_choice_of_an_unknown_tool_raises(self, llm: Make, emulator: Emulator, call: Caller, choice: Any) -> None:
+        with pytest.raises(ConfigurationError, match="'wether' is not one of the tools: weather, clock"):
             call(llm(), "chat_with_tools", [WEATHER, CLOCK], chat_history=USER, tool_choice=choice)
         assert emulator.log.requests == 0
 
-    def test_what_is_no_tool_is_named_with_the_cure(self, llm: Make, call: Caller) -> None:
-        with pytest.raises(BadRequestError, match=r"tool 1 is a function: wrap it, FunctionTool\.from_defaults"):
+    def test_non_tool_is_rejected(self, llm: Make, call: Caller) -> None:
+        with pytest.raises(BadRequestError, match=r"tool 1 is a function: use FunctionTool\.from_defaults"):
             call(llm(), "chat_with_tools", [WEATHER, clock], chat_history=USER)
 
     @pytest.mark.parametrize("allowed", [True, False])
-    def test_parallel_flag_is_sent_only_where_set(self, llm: Make, emulator: Emulator, allowed: bool) -> None:
+    def test_parallel_tool_calls_is_sent_only_if_set(self, llm: Make, emulator: Emulator, allowed: bool) -> None:
         llm().chat_with_tools([WEATHER], chat_history=USER, allow_parallel_tool_calls=allowed)
         assert "parallel_tool_calls" not in emulator.log.last.json
         llm(parallel_tool_calls=allowed).chat_with_tools([WEATHER], chat_history=USER)
         assert emulator.log.last.json["parallel_tool_calls"] is allowed
 
-    def test_schema_carries_no_extras(self, llm: Make, emulator: Emulator) -> None:
+    def test_tool_schema_has_no_extra_keys(self, llm: Make, emulator: Emulator) -> None:
         llm().chat_with_tools([WEATHER], chat_history=USER)
         (tool,) = emulator.log.last.json["tools"]
         assert set(tool["function"]) == {"name", "description", "parameters"}
         assert "additionalProperties" not in tool["function"]["parameters"]
 
-    def test_a_message_object_can_be_the_users(self, llm: Make, emulator: Emulator) -> None:
+    def test_user_msg_can_be_a_chat_message(self, llm: Make, emulator: Emulator) -> None:
         llm().chat_with_tools([WEATHER], user_msg=ChatMessage(role="user", content="hi"), chat_history=USER)
         assert [message["content"] for message in emulator.log.last.json["messages"]] == [USER[0].content, "hi"]
 
 
 class TestReplies:
-    def test_parallel_calls_are_trimmed_where_not_allowed(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_parallel_calls_are_trimmed_unless_allowed(self, llm: Make, script: Script, call: Caller) -> None:
         calls = [tool_call("weather", '{"city": "Paris"}', "a"), tool_call("clock", '{"zone": "CET"}', "b")]
         both = [("weather", {"city": "Paris"}), ("clock", {"zone": "CET"})]
         for allowed, expected in ((True, both), (False, both[:1])):
@@ -156,7 +154,9 @@ class TestReplies:
             assert len(response.message.additional_kwargs["tool_calls"]) == len(expected)
 
     @pytest.mark.parametrize("arguments", ["", None, "null", {}])
-    def test_no_arguments_mean_an_empty_object(self, llm: Make, script: Script, call: Caller, arguments: Any) -> None:
+    def test_missing_arguments_become_an_empty_object(
+        self, llm: Make, script: Script, call: Caller, arguments: Any
+    ) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("now", arguments)]})
         model = llm()
         assert selections(model, call(model, "chat", USER)) == [("now", {})]
@@ -175,22 +175,22 @@ class TestReplies:
         script.completion({"content": "", "tool_calls": [tool_call("weather", arguments)]}, finish="length")
         model = llm()
         response = call(model, "chat", USER)
-        with pytest.raises(APIResponseValidationError, match="weather with arguments that are not a JSON") as caught:
+        with pytest.raises(APIResponseValidationError, match="of weather are not a JSON") as caught:
             model.get_tool_calls_from_response(response)
         assert ("raise max_tokens" in str(caught.value)) == cut
 
-    def test_arguments_that_are_no_object_raise(self, llm: Make, script: Script) -> None:
+    def test_arguments_must_be_an_object(self, llm: Make, script: Script) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("weather", "[1]")]})
         model = llm()
         with pytest.raises(APIResponseValidationError):
             model.get_tool_calls_from_response(model.chat(USER))
 
-    def test_a_broken_server_token_goes_through_as_given(self, llm: Make, script: Script) -> None:
+    def test_unusual_tool_call_id_is_kept(self, llm: Make, script: Script) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("refund", '{"ref": "<|\\"|", "cents": 950}')]})
         model = llm()
         assert selections(model, model.chat(USER)) == [("refund", {"ref": '<|"|', "cents": 950})]
 
-    def test_forced_call_written_as_text_is_recovered(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_forced_call_written_as_text_is_parsed(self, llm: Make, script: Script, call: Caller) -> None:
         script.completion({"content": '{"city": "Paris"}', "tool_calls": []})
         model = llm()
         response = call(model, "chat_with_tools", [WEATHER], chat_history=USER, tool_required=True)
@@ -231,7 +231,7 @@ class TestStreams:
         assert {"city": "Par"} in read
         assert read[-1] == {"city": "Paris"}
 
-    def test_ids_of_one_reply_and_of_later_turns_stay_apart(self, llm: Make, script: Script, call: Caller) -> None:
+    def test_generated_ids_are_unique_over_turns(self, llm: Make, script: Script, call: Caller) -> None:
         past = ChatMessage(
             role="assistant", blocks=[ToolCallBlock(tool_call_id="t:0", tool_name="weather", tool_kwargs={})]
         )

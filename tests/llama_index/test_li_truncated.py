@@ -61,7 +61,7 @@ def cut(script: Script, name: str, arguments: str, finish: str, *, streamed: boo
 
 @ENDS
 @ARGUMENTS
-def test_no_tool_runs_by_predict_and_call(
+def test_predict_and_call_runs_no_truncated_call(
     llm: Make, script: Script, call: Caller, delete: FunctionTool, deleted: list[str], arguments: str, finish: str
 ) -> None:
     cut(script, "delete", arguments, finish, streamed=False)
@@ -73,7 +73,7 @@ def test_no_tool_runs_by_predict_and_call(
 @ENDS
 @ARGUMENTS
 @pytest.mark.parametrize("streaming", [True, False])
-def test_no_tool_runs_in_an_agent(
+def test_agent_runs_no_truncated_call(
     llm: Make, script: Script, delete: FunctionTool, deleted: list[str], arguments: str, finish: str, streaming: bool
 ) -> None:
     cut(script, "delete", arguments, finish, streamed=streaming)
@@ -89,7 +89,9 @@ def test_no_tool_runs_in_an_agent(
 @ENDS
 @ARGUMENTS
 @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
-def test_no_object_of_defaults(llm: Make, script: Script, call: Caller, form: str, arguments: str, finish: str) -> None:
+def test_truncated_answer_is_not_an_object_of_defaults(
+    llm: Make, script: Script, call: Caller, form: str, arguments: str, finish: str
+) -> None:
     cut(script, "Options", arguments, finish, streamed=form.startswith("stream"))
     with pytest.raises(APIResponseValidationError):
         call(llm(), form, Options, PromptTemplate("x"))
@@ -97,7 +99,7 @@ def test_no_object_of_defaults(llm: Make, script: Script, call: Caller, form: st
 
 @pytest.mark.parametrize("form", ["chat_with_tools", "stream_chat_with_tools"])
 @pytest.mark.parametrize("finish", ["length", "content_filter", "odd_reason"])
-def test_the_reason_stays(
+def test_finish_reason_is_kept(
     llm: Make, script: Script, call: Caller, delete: FunctionTool, form: str, finish: str
 ) -> None:
     cut(script, "delete", '{"path": "/tmp"}', finish, streamed=form.startswith("stream"))
@@ -107,7 +109,7 @@ def test_the_reason_stays(
 
 
 @pytest.mark.parametrize("form", ["chat", "stream_chat", "complete", "stream_complete"])
-def test_an_answer_in_the_reasoning_is_not_empty(llm: Make, script: Script, call: Caller, form: str) -> None:
+def test_object_written_in_the_reasoning_is_parsed(llm: Make, script: Script, call: Caller, form: str) -> None:
     if form.startswith("stream"):
         script.deltas({"reasoning": "It leaves "}, {"reasoning": "at 14:02."})
     else:

@@ -17,7 +17,7 @@ from langchain_core.load import dumps
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
-from workers_ai._wire.batch_worker import group_answer
+from workers_ai._wire.batch_worker import group_responses
 from workers_ai.batch import BatchJob
 from workers_ai.ingest import aingest, ingest
 from workers_ai.integration._pydantic_fields import ConnectionFields
@@ -198,7 +198,7 @@ def test_no_text_gets_the_vector_of_another(sizes: list[int], step: int, bad: se
         else {"id": index, "success": True, "result": {"data": [[float(place)] for place in part]}}
         for index, part in enumerate(places)
     ]  # fmt: skip
-    grouped = group_answer(responses, sizes, BGE) or responses
+    grouped = group_responses(responses, sizes, BGE) or responses
     assert [entry["id"] for entry in grouped] == list(range(len(sizes)))
     first = 0
     for entry, size in zip(grouped, sizes, strict=True):
@@ -216,7 +216,7 @@ def test_an_answer_that_does_not_fit_the_texts_is_refused(face: Callable[..., An
         rows = {"data": [[1.0], [2.0]]}
         return httpx.Response(200, json={"responses": [{"id": 0, "success": True, "result": rows}]})
 
-    with pytest.raises(errors.APIResponseValidationError, match="does not fit the 3 texts") as caught:
+    with pytest.raises(errors.APIResponseValidationError, match="does not match the 3 texts") as caught:
         face(answer, batch_worker=URL).embed(BGE, ["a", "b", "c"], queue="always")
     assert caught.value.request_ids == (f"{JOB}.1x3",)
 
@@ -225,7 +225,7 @@ def test_an_answer_that_does_not_fit_the_texts_is_refused(face: Callable[..., An
 @pytest.mark.parametrize("odd", [10**400, 2_000_000_000, -1, True])
 def test_an_odd_id_of_a_worker_costs_nothing(odd: Any) -> None:
     good = [{"id": index, "success": True, "result": {"data": [[index + 1.0]]}} for index in range(2)]
-    grouped = group_answer([*good, {"id": odd, "success": True, "result": {"data": [[9.0]]}}], [2], BGE)
+    grouped = group_responses([*good, {"id": odd, "success": True, "result": {"data": [[9.0]]}}], [2], BGE)
     assert grouped == [{"id": 0, "success": True, "result": {"data": [[1.0], [2.0]]}}]
 
 
@@ -262,7 +262,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
         (429, "", errors.RateLimitError, None, 3, "HTTP 429"),
         (500, "<title>Worker threw exception</title>", errors.InternalServerError, None, 1, "HTTP 500"),
         (200, "<html>", errors.APIResponseValidationError, None, 1, URL),
-        (200, {}, errors.BatchError, None, 1, "gave no request id"),
+        (200, {}, errors.BatchError, None, 1, "returned no request id"),
     ],
 )  # fmt: skip
 def test_refusals_of_a_submission(
@@ -294,7 +294,7 @@ def test_refusals_of_a_submission(
 def test_an_id_the_worker_does_not_know_is_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
     status, body = refusal
     client = face(lambda _: httpx.Response(status, json={"error": body}), batch_worker=URL)
-    with pytest.raises(errors.BatchError, match="does not know") as caught:
+    with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         batch(client, "poll", BatchJob(JOB, BGE))
     assert caught.value.request_ids == (JOB,)
 
@@ -315,7 +315,7 @@ def test_a_lost_connection_names_the_worker_and_repeats_no_submission(face: Call
 def test_a_worker_of_another_model_is_found_out(face: Callable[..., Any]) -> None:
     answer = {"status": "queued", "request_id": JOB, "model": "@cf/baai/bge-m3"}
     client = face(lambda _: httpx.Response(200, json=answer), batch_worker=URL)
-    with pytest.raises(errors.ConfigurationError, match="embeds with @cf/baai/bge-m3, not with"):
+    with pytest.raises(errors.ConfigurationError, match="uses the model @cf/baai/bge-m3, not"):
         client.embed(BGE, ["a"], queue="always")
 
 
@@ -331,7 +331,7 @@ def test_a_worker_of_another_model_is_found_out(face: Callable[..., Any]) -> Non
 def test_more_than_texts_is_refused_before_anything_is_sent(
     face: Callable[..., Any], service: Service, model: str, request_: dict[str, Any]
 ) -> None:
-    with pytest.raises(errors.ConfigurationError, match="takes texts to embed and nothing beside them"):
+    with pytest.raises(errors.ConfigurationError, match="accepts only texts to embed"):
         batch(face(service, batch_worker=URL), "submit", model, [request_])
     assert service.seen == []
 
@@ -372,10 +372,10 @@ def test_what_the_worker_has_taken_is_collected_by_the_next_run(
     [
         ("batch.example", "batch_worker is not an http"),
         ("http://batch.example", "batch_worker http://batch.example is not encrypted"),
-        ("https://user:pw@batch.example", "may hold no user"),
-        ("https://batch.example/?token=x", "may hold no user, query"),
-        ("https://batch.example/../x", "may hold no '..'"),
-        ({"url": URL, "token": "x"}, "takes url and headers"),
+        ("https://user:pw@batch.example", "must not have a user"),
+        ("https://batch.example/?token=x", "must not have a user, query"),
+        ("https://batch.example/../x", "must not contain '..'"),
+        ({"url": URL, "token": "x"}, "accepts url and headers"),
         ({"url": URL, "headers": {"X-Key": "line\nbreak"}}, "value of header X-Key"),
     ],
 )
@@ -425,7 +425,7 @@ def test_a_pickled_client_still_asks_the_worker(service: Service, account: dict[
     with service.emulator.serve() as url:
         worker = BatchWorker(url.removesuffix("/client/v4"), headers={"X-Key": "secret-of-the-worker"})
         client = Client(**account, base_url="http://127.0.0.1:9", batch_worker=worker)
-        with Client(service=pickle.loads(pickle.dumps(client.service))) as restored:
+        with pickle.loads(pickle.dumps(client)) as restored:
             (item,) = restored.batch.run(BGE, [{"text": ["a"]}])
     assert item.success
     submitted = service.emulator.log.entries[0]

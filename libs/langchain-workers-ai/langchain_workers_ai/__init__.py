@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_workers_ai._version import __version__
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from langchain_workers_ai.ingest import IndexReport, WorkersAIBatchIngestor
     from langchain_workers_ai.rerank import WorkersAIRerank
-    from workers_ai._settings.settings import GatewayOptions
+    from workers_ai import GatewayOptions
     from workers_ai.ingest import LedgerError
 
 __all__ = [
@@ -72,7 +72,6 @@ __all__ = [
     "StreamInterruptedError",
     "StructuredOutputError",
     "WorkersAIBatchIngestor",
-    "WorkersAIDecisions",
     "WorkersAIEmbeddings",
     "WorkersAIError",
     "WorkersAIRerank",
@@ -80,12 +79,12 @@ __all__ = [
     "is_retryable",
 ]
 
-if find_spec("langchain_core.decisions") is None:  # langchain-core before 1.8
-    globals()["__all__"].remove("WorkersAIDecisions")  # so that type checkers still see it
+if find_spec("langchain_core.decisions"):  # langchain-core 1.8 and newer
+    __all__ += ["WorkersAIDecisions"]
 
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
-    "GatewayOptions": "workers_ai._settings.settings",
+    "GatewayOptions": "workers_ai",
     "IndexReport": "langchain_workers_ai.ingest",
     "LedgerError": "workers_ai.ingest",
     "WorkersAIBatchIngestor": "langchain_workers_ai.ingest",
@@ -95,7 +94,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'langchain_workers_ai' has no attribute {name!r}")
     from importlib import import_module

@@ -1,30 +1,31 @@
-"""Answers in the form that the keywords of a call ask for.
+"""Adapt answers to the keywords of their call.
 
-Components of OpenAI's older API pass ``functions`` and read ``function_call``, and nothing else.
+Components of OpenAI's older API pass ``functions`` and read ``function_call``.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_workers_ai._from_wire import AFTER_BLOCKS, to_chunk
-from workers_ai._wire.json_writing import plain_json
+from workers_ai.integration import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from langchain_workers_ai._types import Data
     from workers_ai.types import ChatDelta
 
-__all__ = ["finished", "piece_translator"]
+__all__ = ["chunk_translator", "finish_result"]
 
 
-def finished(result: ChatResult, given: Mapping[str, Any]) -> ChatResult:
-    """Return a whole answer in the form that the keywords of its call ask for."""
+def finish_result(result: ChatResult, given: Mapping[str, object]) -> ChatResult:
+    """Return a whole answer, with ``function_call`` in place of tool calls if the call has ``functions``."""
     message = result.generations[0].message
     if given.get("functions") and isinstance(message, AIMessage):
         for call in [*message.tool_calls, *message.invalid_tool_calls][:1]:
@@ -34,13 +35,13 @@ def finished(result: ChatResult, given: Mapping[str, Any]) -> ChatResult:
     return result
 
 
-def piece_translator(
-    model: str, options: Mapping[str, Any], given: Mapping[str, Any], *, blocks: bool
+def chunk_translator(
+    model: str, options: Mapping[str, Data], given: Mapping[str, object], *, blocks: bool
 ) -> Callable[[ChatDelta], ChatGenerationChunk]:
-    """Return the function that translates the pieces of one streamed answer.
+    """Return the function that translates the deltas of one streamed answer.
 
     Args:
-        model: The model asked for.
+        model: The model of the call.
         options: Options of the core's call.
         given: Keywords of the call.
         blocks: Whether LangChain numbers text and reasoning as content blocks.
@@ -61,18 +62,18 @@ def _without_usage(translate: Callable[[ChatDelta], ChatGenerationChunk]) -> Cal
 
 
 def _with_function_call(chunk: ChatGenerationChunk, first_call: int) -> ChatGenerationChunk:
-    """Move pieces of the first call into ``additional_kwargs["function_call"]``, their place in OpenAI's older API."""
+    """Move the chunks of the first tool call to ``additional_kwargs["function_call"]``, as in OpenAI's older API."""
     message = chunk.message
     if not (isinstance(message, AIMessageChunk) and message.tool_call_chunks):
         return chunk
-    pieces: list[dict[str, Any]] = [
-        {"name": piece["name"] or "", "arguments": piece["args"] or ""}
-        for piece in message.tool_call_chunks
-        if piece["index"] == first_call
+    parts = [
+        {"name": part["name"] or "", "arguments": part["args"] or ""}
+        for part in message.tool_call_chunks
+        if part["index"] == first_call
     ]
-    if pieces:
+    if parts:
         message.additional_kwargs["function_call"] = {
-            key: "".join(piece[key] for piece in pieces) for key in ("name", "arguments")
+            key: "".join(part[key] for part in parts) for key in ("name", "arguments")
         }
     message.tool_call_chunks, message.tool_calls, message.invalid_tool_calls = [], [], []
     return chunk

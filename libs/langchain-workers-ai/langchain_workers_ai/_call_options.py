@@ -1,4 +1,4 @@
-"""Keywords of one call, and the types of what is bound to it."""
+"""Keywords of one call and of a constructor."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pydantic import SecretStr
 
 from langchain_workers_ai._profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._settings.settings import masked_headers
-from workers_ai._validation import require_kind, unknown_keyword
-from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, masked_headers, require_kind, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from langchain_core.callbacks import BaseRunManager
     from langchain_core.tools import BaseTool
+
+    from langchain_workers_ai._types import Data, Fields
 
     Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
 else:
-    Tool = Any  # the module of LangChain's tools is not imported for the sake of a name
+    Tool = Any  # importing LangChain's tools takes time
 
 __all__ = [
     "Method",
     "Schema",
     "Tool",
     "constructor_keywords",
-    "extra_body",
-    "masked_keywords",
+    "mask_keywords",
+    "merge_body",
+    "pick_stop",
     "read_keywords",
-    "stop_of",
     "thread_id",
     "traced_keywords",
 ]
@@ -48,26 +48,26 @@ _ALIASES: Final = {
     "max_completion_tokens": "max_tokens",
     "request_timeout": "timeout",
 }
-"""Other names of keywords, of this package and of the OpenAI SDK."""
+"""Aliases of this package and of the OpenAI SDK."""
 _TRANSLATED: Final = frozenset({"functions", "function_call", "reasoning", "logit_bias", "n"})
-"""Keywords of the OpenAI SDK that become others here."""
+"""Keywords of the OpenAI SDK that are translated to other keywords."""
 _IGNORED: Final = frozenset(
     {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "verbosity", "modalities",
      "prediction", "cache_control", "betas", "truncation", "include", "previous_response_id", "prompt_cache_retention",
      "include_response_headers", "extra_query"}
 )  # fmt: skip
-"""Keywords that components written for other providers pass, and that have no meaning here."""
+"""Keywords of other providers that have no meaning here. They are ignored with a warning."""
 _TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
-"""Keywords that change how a request is sent, and never what comes back."""
+"""Keywords that change how a request is sent, but not its answer."""
 
 
 def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of one call under their own names.
+    """Return the keywords of one call by their own names.
 
-    Keywords of the OpenAI SDK are translated; those without a meaning here are left out, with one warning.
+    Keywords of the OpenAI SDK are translated. Keywords without a meaning here are ignored with one warning.
 
     Raises:
-        ConfigurationError: A keyword is unknown (names the nearest one that is known), or given twice.
+        ConfigurationError: A keyword is unknown (the message suggests the nearest known one), or given twice.
     """
     options: dict[str, Any] = {}
     ignored = []
@@ -82,23 +82,23 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
         elif options.get(own) is None:
             options[own] = value
         elif value is not None:
-            raise ConfigurationError(f"a call of {owner} was given {own} twice, once as {name}")
+            raise ConfigurationError(f"a call of {owner} has {own} twice, once as {name}: pass it once")
     _warn_ignored(owner, ignored)
     return {**options, **_translated(owner, given, options)}
 
 
 def _warn_ignored(owner: str, names: Sequence[str]) -> None:
-    """Warn once about keywords that have no meaning here."""
+    """Warn about ignored keywords."""
     if names:
-        what = ", ".join(sorted(names))
         warnings.warn(
-            f"{owner} ignores {what}: Workers AI has no such parameter; fields of the body go in model_kwargs",
+            f"{owner} ignores {', '.join(sorted(names))}: Workers AI has no such parameter; "
+            "pass additional fields of the body in model_kwargs",
             stacklevel=2,
         )
 
 
 def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what keywords of the OpenAI SDK mean here."""
+    """Return the keywords of the OpenAI SDK as keywords of this package."""
     out: dict[str, Any] = {}
     _check_one_answer(owner, given.get("n"))
     if functions := given.get("functions"):
@@ -115,7 +115,7 @@ def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]
 
 
 def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
-    """Return the keywords of a constructor, with those of the OpenAI SDK translated or ignored as for a call.
+    """Return the keywords of a constructor. Keywords of the OpenAI SDK are translated or ignored, as for a call.
 
     Args:
         owner: Name of the class, for errors and warnings.
@@ -123,34 +123,35 @@ def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[st
         fields: Names of the fields of the class.
 
     Raises:
-        ConfigurationError: More than one answer per call is asked for.
+        ConfigurationError: ``n`` is not 1.
     """
     foreign = (_IGNORED | _TRANSLATED) - fields
     data = {name: value for name, value in given.items() if name not in foreign}
-    if isinstance(data.get("profile"), ResolvedProfile):  # of another object, whose model may be another
+    if isinstance(data.get("profile"), ResolvedProfile):  # copied from an object whose model may differ
         del data["profile"]
     if len(data) < len(given):
         _warn_ignored(owner, [name for name in _IGNORED - fields if given.get(name) is not None])
-        meant = _translated(owner, {name: given[name] for name in foreign & given.keys()}, data)
-        if (body := meant.pop("extra_body", None)) is not None:
-            meant["model_kwargs"] = {**body, **(data.pop("model_kwargs", None) or data.pop("extra_body", None) or {})}
-        data |= {name: value for name, value in meant.items() if name in fields}
+        translated = _translated(owner, {name: given[name] for name in foreign & given.keys()}, data)
+        if (body := translated.pop("extra_body", None)) is not None:
+            own = data.pop("model_kwargs", None) or data.pop("extra_body", None) or {}
+            translated["model_kwargs"] = {**body, **own}
+        data |= {name: value for name, value in translated.items() if name in fields}
     return data
 
 
-def _check_one_answer(owner: str, n: Any) -> None:
-    """Raise ``ConfigurationError`` unless one answer is asked for."""
+def _check_one_answer(owner: str, n: object) -> None:
+    """Raise ``ConfigurationError`` if ``n`` is not 1."""
     if n not in (None, 1):
-        raise ConfigurationError(f"{owner} was given n={n!r}: the service returns one answer per call; use batch()")
+        raise ConfigurationError(f"{owner} has n={n!r}: the service returns one answer per call; use batch()")
 
 
 def traced_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a call that decide what comes back: those that a trace and a cache key may hold."""
+    """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
 
 
-def masked_keywords(given: dict[str, Any]) -> dict[str, Any]:
-    """Return keywords that are kept with a model, secrets masked as the token is."""
+def mask_keywords(given: dict[str, Any]) -> dict[str, Any]:
+    """Return keywords with secrets masked."""
     masked = dict(given)
     if given.get("extra_headers"):
         masked["extra_headers"] = masked_headers("extra_headers", given["extra_headers"])
@@ -160,22 +161,22 @@ def masked_keywords(given: dict[str, Any]) -> dict[str, Any]:
     return masked
 
 
-def stop_of(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
-    """The first of two that was given, as a list.
+def pick_stop(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
+    """Return the first of two stop arguments that is set, as a list.
 
     Raises:
-        ConfigurationError: It is neither a text nor a list.
+        ConfigurationError: It is neither a string nor a list.
     """
     given = second if first is None else first
     if given is None or isinstance(given, str):
         return None if given is None else [given]
     if not isinstance(given, (list, tuple)):
-        raise ConfigurationError(f"stop must be a text or a list of texts, not {given!r}")
+        raise ConfigurationError(f"stop must be a string or a list of strings, not {given!r}")
     return list(given)
 
 
-def thread_id(run_manager: Any) -> str | None:
-    """The ``thread_id`` of the LangGraph run this call belongs to: one conversation, one session."""
+def thread_id(run_manager: BaseRunManager | None) -> str | None:
+    """Return the ``thread_id`` of the LangGraph run of this call, or None."""
     config = var_child_runnable_config.get()
     found = ((config or {}).get("configurable") or {}).get("thread_id")
     if found is None and run_manager is not None:
@@ -183,13 +184,13 @@ def thread_id(run_manager: Any) -> str | None:
     return None if found is None else str(found)
 
 
-def extra_body(*given: Any) -> dict[str, Any]:
-    """Return fields of the body beside the parameters, the later ones of equal name.
+def merge_body(*given: Mapping[str, Data] | None) -> Fields:
+    """Return the additional fields of the body. A later field replaces an earlier one of the same name.
 
     Raises:
-        ConfigurationError: One of these is not a dict.
+        ConfigurationError: An argument is not a dict.
     """
-    out: dict[str, Any] = {}
+    out: Fields = {}
     for fields in given:
         require_kind("model_kwargs", fields, dict, "a dict of fields of the body")
         out |= fields or {}

@@ -1,8 +1,8 @@
-"""Message chunks that keep broken arguments of a call unchanged.
+"""Message chunks that keep the invalid arguments of a call unchanged.
 
-LangChain repairs the arguments of streamed calls, so that an agent would run a tool with half of what the model wrote,
-and has no place for the reason. A chunk of this module carries the broken calls beside the others; added to the chunks
-before it, it puts them into ``invalid_tool_calls``, as they stand there in a whole answer.
+LangChain repairs the arguments of streamed calls, so that an agent would run a tool with truncated arguments, and its
+chunks have no field for the error. Chunks of this module store the invalid calls. Added to earlier chunks, they put
+these calls into ``invalid_tool_calls``, as in a whole answer.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["AIMessageChunk"]
 
 
 class _ToMessage:
-    """Makes an ``AIMessage``: ``message_chunk_to_message`` of LangChain calls the first parent of a chunk's class."""
+    """Create an ``AIMessage``: LangChain's ``message_chunk_to_message`` calls the first base of a chunk's class."""
 
     def __new__(cls, **fields: Any) -> Any:
         return AIMessage(**fields) if cls is _ToMessage else super().__new__(cls)
 
 
 class AIMessageChunk(_ToMessage, messages.AIMessageChunk):
-    """LangChain's chunk, with the calls that must not run by index. Dumps as LangChain's own."""
+    """LangChain's chunk with invalid calls by index. Its dump equals that of LangChain's class."""
 
     _broken: dict[int, InvalidToolCall] = PrivateAttr(default_factory=dict)
 
     def mark_broken(self, broken: Mapping[int, InvalidToolCall]) -> None:
-        """Set the calls that must not run: raw arguments and error, by index."""
+        """Record invalid calls by index, with their raw arguments and error."""
         self._broken = {**self._broken, **broken}
         if self._broken:
             self.invalid_tool_calls = [
@@ -44,7 +44,7 @@ class AIMessageChunk(_ToMessage, messages.AIMessageChunk):
             ]
 
     def __add__(self, other: Any) -> BaseMessageChunk:  # type: ignore[override]
-        """Add chunks as LangChain does, and say which calls must not run."""
+        """Return the sum of chunks, with their invalid calls."""
         added: BaseMessageChunk = super().__add__(other)
         if isinstance(added, AIMessageChunk):
             for chunk in (self, *(other if isinstance(other, (list, tuple)) else (other,))):

@@ -1,18 +1,17 @@
-"""What the classes of this package share: the settings of a connection, with errors that LangChain knows."""
+"""Settings of a connection, with errors of LangChain's classes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._settings.settings import mask_secrets
-from workers_ai.integration._pydantic_fields import ConnectionFields
+from workers_ai.integration import ConnectionFields, mask_secrets
 
 __all__ = ["Connection"]
 
 
 class Connection(ConnectionFields):
-    """The settings of every class here; see :class:`workers_ai.integration._pydantic_fields.ConnectionFields`."""
+    """Base of all classes of this package. See :class:`workers_ai.integration.ConnectionFields`."""
 
     def __init__(self, *args: Any, **data: Any) -> None:
         mask_secrets(data)

@@ -1,4 +1,4 @@
-"""Documents of an ingestion: read as often as needed, and known by a key."""
+"""Documents of an ingestion, and their keys."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ from workers_ai.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from langchain_workers_ai._types import Data
+
+
 __all__ = ["Documents", "Source", "batched", "document_key", "key_of"]
 
 Source: TypeAlias = "Iterable[Document] | AsyncIterable[Document] | BaseLoader"
 
 
 def document_key(document: Document) -> str:
-    """Return the id of a document that has none: a UUID made of its text and metadata, the same in every process."""
+    """Return the id of a document without one: a UUID of its text and metadata, equal in all processes."""
     try:
         whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=_plain)
-    except (TypeError, ValueError):  # keys of several types have no order, and a circle has no end
+    except (TypeError, ValueError):  # keys of several types cannot be sorted, or the metadata contains itself
         whole = json.dumps([document.page_content, _ordered(document.metadata, ())], default=_plain)
     return str(uuid.UUID(bytes=hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()[:16], version=5))
 
 
-def _plain(value: Any) -> Any:
-    """Return a value that JSON lacks as one that it has. Neither the hash seed nor an address has any influence."""
+def _plain(value: object) -> Data:
+    """Return a JSON value for another value. It depends neither on the hash seed nor on addresses."""
     if isinstance(value, (set, frozenset)):
         return sorted((_ordered(item, ()) for item in value), key=_json)
     text = str(value)
@@ -47,8 +50,8 @@ def _plain(value: Any) -> Any:
     return [f"{kind.__module__}.{kind.__qualname__}", _ordered(getattr(value, "__dict__", {}), (id(value),))]
 
 
-def _ordered(value: Any, above: tuple[int, ...]) -> Any:
-    """Return a value with dicts as sorted pairs, and a mark in the place of a container that contains itself."""
+def _ordered(value: object, above: tuple[int, ...]) -> Data:
+    """Return a value with dicts as sorted pairs. A container that contains itself becomes a mark."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"
     inside = (*above, id(value))
@@ -62,12 +65,12 @@ def _ordered(value: Any, above: tuple[int, ...]) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else _plain(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, default=_plain)
 
 
-class _Noted(VectorStore):
-    """A store that keeps nothing but the key under which ``index`` would add a document."""
+class _KeyRecorder(VectorStore):
+    """A store that records only the key with which ``index`` adds a document."""
 
     key: str
 
@@ -89,16 +92,21 @@ class _Noted(VectorStore):
 
 
 def key_of(document: Document, encoder: Any) -> str:
-    """The key of a document in a record manager, by an encoder as LangChain's ``index`` takes one."""
+    """Return the key of a document in a record manager.
+
+    Args:
+        document: The document.
+        encoder: ``key_encoder`` of LangChain's ``index``.
+    """
     if callable(encoder):
         return str(encoder(document))
-    noted = _Noted()
-    index([document], InMemoryRecordManager(""), noted, key_encoder=encoder)
-    return noted.key
+    recorder = _KeyRecorder()
+    index([document], InMemoryRecordManager(""), recorder, key_encoder=encoder)
+    return recorder.key
 
 
 def batched(documents: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """Cut documents into lists of at most ``size``."""
+    """Yield lists of at most ``size`` documents."""
     rest = iter(documents)
     while batch := list(itertools.islice(rest, size)):
         yield batch
@@ -106,12 +114,12 @@ def batched(documents: Iterable[Document], size: int) -> Iterator[list[Document]
 
 def _checked(document: object) -> Document:
     if not isinstance(document, Document):
-        raise BadRequestError(f"a document is a Document of langchain_core, not {document!r:.200}")
+        raise BadRequestError(f"a document must be a langchain_core Document, not {document!r:.200}")
     return document
 
 
 class Documents:
-    """Documents that can be read more than once: those of an iterator or a loader wait in a temporary file."""
+    """Documents that can be read repeatedly. Those of an iterator or a loader are kept in a temporary file."""
 
     def __init__(self) -> None:
         self._list: Sequence[Document] | None = None
@@ -119,13 +127,13 @@ class Documents:
         self._count = 0
 
     def read(self, source: Source) -> None:
-        """Take documents.
+        """Read all documents of a source.
 
         Raises:
             TypeError: ``source`` is an asynchronous iterator.
         """
         if isinstance(source, AsyncIterable):
-            raise TypeError("documents of an asynchronous iterator need aingest")
+            raise TypeError("documents is an asynchronous iterator: use aingest")
         if isinstance(source, Sequence):
             self._list = source
             return
@@ -133,7 +141,7 @@ class Documents:
             self._add(document)
 
     async def aread(self, source: Source) -> None:
-        """Take documents without blocking the event loop."""
+        """Read all documents of a source without blocking the event loop."""
         if isinstance(source, BaseLoader):
             source = source.alazy_load()
         if isinstance(source, AsyncIterable):
@@ -149,8 +157,8 @@ class Documents:
             pickle.dump(_checked(document), self._file)
         except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as exc:
             raise BadRequestError(
-                f"document {self._count:,} cannot be put into the temporary file of documents that come one by one "
-                f"({exc}): give a list of documents, or metadata that can be pickled"
+                f"document {self._count:,} of an iterator cannot be pickled into the temporary file ({exc}): "
+                "pass a list of documents, or metadata that can be pickled"
             ) from exc
         self._count += 1
 

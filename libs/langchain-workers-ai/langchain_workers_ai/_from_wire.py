@@ -1,47 +1,55 @@
-"""From the core's replies to LangChain's messages. Pure; the streaming path makes one chunk per piece and no more."""
+"""Translate the core's replies to LangChain messages. Pure; each delta of a stream becomes exactly one chunk."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.utils.json import parse_partial_json
 
-from workers_ai._wire.json_parsing import parse_json
+from workers_ai.integration import parse_json
+from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_core.messages import InvalidToolCall
+    from langchain_core.messages import ToolCall as LangChainToolCall
+    from langchain_core.messages.ai import UsageMetadata
 
-    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
+    from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
+    from langchain_workers_ai._types import Data, Fields
+    from workers_ai.types import ChatReply, ToolCall, Usage
 
-__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_output"]
+__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
 PROVIDER: Final = "workers-ai"
-"""``model_provider`` of every message and ``ls_provider`` of every trace; tools around LangChain compare the two."""
+"""``model_provider`` of messages and ``ls_provider`` of traces. LangChain tools compare the two."""
 
 AFTER_BLOCKS: Final = 1000
 """Index of the first streamed call with ``output_version="v1"``. LangChain numbers text and reasoning from 0 and merges
-content blocks of the same index, whatever their type, so calls have to stand clear of them."""
+content blocks of the same index even if their types differ, so calls need other indices."""
 
 _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
-"""Outside a string and inside one, the last for one that was cut at a backslash."""
+"""Endings outside a string, inside a string, and after a backslash."""
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
+_TEXT_ALONE: Final = ChatDelta()[1:]
+"""The other fields of a delta that holds only text."""
+
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
-    """Translate a whole answer.
+    """Return a whole answer as a LangChain result.
 
     Args:
         reply: The answer.
-        model: The model asked for.
+        model: The model of the call.
     """
     tool_calls, invalid_tool_calls = _calls(reply.tool_calls)
-    content: Any = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
+    content: Data = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
     message = AIMessage(
         content=content,
         additional_kwargs={"reasoning_content": reply.reasoning} if reply.reasoning else {},
@@ -50,33 +58,35 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         usage_metadata=_usage(reply.usage),
         response_metadata=_metadata(reply, model),
     )
-    info: dict[str, Any] = {"finish_reason": reply.finish_reason}
+    info: Fields = {"finish_reason": reply.finish_reason}
     if logprobs := _mergeable(reply.logprobs):
         info["logprobs"] = logprobs
-    output: dict[str, Any] = {"model_name": model}
+    output: Fields = {"model_name": model}
     if (usage := reply.usage) is not None:
         output["token_usage"] = _token_usage(usage)
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
 
 
 def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool = True) -> ChatGenerationChunk:
-    """Translate one piece of a streamed answer.
+    """Return one delta of a streamed answer as a LangChain chunk.
 
     Args:
-        delta: The piece.
-        model: The model asked for.
-        first_call: Index that the first tool call gets; see :data:`AFTER_BLOCKS`.
-        tools: Whether the answer may have calls. All chunks of it are of one class, since the first decides.
+        delta: The delta.
+        model: The model of the call.
+        first_call: Index of the first tool call; see :data:`AFTER_BLOCKS`.
+        tools: Whether the answer may contain calls. It selects the class of all chunks of the answer.
     """
+    chunk_class = _chunk_with_calls() if tools else AIMessageChunk
+    if delta[1:] == _TEXT_ALONE:  # most deltas
+        return ChatGenerationChunk(message=chunk_class(content=delta[0]))
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)
-    content: Any = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
-    chunk_class: Any = _chunk_with_calls() if tools else AIMessageChunk
+    content: Data = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
-    extra: dict[str, Any] = {}
+    extra: Fields = {}
     if last:
         extra = {
             "chunk_position": "last",
@@ -90,7 +100,7 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
             {
                 "type": "tool_call_chunk",
                 "name": call.name,
-                "args": call.arguments + _unmendable(call.broken) if call.error else call.arguments,
+                "args": call.arguments + _unparsable_suffix(call.broken) if call.error else call.arguments,
                 "id": call.id,
                 "index": first_call + call.index,
             }
@@ -99,17 +109,17 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         **extra,
     )
     if tools:
-        message.mark_broken(
+        cast("ChunkWithCalls", message).mark_broken(
             {first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error}
         )
-    info: dict[str, Any] = {"finish_reason": delta.finish_reason} if last else {}
+    info: Fields = {"finish_reason": delta.finish_reason} if last else {}
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
 
 
-def _mergeable(logprobs: Any) -> dict[str, list[Any]] | None:
-    """Return the lists of log probabilities: the rest of pieces of different types cannot be added up."""
+def _mergeable(logprobs: Data) -> dict[str, list[Data]] | None:
+    """Return the lists of log probabilities. LangChain cannot merge other values of different types."""
     if not isinstance(logprobs, dict):
         return None
     lists = {name: value for name, value in logprobs.items() if isinstance(value, list)}
@@ -120,8 +130,8 @@ def _mergeable(logprobs: Any) -> dict[str, list[Any]] | None:
 
 
 @cache
-def _chunk_with_calls() -> Any:
-    """Return the class of chunks that carry calls. It is built at the first of them: that takes about 10 ms."""
+def _chunk_with_calls() -> type[ChunkWithCalls]:
+    """Return the class of chunks with calls. It is created on first use, which takes about 10 ms."""
     from langchain_workers_ai._chunks import AIMessageChunk
 
     return AIMessageChunk
@@ -131,32 +141,33 @@ def _invalid(arguments: str, error: str) -> InvalidToolCall:
     return {"type": "invalid_tool_call", "name": None, "args": arguments, "id": None, "error": error}
 
 
-def _unmendable(arguments: str) -> str:
-    """Return a bracket that makes broken arguments unreadable.
+def _unparsable_suffix(arguments: str) -> str:
+    """Return a suffix that makes invalid arguments unparsable.
 
-    LangChain repairs the arguments of a streamed call, and an agent would run the tool with half a text. With this they
-    end in ``invalid_tool_calls`` wherever pieces are put together, without :meth:`AIMessageChunk.mark_broken`, too.
+    LangChain repairs the arguments of a streamed call, so that an agent would run the tool with truncated arguments.
+    With this suffix they end in ``invalid_tool_calls``, also in code that adds chunks without
+    :meth:`AIMessageChunk.mark_broken`.
     """
-    return next((end for end in _ENDS if _is_beyond_mending(arguments + end)), "")
+    return next((end for end in _ENDS if _is_unparsable(arguments + end)), "")
 
 
-def _is_beyond_mending(arguments: str) -> bool:
+def _is_unparsable(arguments: str) -> bool:
     try:
         return parse_partial_json(arguments) is None
-    except (ValueError, RecursionError):  # a number too long, or nested too deep
+    except (ValueError, RecursionError):  # a number is too long, or the nesting too deep
         return True
 
 
-def _with_refusal(text: str, refusal: dict[str, Any]) -> list[dict[str, Any]]:
-    """Content with the standard refusal block, on which LangChain's structured-output parsers raise."""
+def _with_refusal(text: str, refusal: Fields) -> list[Fields]:
+    """Return content with a standard refusal block. LangChain's structured-output parsers raise for it."""
     block = {"type": "refusal", **refusal}
     return [{"type": "text", "text": text}, block] if text else [block]
 
 
-def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
-    """Return the calls that can run, and the others."""
-    good: list[Any] = []
-    bad: list[Any] = []
+def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[LangChainToolCall], list[InvalidToolCall]]:
+    """Return the valid calls and the invalid calls."""
+    good: list[LangChainToolCall] = []
+    bad: list[InvalidToolCall] = []
     for call in calls:
         if call.error:
             bad.append({**_invalid(call.arguments, call.error), "name": call.name, "id": call.id})
@@ -166,11 +177,11 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[Any], list[Any]]:
     return good, bad
 
 
-def _usage(usage: Usage | None) -> Any:
-    """LangChain's ``UsageMetadata``; details only where the service gave them."""
-    if usage is None or not usage.total_tokens:  # neurons alone, or nothing: no tokens to report
+def _usage(usage: Usage | None) -> UsageMetadata | None:
+    """Return LangChain's ``UsageMetadata``, with the details that the service reported."""
+    if usage is None or not usage.total_tokens:  # the service reported neurons only, or nothing
         return None
-    out: dict[str, Any] = {
+    out: UsageMetadata = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
@@ -182,8 +193,8 @@ def _usage(usage: Usage | None) -> Any:
     return out
 
 
-def _token_usage(usage: Usage) -> dict[str, Any]:
-    """The older record, which callback handlers read from ``llm_output``."""
+def _token_usage(usage: Usage) -> dict[str, int]:
+    """Return the older record of usage, which callback handlers read from ``llm_output``."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -191,8 +202,9 @@ def _token_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
-    out: dict[str, Any] = {"model_name": model, "model_provider": PROVIDER}
+def _metadata(reply: ChatReply | ChatDelta, model: str) -> Fields:
+    """Return the ``response_metadata`` of a reply or of the last delta."""
+    out: Fields = {"model_name": model, "model_provider": PROVIDER}
     served = reply.headers.get("cf-aig-routed-model") or reply.model
     if served and served != model:
         out["served_model"] = served
@@ -209,7 +221,7 @@ def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, Any]:
 
 
 def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
-    """What the neurons cost; the list price of the tokens where the service gave no neurons."""
+    """Return the cost of the neurons; without neurons, the list price of the tokens."""
     from workers_ai.catalogue import USD_PER_NEURON, lookup
 
     if usage.neurons is not None:
@@ -219,15 +231,15 @@ def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
     return lookup(served).cost_usd(*tokens) if cost is None and served else cost
 
 
-def with_output(result: ChatResult) -> ChatResult:
-    """Return the result with ``llm_output``, which LangChain leaves out of a streamed answer; a cached one has none."""
+def with_llm_output(result: ChatResult) -> ChatResult:
+    """Return the result with ``llm_output``, which LangChain omits for streamed answers. Cached answers have none."""
     message = result.generations[0].message if result.generations else None
     if result.llm_output is not None or not isinstance(message, AIMessage):
         return result
-    usage: Mapping[str, Any] = message.usage_metadata or {}
-    if "total_cost" in usage:  # LangChain's mark of an answer out of its cache
+    usage: Mapping[str, Data] = message.usage_metadata or {}
+    if "total_cost" in usage:  # LangChain marks answers from its cache
         return result
-    output: dict[str, Any] = {"model_name": message.response_metadata.get("model_name")}
+    output: Fields = {"model_name": message.response_metadata.get("model_name")}
     if usage:
         output["token_usage"] = {
             "prompt_tokens": usage["input_tokens"],
@@ -237,8 +249,8 @@ def with_output(result: ChatResult) -> ChatResult:
     return result.model_copy(update={"llm_output": output})
 
 
-def add_outputs(total: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Add two records of ``llm_output``: numbers are summed at any depth, anything else is taken from the later one."""
+def add_outputs(total: Mapping[str, Data], more: Mapping[str, Data]) -> Fields:
+    """Return the sum of two ``llm_output`` records: numbers are added at any depth, other values are replaced."""
     out = dict(total)
     for key, value in more.items():
         old = out.get(key)

@@ -1,4 +1,4 @@
-"""From an answer to a value that fits its schema; an answer that does not fit raises, and never becomes None."""
+"""Parse answers to values that fit a schema. An answer that does not fit raises; it never becomes None."""
 
 from __future__ import annotations
 
@@ -12,31 +12,38 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
-from workers_ai._wire.chat.reply import shortened
-from workers_ai._wire.chat.schema_validation import conform
-from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
-from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
+from langchain_workers_ai._types import Data, Fields
+from workers_ai.integration import (
+    CallIds,
+    conform,
+    parse_answer,
+    parse_growing,
+    parse_json,
+    recover_leaked_calls,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
+
 __all__ = ["AnswerParser"]
 
-_NOTHING: Final = object()
+_NO_VALUE: Final = object()
 
 
 class AnswerParser(BaseTransformOutputParser[Any]):
-    """Parses the answer of one structured call, whole or streamed.
+    """Parse the answer of one structured call, whole or streamed.
 
-    A stream of a dict yields it as it grows; a class is made once, at the end. The end of a stream is judged as a whole
-    answer is.
+    A stream yields the partial dict after each chunk. An instance of a class is yielded once, at the end. The end of a
+    stream is checked like a whole answer.
     """
 
     tool_name: str | None = None
-    """Name of the forced tool; None where the answer is JSON text."""
+    """Name of the forced tool; None if the answer is JSON text."""
     cls: SkipValidation[type | None] = None
-    """Pydantic class to make; None for a dict."""
-    answer_schema: dict[str, Any]
+    """Pydantic class to return; None for a dict."""
+    answer_schema: Fields
     """JSON schema of the answer."""
 
     @property
@@ -44,20 +51,20 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         return "workers-ai-answer"
 
     def parse(self, text: str) -> Any:
-        """Parse JSON text."""
+        """Return the value of an answer in JSON text."""
         return self._fit(_strict_json(text), text)
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        """Parse an answer.
+        """Return the value of an answer.
 
         Raises:
             ModelRefusalError: The model refused.
-            OutputParserException: The answer does not fit; it is in ``llm_output``.
+            OutputParserException: The answer does not fit the schema; ``llm_output`` has its text.
         """
         first = result[0]
         message = first.message if isinstance(first, ChatGeneration) else AIMessage(first.text)
         if partial:
-            return self._growing(message)
+            return self._partial_value(message)
         for block in message.content_blocks:
             if block["type"] == "refusal":
                 raise ModelRefusalError.from_refusal(block, raw_message=message)
@@ -68,12 +75,12 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             if message.response_metadata.get("finish_reason") != "length":
                 raise
             raise OutputParserException(
-                f"the answer was cut at max_tokens; raise max_tokens or ask for less: {exc.args[0]}",
+                f"the answer was truncated at max_tokens; increase max_tokens or shorten the task: {exc.args[0]}",
                 llm_output=exc.llm_output,
             ) from exc
 
-    def _value(self, message: BaseMessage) -> tuple[str, Any]:
-        """The answer as text, and as a value. Some models answer in their reasoning, with an empty text beside it."""
+    def _value(self, message: BaseMessage) -> tuple[str, Data]:
+        """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""
         text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
             return text, _strict_json(text)
@@ -81,42 +88,44 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else []
         for bad in invalid:
             if bad.get("name") == self.tool_name:
-                raise _misfit(f"the call of {self.tool_name} is invalid: {bad.get('error')}", bad.get("args") or "")
+                raise _parse_error(
+                    f"the call of {self.tool_name} is invalid: {bad.get('error')}", bad.get("args") or ""
+                )
         for call in calls:
             if call["name"] == self.tool_name:
                 return "", call["args"]
         if called := [str(call.get("name")) for call in (*calls, *invalid)]:
-            raise _misfit(f"the model called {', '.join(called)} instead of {self.tool_name}", text)
+            raise _parse_error(f"the model called {', '.join(called)} instead of {self.tool_name}", text)
         ids = CallIds()
         for written in recover_leaked_calls(text, {self.tool_name: self.answer_schema}, ids, among_words=True)[:1]:
             return text, parse_json(written.arguments)
-        raise _misfit(f"the model answered with text instead of calling {self.tool_name}", text)
+        raise _parse_error(f"the model answered with text instead of calling {self.tool_name}", text)
 
-    def _fit(self, value: Any, shown: str) -> Any:
-        """The value as the class wanted, or as a dict with everything in it that the schema requires."""
+    def _fit(self, value: Data, shown: str) -> Any:
+        """Return an instance of the class, or a dict that fits the schema."""
         shown = shown or json.dumps(value, ensure_ascii=False)
         if self.cls is None:
             return self._checked(value, shown)
         try:
             if issubclass(self.cls, BaseModel):
-                # As JSON, for classes that are strict: they take texts for dates and enumerations from JSON alone.
+                # Strict classes accept strings for dates and enumerations only from JSON.
                 return self.cls.model_validate_json(json.dumps(value))
             return self.cls.parse_obj(value)  # type: ignore[attr-defined] # pydantic.v1
         except ValueError as exc:
-            raise _misfit(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
+            raise _parse_error(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
 
-    def _checked(self, value: Any, shown: str) -> Any:
+    def _checked(self, value: Data, shown: str) -> Data:
         schema = self.answer_schema
         is_object = schema.get("type") == "object" or "properties" in schema
         if value is None or (is_object and not isinstance(value, dict)):
-            raise _misfit(f"the answer is a JSON {type(value).__name__}, not an object", shown)
+            raise _parse_error(f"the answer is a JSON {type(value).__name__}, not an object", shown)
         try:
             return conform(value, schema)
         except ValueError as exc:
-            raise _misfit(str(exc), shown) from exc
+            raise _parse_error(str(exc), shown) from exc
 
-    def _growing(self, message: BaseMessage) -> Any:
-        """What of a dict has arrived; None for nothing yet."""
+    def _partial_value(self, message: BaseMessage) -> Data:
+        """Return the received part of a dict; None if nothing has arrived."""
         if self.cls is not None:
             return None
         if self.tool_name is None:
@@ -125,87 +134,87 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         return next((call["args"] for call in calls if call["name"] == self.tool_name and call["args"]), None)
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
-        growth = _Growth(self)
+        partial = _PartialAnswer(self)
         for chunk in input:
-            if (value := growth.add(chunk)) is not _NOTHING:
+            if (value := partial.add(chunk)) is not _NO_VALUE:
                 yield value
-        if (value := growth.finish()) is not _NOTHING:
+        if (value := partial.finish()) is not _NO_VALUE:
             yield value
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
-        growth = _Growth(self)
+        partial = _PartialAnswer(self)
         async for chunk in input:
-            if (value := growth.add(chunk)) is not _NOTHING:
+            if (value := partial.add(chunk)) is not _NO_VALUE:
                 yield value
-        if (value := growth.finish()) is not _NOTHING:
+        if (value := partial.finish()) is not _NO_VALUE:
             yield value
 
-    def beside_raw(self, input: Iterator[BaseMessage]) -> Iterator[dict[str, Any]]:
-        """Yield raw pieces as they come, then the value or the error. Never raise.
+    def transform_with_raw(self, input: Iterator[BaseMessage]) -> Iterator[Fields]:
+        """Yield each raw chunk, then the value or the error. Never raise.
 
-        A growing value is not yielded: it would stay in the sum of the pieces of an answer that does not fit.
+        Partial values are not yielded: they would remain in the sum of the chunks of an answer that does not fit.
         """
-        pieces: list[BaseMessage] = []
+        chunks: list[BaseMessage] = []
         for chunk in input:
-            pieces.append(chunk)
+            chunks.append(chunk)
             yield AddableDict(raw=chunk)
-        yield self._value_or_error(pieces)
+        yield self._value_or_error(chunks)
 
-    async def abeside_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[dict[str, Any]]:
-        """See :meth:`beside_raw`."""
-        pieces: list[BaseMessage] = []
+    async def atransform_with_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[Fields]:
+        """Yield each raw chunk, then the value or the error. See :meth:`transform_with_raw`."""
+        chunks: list[BaseMessage] = []
         async for chunk in input:
-            pieces.append(chunk)
+            chunks.append(chunk)
             yield AddableDict(raw=chunk)
-        yield self._value_or_error(pieces)
+        yield self._value_or_error(chunks)
 
-    def _value_or_error(self, pieces: list[BaseMessage]) -> dict[str, Any]:
+    def _value_or_error(self, chunks: list[BaseMessage]) -> Fields:
         try:
-            return AddableDict(parsed=self.parse_result([ChatGeneration(message=_sum(pieces))]), parsing_error=None)
+            return AddableDict(parsed=self.parse_result([ChatGeneration(message=_sum(chunks))]), parsing_error=None)
         except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
             return AddableDict(parsed=None, parsing_error=exc)
 
 
-class _Growth:
-    """Adds the pieces of an answer up, and tells when there is a new value to hand on."""
+class _PartialAnswer:
+    """The sum of the received chunks of an answer. Returns each new value."""
 
     def __init__(self, parser: AnswerParser) -> None:
         self._parser = parser
-        self._pieces: list[Any] = []
-        self._shown: Any = None
+        self._chunks: list[BaseMessage] = []
+        self._last: Data = None
 
-    def add(self, piece: str | BaseMessage) -> Any:
-        if isinstance(piece, str):
-            piece = AIMessageChunk(content=piece)
-        self._pieces.append(piece)
-        if self._parser.cls is not None:  # made at the end alone, so that adding up each piece would be for nothing
-            return _NOTHING
+    def add(self, chunk: str | BaseMessage) -> Any:
+        if isinstance(chunk, str):
+            chunk = AIMessageChunk(content=chunk)
+        self._chunks.append(chunk)
+        if self._parser.cls is not None:  # instances are created at the end only
+            return _NO_VALUE
         self._add_up()
         return self._new(self._parse(partial=True))
 
     def _add_up(self) -> None:
-        self._pieces = [_sum(self._pieces)]
+        self._chunks = [_sum(self._chunks)]
 
     def finish(self) -> Any:
-        if not self._pieces:
-            return _NOTHING
+        if not self._chunks:
+            return _NO_VALUE
         self._add_up()
         return self._new(self._parse(partial=False))
 
     def _parse(self, *, partial: bool) -> Any:
-        return self._parser.parse_result([ChatGeneration(message=self._pieces[0])], partial=partial)
+        return self._parser.parse_result([ChatGeneration(message=self._chunks[0])], partial=partial)
 
     def _new(self, value: Any) -> Any:
-        if value is None or value == self._shown:
-            return _NOTHING
-        self._shown = value
+        if value is None or value == self._last:
+            return _NO_VALUE
+        self._last = value
         return value
 
 
-def _sum(pieces: list[BaseMessage]) -> BaseMessage:
-    """Return the message of these pieces; the last one if they are whole messages."""
-    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
-    return chunks[0] + chunks[1:] if len(chunks) == len(pieces) > 1 else pieces[-1]
+def _sum(messages: list[BaseMessage]) -> BaseMessage:
+    """Return the sum of chunks; the last message if they are whole messages."""
+    chunks = [message for message in messages if isinstance(message, AIMessageChunk)]
+    return chunks[0] + chunks[1:] if len(chunks) == len(messages) > 1 else messages[-1]
 
 
 def _reasoning(message: BaseMessage) -> str:
@@ -213,14 +222,14 @@ def _reasoning(message: BaseMessage) -> str:
     return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
-def _strict_json(text: str) -> Any:
-    """JSON out of the text of an answer."""
+def _strict_json(text: str) -> Data:
+    """Return the JSON value in the text of an answer."""
     try:
         return parse_answer(text)
     except ValueError:
-        raise _misfit("the answer is not JSON" if text.strip() else "the answer is empty", text) from None
+        raise _parse_error("the answer is not JSON" if text.strip() else "the answer is empty", text) from None
 
 
-def _misfit(message: str, shown: str | Mapping[str, Any]) -> OutputParserException:
+def _parse_error(message: str, shown: str | Mapping[str, Any]) -> OutputParserException:
     text = shortened(shown)
     return OutputParserException(f"{message}. The model wrote: {text}" if text else message, llm_output=text)

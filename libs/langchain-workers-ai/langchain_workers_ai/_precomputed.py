@@ -1,8 +1,8 @@
-"""Vectors on their way from a ledger into a store.
+"""Vectors that an ingestor has computed, for the embedding models of the store it fills.
 
-A vector store has its texts embedded by the object it was made with. While an ingestor fills a store, every
-``WorkersAIEmbeddings`` of the same model and options, on whatever thread, finds the vectors of documents in the
-ingestor's ledger, and embeds only what is not there. A vector depends on nothing else, so nobody can get a wrong one.
+A vector store embeds its documents with its own embedding model. While an ingestor fills a store, that model finds the
+vectors of documents in the ingestor's ledger and embeds only the missing ones. A vector depends on :class:`Kind` and
+on the text alone, so a call from elsewhere that uses the same model in the meantime gets correct vectors, too.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from workers_ai._calls.requests import check_texts
 from workers_ai.errors import WorkersAIError
+from workers_ai.integration import check_texts
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-__all__ = ["Kind", "Texts", "find_within", "handing_over"]
+__all__ = ["Kind", "Lookup", "Precomputed", "find_within", "reading_all"]
 
 T = TypeVar("T")
 
-_LOOKED_AT: Final = 2000
-"""Objects that are looked through at most."""
+_MAX_VISITED: Final = 2000
+"""Objects that :func:`find_within` visits at most."""
 
 
 class Kind(NamedTuple):
-    """What makes vectors interchangeable: service, model and options."""
+    """Settings that shape a vector. Vectors of equal kinds are interchangeable."""
 
     base_url: str | None
     model: str
@@ -42,46 +42,151 @@ class Kind(NamedTuple):
 
 
 class Ledger(Protocol):
-    """Knows vectors of texts; see :meth:`workers_ai.ingest.Ledger.find`."""
+    """A store of vectors by text; see :class:`workers_ai.ingest.Ledger`."""
 
     def find(self, texts: Iterable[str]) -> Sequence[array[float] | None]:
-        """The vectors of texts, in their order; None where it has none."""
+        """Return the vectors of texts, in their order; None for each unknown text."""
         ...
 
 
-_open: list[tuple[Kind, Ledger]] = []
-_lock = threading.Lock()
+class _Source:
+    """A ledger that can be closed while other threads still read from it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger: Ledger | None = ledger
+        self._lock = threading.Lock()
+
+    def find(self, texts: Sequence[str]) -> Sequence[array[float] | None]:
+        with self._lock:
+            return [None] * len(texts) if self._ledger is None else self._ledger.find(texts)
+
+    def close(self) -> None:
+        with self._lock:
+            self._ledger = None
+
+
+class Precomputed:
+    """The ledgers in which one embedding model looks for vectors. Copies and pickles start without any."""
+
+    def __init__(self) -> None:
+        self._sources: tuple[tuple[Kind, _Source], ...] = ()
+        self._lock = threading.Lock()
+
+    def sources(self, kind: Kind) -> list[_Source]:
+        """Return the open ledgers with vectors of this kind."""
+        return [source for its_kind, source in self._sources if its_kind == kind]
+
+    @contextmanager
+    def reading(self, kind: Kind, ledger: Ledger) -> Iterator[None]:
+        """Look for vectors of this kind in a ledger as long as the context is open."""
+        entry = (kind, _Source(ledger))
+        with self._lock:
+            self._sources = (*self._sources, entry)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sources = tuple(other for other in self._sources if other is not entry)
+            entry[1].close()
+
+    def __reduce__(self) -> tuple[type[Precomputed], tuple[()]]:
+        return Precomputed, ()
+
+    def __eq__(self, other: object) -> bool:  # pydantic compares private attributes when it compares models
+        return isinstance(other, Precomputed)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @contextmanager
-def handing_over(kind: Kind, ledger: Ledger) -> Iterator[None]:
-    """Let documents of this kind find their vectors in the ledger."""
-    entry = (kind, ledger)
-    with _lock:
-        _open.append(entry)
-    try:
+def reading_all(all_precomputed: Iterable[Precomputed], kind: Kind, ledger: Ledger) -> Iterator[None]:
+    """Let several embedding models look for vectors of this kind in a ledger."""
+    with ExitStack() as stack:
+        for precomputed in all_precomputed:
+            stack.enter_context(precomputed.reading(kind, ledger))
         yield
-    finally:
-        with _lock:
-            _open.remove(entry)
+
+
+class Lookup:
+    """The texts of one call: texts with a known vector, and ``missing`` texts.
+
+    Args:
+        precomputed: The ledgers of the embedding model.
+        kind: The kind of the vectors.
+        texts: The documents.
+        empty: Handling of empty texts, as for :func:`~workers_ai.integration.check_texts`.
+
+    Raises:
+        BadRequestError: A text is empty or not a string; the message has its index.
+    """
+
+    def __init__(
+        self, precomputed: Precomputed, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]
+    ) -> None:
+        self.missing = texts
+        self._vectors: list[list[float] | None] = []
+        sources = precomputed.sources(kind)
+        if not sources:
+            return
+        self.missing = check_texts(texts, empty, kind.model)
+        self._vectors = [None] * len(texts)
+        for source in sources:
+            self._fill(source)
+
+    def _fill(self, source: _Source) -> None:
+        places = self._places()
+        found = source.find(self.missing)
+        for place, vector in zip(places, found, strict=True):
+            self._vectors[place] = None if vector is None else vector.tolist()
+        self.missing = [text for text, vector in zip(self.missing, found, strict=True) if vector is None]
+
+    def _places(self) -> list[int]:
+        """Return the indices of the missing texts among all texts."""
+        return [place for place, vector in enumerate(self._vectors) if vector is None]
+
+    @classmethod
+    async def on_thread(
+        cls, precomputed: Precomputed, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]
+    ) -> Self:
+        """Create a lookup without blocking the event loop while a ledger is read."""
+        if not precomputed.sources(kind):
+            return cls(precomputed, kind, texts, empty)
+        return await asyncio.to_thread(cls, precomputed, kind, texts, empty)
+
+    def merge(self, vectors: list[list[float]]) -> list[list[float]]:
+        """Return the vectors of all texts in their order, given the vectors of the missing texts."""
+        if not self._vectors:
+            return vectors
+        rest = iter(vectors)
+        return [next(rest) if vector is None else vector for vector in self._vectors]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Replace the index of a missing text in an error by its index among all texts."""
+        if self._vectors and isinstance(error, WorkersAIError) and error.index is not None:
+            place = self._places()[error.index]
+            error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
+            error.index = place
 
 
 def find_within(root: object, kind: type[T]) -> Iterator[T]:
-    """Yield the objects of a class that an object holds, however it wraps them; nothing is called.
+    """Yield the instances of a class inside an object, however it wraps them. Call nothing.
 
-    Attributes, items of containers, arguments of partials, and variables of closures are looked through.
+    Visits attributes, items of containers, arguments of partials, and variables of closures.
     """
     seen: dict[int, object] = {}
-    waiting = [root]
-    while waiting and len(seen) < _LOOKED_AT:
-        value = waiting.pop()
+    pending = [root]
+    while pending and len(seen) < _MAX_VISITED:
+        value = pending.pop()
         if id(value) in seen or isinstance(value, (str, bytes, int, float, type, ModuleType)):
             continue
         seen[id(value)] = value
         if isinstance(value, kind):
             yield value
         else:
-            waiting += _parts(value)
+            pending += _parts(value)
 
 
 def _parts(value: object) -> list[object]:
@@ -102,59 +207,3 @@ def _is_set(cell: CellType) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
-
-
-class Texts:
-    """The documents of one call: those whose vectors are at hand, and the ``missing`` ones.
-
-    Args:
-        kind: The kind of vectors that is asked for.
-        texts: The documents.
-        empty: What an empty text means, as for :func:`~workers_ai._calls.requests.check_texts`.
-
-    Raises:
-        BadRequestError: A text is empty or no string; its index is named.
-    """
-
-    def __init__(self, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> None:
-        self.missing = texts
-        self._vectors: list[list[float] | None] = []
-        with _lock:  # also while the ledgers are read: none of them is closed meanwhile
-            ledgers = [ledger for its_kind, ledger in _open if its_kind == kind]
-            if not ledgers:
-                return
-            self.missing = check_texts(texts, empty, kind.model)
-            self._vectors = [None] * len(texts)
-            for ledger in ledgers:
-                self._fill(ledger)
-
-    def _fill(self, ledger: Ledger) -> None:
-        places = [place for place, vector in enumerate(self._vectors) if vector is None]
-        found = ledger.find(self.missing)
-        for place, vector in zip(places, found, strict=True):
-            self._vectors[place] = None if vector is None else vector.tolist()
-        self.missing = [text for text, vector in zip(self.missing, found, strict=True) if vector is None]
-
-    @classmethod
-    async def looked_up(cls, kind: Kind, texts: Sequence[str], empty: Literal["raise", "space"]) -> Self:
-        """The same, without blocking the event loop while a ledger is read."""
-        if not _open:
-            return cls(kind, texts, empty)
-        return await asyncio.to_thread(cls, kind, texts, empty)
-
-    def joined(self, vectors: list[list[float]]) -> list[list[float]]:
-        """All vectors in the order of the texts, given those of the missing ones."""
-        if not self._vectors:
-            return vectors
-        rest = iter(vectors)
-        return [next(rest) if vector is None else vector for vector in self._vectors]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Let an error about one of the missing texts name its place among all."""
-        if self._vectors and isinstance(error, WorkersAIError) and error.index is not None:
-            places = [place for place, vector in enumerate(self._vectors) if vector is None]
-            error.message = error.message.replace(f"text {error.index} ", f"text {places[error.index]} ", 1)
-            error.index = places[error.index]

@@ -1,24 +1,27 @@
-"""LangChain's model profile out of the catalogue: what is known, and nothing else."""
+"""LangChain's model profile, from the catalogue."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
 
+    from langchain_workers_ai._types import Fields
+
+
 __all__ = ["ResolvedProfile", "profile_of"]
 
 
-class ResolvedProfile(dict[str, Any]):
-    """A profile out of the catalogue, which follows the model: it is resolved again where the model has changed."""
+class ResolvedProfile(dict[str, object]):
+    """A profile from the catalogue. It is replaced when the model changes."""
 
 
 def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
-    """The profile of a model; None where the catalogue does not know it.
+    """Return the profile of a model; None if the catalogue does not contain it.
 
-    ``create_agent`` reads ``structured_output`` to choose between the model's own JSON schema and a tool;
-    the summarization middleware reads ``max_input_tokens``.
+    ``create_agent`` reads ``structured_output`` to choose between a JSON schema and a tool. The summarization
+    middleware reads ``max_input_tokens``.
     """
     from workers_ai.catalogue import lookup
 
@@ -26,13 +29,13 @@ def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
     if card.task is None:
         return None
     by_schema = card.json_schema or (card.guided_json and api in (None, "run"))
-    facts: dict[str, Any] = {
+    facts: Fields = {
         "max_input_tokens": card.context_window,
         "max_output_tokens": card.max_output_tokens,
         "text_inputs": True,
         "text_outputs": True,
         "image_inputs": card.vision,
-        # The service fetches no links, and its chat models take neither documents nor sound.
+        # The service does not fetch links, and its chat models accept neither documents nor audio.
         "image_url_inputs": False,
         "pdf_inputs": False,
         "audio_inputs": False,

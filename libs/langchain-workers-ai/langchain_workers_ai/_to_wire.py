@@ -1,38 +1,41 @@
-"""From LangChain messages to the OpenAI-shaped dicts the core takes. Pure; the core makes them fit the service.
+"""Translate LangChain messages to OpenAI-shaped messages. Pure; the core adapts these to the service.
 
-Blocks of other providers are read here where their form is common, else by LangChain's own translators. A block that
-neither knows stays as it is, and the core rejects it by name: it is never sent as JSON or as Python text.
+Common blocks of other providers are translated here, others by LangChain's own translators. An unknown block is passed
+on unchanged, and the core rejects it by its type. It is never sent as Data or as Python text.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from langchain_core.messages import AIMessage, ChatMessage, FunctionMessage, HumanMessage, SystemMessage, ToolMessage
 
-from workers_ai._wire.json_writing import is_cache_mark, plain_json
 from workers_ai.errors import BadRequestError
+from workers_ai.integration import is_cache_mark, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_core.messages import BaseMessage
 
+    from langchain_workers_ai._types import Data, Fields
+
+
 __all__ = ["to_part", "to_wire"]
 
-_THOUGHTS: Final = frozenset(
+_REASONING: Final = frozenset(
     {"reasoning", "thinking", "reasoning_content", "reasoningContent", "redacted_thinking", "thought"}
 )
-_WORDS: Final = (
+_REASONING_KEYS: Final = (
     "text", "thinking", "reasoning", "reasoning_content", "reasoningContent", "reasoningText", "summary", "content",
 )  # fmt: skip
-"""Where the words of a thought stand, whichever provider wrote it."""
+"""Keys that hold the text of a reasoning block, in the forms of all providers."""
 _TEXTS: Final = frozenset({"text", "text-plain", "output_text", "input_text"})
 _IMAGES: Final = frozenset({"image", "image_url", "input_image", "image_generation_call"})
 _ANSWER: Final = _TEXTS | _IMAGES
-"""Blocks that are an assistant's answer. Others, such as traces of a provider's own tools, are left out."""
+"""Blocks of an assistant's answer. Others, such as traces of a provider's own tools, are dropped."""
 _CALLS: Final = {
     "tool_use": ("id", "input"),
     "tool_call": ("id", "args"),
@@ -41,7 +44,7 @@ _CALLS: Final = {
     "functionCall": ("id", "args"),
     "invalid_tool_call": ("id", "args"),
 }
-"""Blocks that are calls, and where their id and their arguments stand."""
+"""Types of tool call blocks, with the keys of id and arguments."""
 _MEDIA: Final = _IMAGES | {"input_audio", "audio", "video", "file", "media", "document", "inlineData", "inline_data"}
 _CARRIERS: Final = frozenset(
     {
@@ -59,17 +62,17 @@ _CARRIERS: Final = frozenset(
         "result",
     }
 )
-"""What a block of such a type has its content in; without any, it is data that merely looks like a block."""
+"""Keys that hold the content of a media block. Without one, the value is data that only resembles a block."""
 
 
-def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Translate a conversation.
+def to_wire(messages: Sequence[BaseMessage]) -> list[Fields]:
+    """Return a conversation as OpenAI-shaped messages.
 
     Raises:
-        BadRequestError: A message is of a kind that no model takes.
+        BadRequestError: A message has an unsupported class.
     """
-    wire: list[dict[str, Any]] = []
-    for message in messages:
+    wire: list[Fields] = []
+    for index, message in enumerate(messages):
         if isinstance(message, HumanMessage):
             wire += _human(message)
         elif isinstance(message, AIMessage):
@@ -84,22 +87,21 @@ def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         elif isinstance(message, ChatMessage):
             wire.append(_named(message.role, message))
         else:
-            raise BadRequestError(f"a {type(message).__name__} cannot be sent to a model")
+            raise BadRequestError(
+                f"message {index} is a {type(message).__name__}: use human, AI, system and tool messages"
+            )
     return wire
 
 
-def _named(role: str, message: BaseMessage) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": role, "content": _content(message.content)}
+def _named(role: str, message: BaseMessage) -> Fields:
+    out: Fields = {"role": role, "content": _content(message.content)}
     if message.name:
         out["name"] = message.name
     return out
 
 
-# --- user and tool turns ---
-
-
-def _human(message: HumanMessage) -> list[dict[str, Any]]:
-    """One user message; another provider's tool results among its blocks become tool messages before it."""
+def _human(message: HumanMessage) -> list[Fields]:
+    """Return the user message. Tool results among its blocks become tool messages before it."""
     if isinstance(message.content, str):
         return [_named("user", message)]
     results = [wire for block in message.content if (wire := _result_block(block))]
@@ -109,8 +111,8 @@ def _human(message: HumanMessage) -> list[dict[str, Any]]:
     return [*results, {"role": "user", "content": _content(rest)}] if rest else results
 
 
-def _result_block(block: Any) -> dict[str, Any] | None:
-    """The tool message of a result that stands in a user's turn, as Anthropic and Bedrock have it; None for another."""
+def _result_block(block: Data) -> Fields | None:
+    """Return the tool message of a result block of Anthropic or Bedrock; None for other blocks."""
     if not isinstance(block, Mapping):
         return None
     if block.get("type") == "tool_result":
@@ -121,51 +123,50 @@ def _result_block(block: Any) -> dict[str, Any] | None:
     return None
 
 
-def _tool(message: ToolMessage) -> dict[str, Any]:
+def _tool(message: ToolMessage) -> Fields:
     wire = _tool_result(message.tool_call_id, message.content, failed=message.status == "error")
     if message.name:
         wire["name"] = message.name
     return wire
 
 
-def _tool_result(call_id: Any, content: Any, *, failed: bool) -> dict[str, Any]:
+def _tool_result(call_id: Data, content: Data, *, failed: bool) -> Fields:
     wire = {"role": "tool", "tool_call_id": call_id, "content": _result(content)}
     if failed and not wire["content"]:
-        wire["content"] = "The tool failed and said nothing."
+        wire["content"] = "The tool failed without a message."
     return wire
 
 
-def _result(content: Any) -> Any:
-    """The content of a tool's result; a tool's own data among its blocks becomes text, since it may have types, too."""
+def _result(content: Data) -> Data:
+    """Return the content of a tool result. Data of the tool becomes JSON text, even if it has a ``type``."""
     if not isinstance(content, list):
         return content or ""
     return [_result_part(block) for block in content if not is_cache_mark(block)]
 
 
-def _result_part(block: Any) -> Any:
+def _result_part(block: Data) -> Data:
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if isinstance(block, Mapping):
         data = block.get("json", block) if block.get("type") in ("json", None) else block
         kind = _kind(block)
         body = block.get(kind) if block.get("type") is None else block
-        carried = isinstance(body, Mapping) and not _CARRIERS.isdisjoint(body)
-        if data is block and (kind in _TEXTS or (kind in _MEDIA and carried)):
+        has_content = isinstance(body, Mapping) and not _CARRIERS.isdisjoint(body)
+        if data is block and (kind in _TEXTS or (kind in _MEDIA and has_content)):
             return to_part(block)
         return {"type": "text", "text": plain_json(data)}
     return {"type": "text", "text": plain_json(block)}
 
 
-# --- assistant turns ---
-
-
-def _assistant(message: AIMessage) -> dict[str, Any]:
-    content: Any = message.content
-    reasoning = _words(message.additional_kwargs.get("reasoning_content") or message.additional_kwargs.get("reasoning"))
+def _assistant(message: AIMessage) -> Fields:
+    content: Data = message.content
+    reasoning = _reasoning_text(
+        message.additional_kwargs.get("reasoning_content") or message.additional_kwargs.get("reasoning")
+    )
     if isinstance(content, list):
-        content, thoughts = _answer_and_thoughts(content, message.response_metadata.get("model_provider"))
-        reasoning = reasoning or thoughts
-    out: dict[str, Any] = {"role": "assistant", "content": content}
+        content, in_blocks = _answer_and_reasoning(content, message.response_metadata.get("model_provider"))
+        reasoning = reasoning or in_blocks
+    out: Fields = {"role": "assistant", "content": content}
     if message.name:
         out["name"] = message.name
     if reasoning:
@@ -175,36 +176,36 @@ def _assistant(message: AIMessage) -> dict[str, Any]:
     return out
 
 
-def _answer_and_thoughts(blocks: Iterable[Any], provider: Any) -> tuple[Any, str]:
-    """Content to send back, and the reasoning that stood among it."""
-    answer: list[Any] = []
-    thoughts: list[str] = []
+def _answer_and_reasoning(blocks: Iterable[Data], provider: str | None) -> tuple[Data, str]:
+    """Return the content to send back, and the reasoning among the blocks."""
+    answer: list[Data] = []
+    reasoning: list[str] = []
     for block in blocks:
         given = block["value"] if _kind(block) == "non_standard" and "value" in block else block
-        known = isinstance(given, str) or _kind(given) in _ANSWER | _THOUGHTS
+        known = isinstance(given, str) or _kind(given) in _ANSWER | _REASONING
         for block in [given] if known else _translated(given, provider):
             kind = "text" if isinstance(block, str) else _kind(block)
-            if kind in _THOUGHTS:
-                thoughts.append(_words(block))
+            if kind in _REASONING:
+                reasoning.append(_reasoning_text(block))
             elif kind == "refusal":
                 answer.append({"type": "text", "text": str(block.get("refusal") or "")})
             elif kind in _ANSWER or kind in _MEDIA:
                 answer.append(to_part(block))
-    return answer or "", "".join(thoughts)
+    return answer or "", "".join(reasoning)
 
 
-def _words(thought: Any) -> str:
-    """The text of a thought in any provider's form; "" where it is encrypted or empty."""
-    if isinstance(thought, str):
-        return thought
-    if isinstance(thought, list):
-        return "".join(map(_words, thought))
-    if isinstance(thought, Mapping):
-        return next((words for key in _WORDS if (words := _words(thought.get(key)))), "")
+def _reasoning_text(block: Data) -> str:
+    """Return the text of a reasoning block of any provider; "" if it is encrypted or empty."""
+    if isinstance(block, str):
+        return block
+    if isinstance(block, list):
+        return "".join(map(_reasoning_text, block))
+    if isinstance(block, Mapping):
+        return next((text for key in _REASONING_KEYS if (text := _reasoning_text(block.get(key)))), "")
     return ""
 
 
-def _calls(message: AIMessage) -> list[dict[str, Any]]:
+def _calls(message: AIMessage) -> list[Fields]:
     calls = [_call(call.get("id"), call["name"], call["args"]) for call in message.tool_calls]
     calls += [_call(call.get("id"), call.get("name"), call.get("args")) for call in message.invalid_tool_calls]
     if not calls and isinstance(legacy := message.additional_kwargs.get("function_call"), dict):
@@ -214,7 +215,7 @@ def _calls(message: AIMessage) -> list[dict[str, Any]]:
     return calls
 
 
-def _call_block(block: Any) -> dict[str, Any] | None:
+def _call_block(block: Data) -> Fields | None:
     kind = _kind(block)
     if kind not in _CALLS:
         return None
@@ -227,16 +228,13 @@ def _call_block(block: Any) -> dict[str, Any] | None:
     )
 
 
-def _call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+def _call(call_id: Data, name: Data, arguments: Data) -> Fields:
     text = arguments if isinstance(arguments, str) else plain_json({} if arguments is None else arguments)
     return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": text}}
 
 
-# --- blocks ---
-
-
-def _kind(block: Any) -> Any:
-    """The type of a block, or what its one telling key says where it has no type, as in Bedrock's and Gemini's form."""
+def _kind(block: Data) -> str | None:
+    """Return the type of a block. Blocks of Bedrock and Gemini have no type; their key names it."""
     if not isinstance(block, Mapping):
         return None
     kind = block.get("type")
@@ -244,18 +242,18 @@ def _kind(block: Any) -> Any:
         return kind if isinstance(kind, str) else None
     if block.get("thought") is True:
         return "thought"
-    return next((key for key in ("text", *_THOUGHTS, *_CALLS, *_MEDIA) if key in block), None)
+    return next((key for key in ("text", *_REASONING, *_CALLS, *_MEDIA) if key in block), None)
 
 
-def _content(content: Any) -> Any:
+def _content(content: Data) -> Data:
     if isinstance(content, str):
         return content
-    # A thought in a turn that is not the model's own has no place on the wire.
-    return [to_part(block) for block in content if not is_cache_mark(block) and _kind(block) not in _THOUGHTS]
+    # The service accepts reasoning in assistant messages only.
+    return [to_part(block) for block in content if not is_cache_mark(block) and _kind(block) not in _REASONING]
 
 
-def to_part(block: Any) -> Any:
-    """A content block as an OpenAI part. What the service does not take stays as it is; the core rejects it by name."""
+def to_part(block: Data) -> Data:
+    """Return a content block as an OpenAI part. An unsupported block is returned unchanged; the core rejects it."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
     kind = _kind(block)
@@ -273,33 +271,33 @@ def to_part(block: Any) -> Any:
     return {**block, "type": kind} if kind is not None else dict(block)
 
 
-def _translated(block: Any, provider: Any = None) -> list[Any]:
-    """The standard blocks that LangChain's translators make of a provider's block; the block itself where none can."""
+def _translated(block: Data, provider: str | None = None) -> list[Data]:
+    """Return LangChain's standard blocks for a block of a provider; the block itself if no translator supports it."""
     if not isinstance(block, Mapping) or _kind(block) in _CALLS:
         return []
     bare = {key: value for key, value in block.items() if key not in ("cache_control", "cachePoint")}
     try:
         if provider:
             metadata = {"model_provider": provider}
-            blocks: list[Any] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
+            blocks: list[Data] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
         else:
             blocks = HumanMessage(content=[bare]).content_blocks
-    except (TypeError, ValueError, LookupError, AttributeError):  # what the translator of a provider did not expect
+    except (TypeError, ValueError, LookupError, AttributeError):  # raised by translators for unexpected blocks
         return [block]
     return [found.get("value", block) if found.get("type") == "non_standard" else found for found in blocks] or [block]
 
 
-def _plain_text(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The text of a document that carries it as base64."""
+def _plain_text(block: Mapping[str, Data]) -> Fields:
+    """Return a document with base64 text as a text part."""
     try:
         return {"type": "text", "text": base64.b64decode(block.get("base64") or block["data"], validate=True).decode()}
     except (KeyError, TypeError, ValueError):
         return dict(block)
 
 
-def _is_image(block: Mapping[str, Any]) -> bool:
-    """Whether a file of any kind is an image, by the media type it says it has."""
-    body: Any = block
+def _is_image(block: Mapping[str, Data]) -> bool:
+    """Return whether the media type of a file block is that of an image."""
+    body: Data = block
     for key in ("inlineData", "inline_data"):
         body = block.get(key, body)
     if not isinstance(body, Mapping):
@@ -308,17 +306,17 @@ def _is_image(block: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind.lower().startswith("image/")
 
 
-def _image(block: Mapping[str, Any]) -> Any:
-    """An image of any of LangChain's or another provider's forms, as an ``image_url`` part."""
+def _image(block: Mapping[str, Data]) -> Data:
+    """Return an image block of LangChain or of another provider as an ``image_url`` part."""
     given = block.get("image_url")
     if given is not None:
         detail = {"detail": block["detail"]} if "detail" in block else {}
         return {"type": "image_url", "image_url": {**given, **detail} if isinstance(given, Mapping) else given}
-    data, kind, url = _carried(block)
+    data, kind, url = _image_source(block)
     if isinstance(data, (bytes, bytearray)):
-        data = (data if data.isascii() else base64.b64encode(data)).decode()  # base64 is ASCII, no image is
+        data = (data if data.isascii() else base64.b64encode(data)).decode()  # base64 is ASCII; image files are not
     if data:
-        # A media type that is missing is left out: the core knows an image by its bytes.
+        # Without a media type, the core detects it from the first bytes.
         marked = data if data[:5].lower() == "data:" else f"data:{kind or ''};base64,{data}"
         return {"type": "image_url", "image_url": {"url": marked}}
     if url:
@@ -326,8 +324,8 @@ def _image(block: Mapping[str, Any]) -> Any:
     return {**block, "type": _kind(block)}
 
 
-def _carried(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Data, media type and URL of an image, wherever they stand."""
+def _image_source(block: Mapping[str, Data]) -> tuple[Data, Data, Data]:
+    """Return data, media type and URL of an image block of any form."""
     body = dict(block)
     for key in ("image", "inlineData", "inline_data", "source"):
         if isinstance(inner := body.get(key), Mapping):
@@ -339,5 +337,5 @@ def _carried(block: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return data, kind, body.get("url")
 
 
-def _is_data(value: Any) -> bool:
+def _is_data(value: Data) -> bool:
     return bool(value) and isinstance(value, (str, bytes, bytearray))

@@ -1,36 +1,41 @@
-"""Tools and their schemas in the form a call takes."""
+"""Tools and their schemas as keywords of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
 
-from workers_ai._wire.chat.schemas import inline_refs
 from workers_ai.errors import ConfigurationError
+from workers_ai.integration import inline_refs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["bound_tools", "recursive_schema", "without_words_of_python"]
+    from langchain_workers_ai._call_options import Tool
+    from langchain_workers_ai._types import Data, Fields
+
+__all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]
 
 
-def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> dict[str, Any]:
-    """Keywords of a call: tools as OpenAI dicts, left out where there are none; and the choice, where one was made.
+def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -> Fields:
+    """Return the keywords ``tools``, as OpenAI dicts, and ``tool_choice``. Empty ones are omitted.
 
     Raises:
-        ConfigurationError: A tool is not a function, or the choice names none of them.
+        ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
     """
     if isinstance(tools, (str, Mapping)) or not isinstance(tools or (), Iterable):
         raise ConfigurationError(f"tools must be a list of tools, not a {type(tools).__name__}")
     converted = [_converted(tool, strict) for tool in tools or ()]
     for tool in converted:
         if tool.get("type") != "function":
-            raise ConfigurationError(f"Workers AI calls functions only; it has no tool of type {tool.get('type')!r}")
-    bound: dict[str, Any] = {}
+            raise ConfigurationError(
+                f"a tool has type {tool.get('type')!r}: Workers AI supports tools of type 'function' only"
+            )
+    bound: Fields = {}
     if converted:
         bound["tools"] = converted
     if tool_choice is not None and tool_choice is not False:
@@ -39,43 +44,45 @@ def bound_tools(tools: Sequence[Any], tool_choice: Any, strict: bool | None) -> 
     return bound
 
 
-def _converted(tool: Any, strict: bool | None) -> dict[str, Any]:
+def _converted(tool: Tool, strict: bool | None) -> Fields:
     try:
-        converted: dict[str, Any] = without_words_of_python(convert_to_openai_tool(tool, strict=strict))
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:  # whatever LangChain trips over
+        converted: Fields = without_dict_docs(convert_to_openai_tool(tool, strict=strict))
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:
         raise ConfigurationError(f"a {type(tool).__name__} cannot become a tool: {exc}") from exc
     schema = getattr(tool, "tool_call_schema", tool)
-    if is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):
+    if isinstance(schema, type) and is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):
         parameters = {key: value for key, value in parameters.items() if key not in ("title", "description")}
         converted["function"]["parameters"] = parameters
     return converted
 
 
-def without_words_of_python(schema: Any) -> Any:
-    """The schema without the documentation of ``dict``, which LangChain's conversion gives to a bare TypedDict."""
+def without_dict_docs(schema: Data) -> Data:
+    """Return the schema without the docstring of ``dict``, which LangChain adds for a TypedDict without one."""
     if isinstance(schema, list):
-        return [without_words_of_python(item) for item in schema]
+        return [without_dict_docs(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: without_words_of_python(value)
+        key: without_dict_docs(value)
         for key, value in schema.items()
         if not (key == "description" and value == dict.__doc__)
     }
 
 
-def recursive_schema(cls: Any) -> dict[str, Any] | None:
-    """The schema of a class that refers to itself, of which LangChain's conversion keeps nothing; None for another."""
+def recursive_schema(cls: type[BaseModel]) -> Fields | None:
+    """Return the schema of a class that refers to itself; None for other classes. LangChain converts it to nothing."""
     own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
     defined = own.get("$defs") or own.get("definitions")
     if not defined or inline_refs(own) is not own:
         return None
-    # Such a schema is a mere reference at its top, where the service looks for an object.
+    # The top of such a schema is a reference; the service needs an object there.
     top = defined.get(own.pop("$ref", "").rpartition("/")[2], {})
     return {**top, **own}
 
 
-def _check_choice(choice: Any, names: Sequence[str]) -> None:
+def _check_choice(choice: Data, names: Sequence[str]) -> None:
     named = choice.get("function", choice).get("name") if isinstance(choice, dict) else choice
     if isinstance(named, str) and named not in (*names, "auto", "none", "any", "required"):
-        raise ConfigurationError(f"tool_choice {named!r} is none of the tools: {', '.join(names) or 'there are none'}")
+        raise ConfigurationError(
+            f"tool_choice {named!r} is not one of the tools: {', '.join(names) or 'no tools given'}"
+        )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -15,37 +15,39 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._answers import finished, piece_translator
+from langchain_workers_ai._answers import chunk_translator, finish_result
 from langchain_workers_ai._call_options import (
     Method,
     Schema,
     Tool,
     constructor_keywords,
-    extra_body,
-    masked_keywords,
+    mask_keywords,
+    merge_body,
+    pick_stop,
     read_keywords,
-    stop_of,
     thread_id,
     traced_keywords,
 )
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_output
+from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
+from langchain_workers_ai._types import Fields
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai._settings.settings import BatchWorker, GatewayOptions
-from workers_ai._validation import check_model
-from workers_ai.integration._pydantic_fields import ChatFields
+from workers_ai import BatchWorker, GatewayOptions
+from workers_ai.integration import ChatFields, check_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
     from typing import Self
 
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseRunManager, CallbackManagerForLLMRun
     from langchain_core.language_models import LangSmithParams, ModelProfile
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["ChatWorkersAI"]
 
@@ -53,19 +55,27 @@ __all__ = ["ChatWorkersAI"]
 class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
-    ``model`` is the id of the catalogue; account and token come from arguments or from the environment::
+    ``model`` is a model id. Account and token come from arguments or from the environment::
 
         llm = ChatWorkersAI(model="@cf/meta/llama-3.3-70b-instruct-fp8-fast")
         llm.invoke("Why is the sky blue?")
 
-    Every parameter can also be given per call (``llm.invoke(..., temperature=0)``), as can ``model``, ``api``,
-    ``on_busy``, ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Only what was set is sent. An unknown keyword
-    raises, here and per call. The settings of the connection are those of
-    :class:`workers_ai.integration._pydantic_fields.ConnectionFields`, the parameters those of :class:`workers_ai.integration._pydantic_fields.ChatFields`.
+    Each call accepts every parameter, too (``llm.invoke(..., temperature=0)``), and ``model``, ``api``, ``on_busy``,
+    ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Parameters that are not set are not sent. An unknown
+    keyword raises, here and per call. See :class:`~workers_ai.integration.ConnectionFields` for the settings of the
+    connection, and :class:`~workers_ai.integration.ChatFields` for the parameters.
 
     Raises:
-        ConfigurationError: A setting is missing or malformed, or a keyword is not known.
+        ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "model_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -80,14 +90,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     model: str
     """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Any
-    well-formed id is sent."""
+    well-formed id is accepted."""
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """More fields of the request body, sent as they are."""
+    """Additional fields of the request body, sent unchanged (alias ``extra_body``)."""
     stream_usage: bool = True
-    """Whether a streamed answer reports its usage."""
+    """Whether a streamed answer reports its usage. Default True."""
     streaming: bool | None = None
-    """Whether ``invoke`` streams inside; callbacks then see tokens as they come. None streams where a callback asks for
-    it, False never."""
+    """Whether ``invoke`` streams internally, so that callbacks receive each token. None, the default, streams if a
+    callback needs it; False never streams."""
 
     @field_validator("model")
     @classmethod
@@ -97,7 +107,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _read_response_format(cls, given: Any) -> Any:
-        return given if given is None else _form(given)
+        return given if given is None else _response_format(given)
 
     @model_validator(mode="after")
     def _set_workers_ai_version(self) -> Self:
@@ -106,30 +116,32 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @classmethod
     def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Arguments under their field names; those of the OpenAI SDK are translated, or ignored with a warning."""
+        """Return arguments by field name. Arguments of the OpenAI SDK are translated, or ignored with a warning."""
         return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
 
-    # --- one call ---
-
     def _call(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, given: dict[str, Any], run_manager: Any
-    ) -> tuple[str, list[dict[str, Any]], dict[str, Any]]:
-        """Arguments for the core client: model, messages, options."""
+        self,
+        messages: Sequence[BaseMessage],
+        stop: list[str] | None,
+        given: dict[str, Any],
+        run_manager: BaseRunManager | None,
+    ) -> tuple[str, list[Fields], dict[str, Any]]:
+        """Return the arguments of a call of the core client: model, messages, options."""
         options = self._set_params()
         options.update(read_keywords(type(self).__name__, given))
         options.pop("stream", None)
-        model = check_model(options.pop("model", None) or self.model)
-        if (ends := stop_of(stop, options.get("stop"))) is not None:
-            options["stop"] = ends
+        model = options.pop("model", None) or self.model
+        if (sequences := pick_stop(stop, options.get("stop"))) is not None:
+            options["stop"] = sequences
         options["api"] = options.get("api") or self.api
-        options["extra_body"] = extra_body(
+        options["extra_body"] = merge_body(
             self.model_kwargs, options.pop("model_kwargs", None), options.get("extra_body")
         )
         tools = options.get("tools")
         if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
             options["tools"] = _bound(tools).get("tools")
         if (response_format := options.get("response_format")) is not None:
-            options["response_format"] = _form(response_format)
+            options["response_format"] = _response_format(response_format)
         if not options.pop("stream_usage", self.stream_usage):
             options.setdefault("stream_options", {"include_usage": False})
         if options.get("session_id") is None and self.session_id is None:
@@ -145,7 +157,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return finished(to_result(self.client.chat(model, wire, **options), model), kwargs)
+            return finish_result(to_result(self.client.chat(model, wire, **options), model), kwargs)
 
     async def _agenerate(
         self,
@@ -156,7 +168,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return finished(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
+            return finish_result(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
 
     def _stream(
         self,
@@ -167,7 +179,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
+            chunk_of = chunk_translator(model, options, kwargs, blocks=self.output_version == "v1")
             with closing(self.client.stream_chat(model, wire, **options)) as deltas:
                 for delta in deltas:
                     yield chunk_of(delta)
@@ -181,16 +193,16 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            chunk_of = piece_translator(model, options, kwargs, blocks=self.output_version == "v1")
+            chunk_of = chunk_translator(model, options, kwargs, blocks=self.output_version == "v1")
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
                     yield chunk_of(delta)
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        return with_output(super()._generate_with_cache(*args, **kwargs))
+        return with_llm_output(super()._generate_with_cache(*args, **kwargs))
 
     async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        return with_output(await super()._agenerate_with_cache(*args, **kwargs))
+        return with_llm_output(await super()._agenerate_with_cache(*args, **kwargs))
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
@@ -198,11 +210,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     if not TYPE_CHECKING:  # the declared type stays LangChain's own, which differs between its versions
 
         def bind(self, **kwargs: Any) -> Any:
-            """Bind keywords of a call, as :meth:`langchain_core.runnables.Runnable.bind` does; secrets are masked."""
+            """Bind keywords of a call and mask secrets. See :meth:`langchain_core.runnables.Runnable.bind`."""
             with framework_errors:
-                return super().bind(**masked_keywords(kwargs))
+                return super().bind(**mask_keywords(kwargs))
 
-    # --- tools and structured output: LangChain's fallbacks resolve these annotations when they run ---
+    # LangChain's fallbacks resolve the annotations of the next two methods at run time.
 
     def bind_tools(
         self,
@@ -212,16 +224,17 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Let the model call tools.
+        """Return a model that can call tools.
 
         Args:
-            tools: Tools, functions, Pydantic classes, TypedDicts or OpenAI tool dicts. None at all is fine.
-            tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), a tool's name, or an OpenAI dict.
-            strict: Ask for arguments that follow the schema exactly; sent only when set.
+            tools: Tools, functions, Pydantic classes, TypedDicts or OpenAI tool dicts. May be empty.
+            tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), the name of a tool, or an OpenAI
+                dict.
+            strict: Request arguments that follow the schema exactly. Sent only if set.
             **kwargs: Any parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
 
         Raises:
-            ConfigurationError: A tool is not a function, or ``tool_choice`` names none of them.
+            ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
         """
         with framework_errors:
             return self.bind(**_bound(tools, tool_choice, strict), **kwargs)
@@ -235,25 +248,26 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, Any]:
-        """Answer in the form of a schema.
+        """Return a runnable whose answers fit a schema.
 
         Args:
             schema: A Pydantic class (v2 or v1), a TypedDict, a JSON schema, or an OpenAI function dict.
-            method: ``"function_calling"``, ``"json_schema"`` or ``"json_mode"``; None takes what the model
-                is known to do best: a forced tool call, or the schema where tools or ``tool_choice`` are refused.
-            include_raw: Return ``{"raw", "parsed", "parsing_error"}`` and do not raise.
-            strict: Sent with the schema when set; not with ``"json_mode"``.
+            method: ``"function_calling"``, ``"json_schema"`` or ``"json_mode"``. None selects the best method for the
+                model: the schema if the model rejects tools or ``tool_choice``, else a forced tool call.
+            include_raw: Return ``{"raw", "parsed", "parsing_error"}`` instead of raising.
+            strict: Sent with the schema if set. Invalid with ``"json_mode"``.
             **kwargs: Any parameter of a call, such as ``max_tokens``.
 
         Raises:
-            ConfigurationError: The schema or the method is not one of these.
-            OutputParserException: When called: the answer does not fit; the text of the answer is in it.
-            ModelRefusalError: When called: the model refused.
+            ConfigurationError: The schema or the method is invalid.
+            OutputParserException: On a call: the answer does not fit the schema. The error contains its text.
+            ModelRefusalError: On a call: the model refused.
         """
-        from langchain_workers_ai._structured import structured
+        from langchain_workers_ai._structured import structured_call, value_or_raw
 
         with framework_errors:
-            return structured(self, schema, method, include_raw=include_raw, strict=strict, **kwargs)
+            bound, parser = structured_call(schema, method, strict, kwargs, kwargs.get("model") or self.model)
+            return self.bind(**bound) | (value_or_raw(parser) if include_raw else parser)
 
     def with_retry(
         self,
@@ -261,20 +275,18 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Repeat failed calls as :meth:`langchain_core.runnables.Runnable.with_retry` does.
+        """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
-            retry_if_exception_type: What to repeat; by default :func:`~langchain_workers_ai.is_retryable` says, not
-                every exception is repeated.
+            retry_if_exception_type: Errors to retry; by default those for which
+                :func:`~langchain_workers_ai.is_retryable` returns True.
             **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
         return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
-    # --- what LangChain asks about the model ---
-
     @property
     def model_name(self) -> str:
-        """The model id, by its other name."""
+        """Return the model id."""
         return self.model
 
     @property
@@ -291,7 +303,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return params
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
-        return {**self.asdict(), "stop": stop_of(stop, self.stop), **traced_keywords(kwargs)}
+        return {**self.asdict(), "stop": pick_stop(stop, self.stop), **traced_keywords(kwargs)}
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         return super()._get_llm_string(stop=stop, **traced_keywords(kwargs))
@@ -299,8 +311,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
         params["ls_provider"] = PROVIDER
-        if ends := stop_of(stop, self.stop):
-            params["ls_stop"] = ends
+        if sequences := pick_stop(stop, self.stop):
+            params["ls_stop"] = sequences
         return params
 
     def _resolve_model_profile(self) -> ModelProfile | None:
@@ -308,17 +320,17 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Whether ``dumps`` and ``loads`` of LangChain work: yes."""
+        """Return True: ``dumps`` and ``loads`` of LangChain work."""
         return True
 
     @property
     def lc_secrets(self) -> dict[str, str]:
-        """The one secret a dump replaces by the name of its variable."""
+        """Return the secret that a dump replaces by the name of an environment variable."""
         return {"api_token": "CLOUDFLARE_API_TOKEN"}
 
     @property
     def lc_attributes(self) -> dict[str, Any]:
-        """Settings whose own form a dump cannot carry: as plain data, secrets left out."""
+        """Return settings that a dump needs as plain data, without secrets."""
         attributes: dict[str, Any] = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
@@ -332,21 +344,19 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return attributes
 
     def get_num_tokens(self, text: str) -> int:
-        """Estimate the tokens of a text, offline: one for each four bytes of UTF-8. The service counts for itself."""
+        """Return an offline estimate of the tokens of a text: one for each four bytes of UTF-8."""
         return len(self.get_token_ids(text))
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Stand-ins for token ids, as many as :meth:`get_num_tokens` estimates: no tokenizer is loaded."""
+        """Return as many placeholder ids as :meth:`get_num_tokens` estimates. No tokenizer is loaded."""
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
         return list(range(math.ceil(len(text.encode(errors="replace")) / 4)))
 
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
-        """Estimate the tokens of a conversation, tools included, offline."""
+        """Return an offline estimate of the tokens of a conversation and its tools."""
         with framework_errors:
             return count_tokens_approximately(messages, tools=_bound(tools)["tools"] if tools else None)
-
-    # --- copies and changes ---
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -355,7 +365,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             vars(self)["profile"] = self._resolve_model_profile()
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
-        """Copy, as pydantic does; profile and cache key follow a changed model."""
+        """Return a copy. Profile and cache key follow a changed model."""
         copied: Self = super().model_copy(update=update, deep=deep)
         copied._forget()
         if "profile" not in (update or {}) and isinstance(copied.profile, ResolvedProfile):
@@ -363,17 +373,19 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return copied
 
     def _forget(self) -> None:
-        """Drop LangChain's cached dump, which is part of the cache key."""
+        """Delete LangChain's cached dump, which is part of the cache key."""
         vars(self).pop("_serialized", None)
 
 
-def _bound(tools: Sequence[Tool], tool_choice: Any = None, strict: bool | None = None) -> dict[str, Any]:
+def _bound(
+    tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None
+) -> dict[str, Any]:
     from langchain_workers_ai._tools import bound_tools
 
     return bound_tools(tools, tool_choice, strict)
 
 
-def _form(given: Any) -> dict[str, Any]:
+def _response_format(given: Schema) -> dict[str, Any]:
     from langchain_workers_ai._structured import response_format_of
 
-    return given if isinstance(given, dict) else response_format_of(given)
+    return response_format_of(given)

@@ -1,4 +1,4 @@
-"""Decision models: typed questions about a state, answered with probabilities. Needs langchain-core 1.8 or newer."""
+"""Decision models: typed questions about a state, answered with probabilities. Requires langchain-core 1.8."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -16,18 +16,22 @@ from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER
 from langchain_workers_ai._to_wire import to_part, to_wire
 from langchain_workers_ai.errors import framework_errors, is_retryable
-from workers_ai._flow.drivers import adrive, drive
-from workers_ai._validation import check_model
-from workers_ai._wire.chat.images import image_data_url
-from workers_ai._wire.chat.reply import shortened, unwrap
-from workers_ai._wire.chat.request import run_request
-from workers_ai._wire.usage import read_usage
 from workers_ai.errors import APIResponseValidationError, BadRequestError
+from workers_ai.integration import (
+    adrive,
+    check_model,
+    drive,
+    image_data_url,
+    read_usage,
+    run_request,
+    shortened,
+    unwrap,
+)
 
 try:
     from langchain_core.decisions import BaseDecisionModel, ClassifierRequest, ClassifierResponse
 except ImportError as exc:  # pragma: no cover - depends on what is installed
-    raise ImportError("WorkersAIDecisions needs langchain-core 1.8 or newer (langchain_core.decisions)") from exc
+    raise ImportError("WorkersAIDecisions requires langchain-core 1.8 or newer (langchain_core.decisions)") from exc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +39,8 @@ if TYPE_CHECKING:
     from langchain_core.decisions import Question, State
     from langchain_core.runnables import Runnable
 
-    from workers_ai._calls.requests import Reply
-    from workers_ai._flow.steps import Flow
-    from workers_ai._wire.request import Request
+    from langchain_workers_ai._types import Data, Fields
+    from workers_ai.integration import ConnectionConstructor, Flow, Reply, Request
 
 __all__ = ["WorkersAIDecisions"]
 
@@ -46,29 +49,37 @@ _FIELDS: Final = {
     "audio": ("audio", 4, 8 << 20, 32 << 20),
     "video": ("videos", 2, 16 << 20, 16 << 20),
 }
-"""Media by kind: the field of the body, how many it holds, and bytes of one and of all. The bytes of images are not
+"""Media by kind: field of the body, maximum count, maximum bytes of one and of all. The limit for images is not
 documented. Source: https://developers.cloudflare.com/workers-ai/models/clef-omni/."""
 _AUDIO_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _LINK: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_ANSWERED: Final = ("noul", "choice", "score")
+_QUESTION_TYPES: Final = ("noul", "choice", "score")
 
 
 class WorkersAIDecisions(Connection, BaseDecisionModel):
-    """Cloudflare's Clef models behind LangChain's decisions interface.
+    """Decision models (Clef) of Cloudflare Workers AI, with LangChain's interface.
 
-    For example::
+    ::
 
         decisions = WorkersAIDecisions()
         decisions.invoke({"state": "Checkout is down!", "questions": {"urgent": Noul(instructions="Is this urgent?")}})
 
-    The state goes out as JSON: messages as ``{"role", "content"}``. Images anywhere in it are sent beside it, at most
-    four, and leave ``"[image 1]"`` in their place. ``clef-omni`` takes four audio clips (8 MiB and 300 s each) and two
-    videos (16 MiB together, 60 s each), too. Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` is refused.
+    The state is sent as Data, and messages in it as ``{"role", "content"}``. Images in the state are sent in a separate
+    field, at most four, and replaced by ``"[image 1]"``. ``clef-omni`` also accepts four audio clips (8 MiB and 300 s
+    each) and two videos (16 MiB together, 60 s each). Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` raises.
     Source: https://developers.cloudflare.com/workers-ai/models/clef/.
 
     Raises:
-        ConfigurationError: A setting is missing or malformed, or a keyword is not known.
+        ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 
@@ -90,48 +101,48 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
         **kwargs: Any,
     ) -> Runnable[ClassifierRequest, ClassifierResponse]:
-        """Repeat failed calls as :meth:`langchain_core.runnables.Runnable.with_retry` does.
+        """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
-            retry_if_exception_type: What to repeat; by default :func:`~langchain_workers_ai.is_retryable` says, not
-                every exception is repeated.
+            retry_if_exception_type: Errors to retry; by default those for which
+                :func:`~langchain_workers_ai.is_retryable` returns True.
             **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
         return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
     def _exchange(self, state: State, questions: dict[str, Question]) -> Flow[Reply]:
-        service = self.client.service
-        reject_if_busy = service.settings.on_busy != "wait"
-        return service.calls.exchange(decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
+        calls = self.client._connection.calls
+        reject_if_busy = calls.settings.on_busy != "wait"
+        return calls.exchange(_decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
 
     def _classify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = drive(self._exchange(state, questions), self.client.service.transport)
-            return self.client.service.calls.read(read_decision, reply, self.model, questions)
+            reply = drive(self._exchange(state, questions), self.client._connection.transport)
+            return self.client._connection.calls.read(_read_decision, reply, self.model, questions)
 
     async def _aclassify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = await adrive(self._exchange(state, questions), self.async_client.service.transport)
-            return self.async_client.service.calls.read(read_decision, reply, self.model, questions)
+            reply = await adrive(self._exchange(state, questions), self.async_client._connection.transport)
+            return self.async_client._connection.calls.read(_read_decision, reply, self.model, questions)
 
 
-def decision_request(
+def _decision_request(
     model: str, state: State, questions: Mapping[str, Question], *, reject_if_busy: bool = False
 ) -> Request:
-    """The request for these questions.
+    """Return the request for these questions.
 
     Raises:
-        BadRequestError: A question or a piece of the state is not taken by these models.
+        BadRequestError: The models do not support a question or a part of the state.
     """
-    asked = {}
+    plain_questions: Fields = {}
     for name, question in questions.items():
-        if getattr(question, "type", None) not in _ANSWERED:
+        if getattr(question, "type", None) not in _QUESTION_TYPES:
             kind = type(question).__name__
-            raise BadRequestError(f"question {name!r} is a {kind}: Clef answers Noul, Choice and Score", model=model)
-        asked[name] = question.model_dump(mode="json", exclude_none=question.type == "noul")
+            raise BadRequestError(f"question {name!r} is a {kind}: use Noul, Choice or Score", model=model)
+        plain_questions[name] = question.model_dump(mode="json", exclude_none=question.type == "noul")
     media = _Media(model)
-    body: dict[str, Any] = {"model": model.rpartition("/")[2], "state": media.plain(state)}
-    body["questions"] = media.plain(asked)
+    body: Fields = {"model": model.rpartition("/")[2], "state": media.plain(state)}
+    body["questions"] = media.plain(plain_questions)
     body |= media.fields()
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
@@ -139,17 +150,17 @@ def decision_request(
 
 
 class _Media:
-    """Takes images, audio and video out of a state, and leaves names such as ``"[image 1]"`` in their places."""
+    """Images, audio and video of a state, which are replaced by names such as ``"[image 1]"``."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._found: dict[str, list[str]] = {kind: [] for kind in _FIELDS}
 
-    def plain(self, value: Any) -> Any:
-        """Return the plain JSON of a state: messages as role and content, media by their names.
+    def plain(self, value: object) -> Data:
+        """Return a state as plain JSON: messages as role and content, media as names.
 
         Raises:
-            BadRequestError: A block is of a kind that the model does not take.
+            BadRequestError: The model does not support a block.
         """
         if isinstance(value, BaseMessage):
             return [self.plain(message) for message in to_wire([value])]
@@ -163,40 +174,44 @@ class _Media:
 
     def _named(self, kind: str, block: Mapping[str, Any]) -> str:
         if kind not in _FIELDS or (kind != "image" and not self._model.endswith("/clef-omni")):
-            raise self._refusal(
-                f"a block of type {kind!r} in the state: Clef takes text and images, clef-omni audio and video, too"
+            raise self._error(
+                f"the state has a block of type {kind!r}: Clef models accept text and images; clef-omni also audio "
+                "and video"
             )
         url = _data_url(kind, block)
         if url is None:
-            raise self._refusal(
-                f"content of type {kind!r} in the state is a link or has no media type: pass its bytes as base64 or a "
-                "data: URL"
+            raise self._error(
+                f"the state has a block of type {kind!r} that is a link or has no media type: pass its bytes as base64 "
+                "or as a data: URL"
             )
         found = self._found[kind]
         found.append(url)
         return f"[{kind} {len(found)}]"
 
     def fields(self) -> dict[str, list[str]]:
-        """Return the fields of the body that hold the media.
+        """Return the fields of the body with the media.
 
         Raises:
-            BadRequestError: They are more or larger than the model takes.
+            BadRequestError: The media are too many or too large.
         """
         for kind, (field, most, size, together) in _FIELDS.items():
             found = self._found[kind]
             sizes = [(len(url) - url.index(",") - 1) * 3 // 4 for url in found]
             if len(found) > most:
-                raise self._refusal(f"{len(found)} {field}, of which Clef models take {most}")
+                raise self._error(f"the state has {len(found)} {field}: Clef models accept {most}")
             if max(sizes, default=0) > size or sum(sizes) > together:
-                raise self._refusal(f"{field} too large: one may have {size >> 20} MiB, all {together >> 20} MiB")
+                raise self._error(
+                    f"{field} of the state are too large: the limit is {size >> 20} MiB each and {together >> 20} MiB "
+                    "in total"
+                )
         return {_FIELDS[kind][0]: found for kind, found in self._found.items() if found}
 
-    def _refusal(self, message: str) -> BadRequestError:
+    def _error(self, message: str) -> BadRequestError:
         return BadRequestError(message, model=self._model)
 
 
 def _kind_of_media(block: Mapping[str, Any]) -> str | None:
-    """Return "image", "audio", "video" or another type of file; None for what is plain data."""
+    """Return "image", "audio", "video" or another type of file; None for plain data."""
     kind = block.get("type")
     if kind in ("image_url", "input_image"):
         return "image"
@@ -209,13 +224,13 @@ def _kind_of_media(block: Mapping[str, Any]) -> str | None:
 
 
 def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
-    """Return the content of a block as a data: URL; None where it is a link, or not marked as what it is."""
+    """Return the content of a block as a data: URL; None for a link or without a media type."""
     if kind == "image":
         part = to_part(block)
         image = part.get("image_url") if isinstance(part, Mapping) else None
         return image_data_url(str((image.get("url") if isinstance(image, dict) else image) or ""))
     given = block.get("input_audio") if block.get("type") == "input_audio" else block
-    body: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    body: Mapping[str, Data] = given if isinstance(given, Mapping) else {}
     data = body.get("base64") or body.get("data") or body.get("url") or ""
     if isinstance(data, bytes):
         data = (data if data.isascii() else base64.b64encode(data)).decode()
@@ -225,11 +240,11 @@ def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
     return data if data.lower().startswith(f"data:{kind}/") else None
 
 
-def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -> ClassifierResponse:
-    """Read the answers.
+def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -> ClassifierResponse:
+    """Return the answers of a reply.
 
     Raises:
-        APIResponseValidationError: An answer is missing or not of its question's kind.
+        APIResponseValidationError: An answer is missing or has another kind than its question.
     """
     result = unwrap(reply.data)
     body = result if isinstance(result, dict) else {}
@@ -238,7 +253,7 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
     wrong = [name for name, question in questions.items() if _kind(answers.get(name)) != question.type]
     try:
         if wrong:
-            raise ValueError(f"no answer of the right kind to {', '.join(wrong)}")
+            raise ValueError(f"missing or wrong kind of answer to {', '.join(wrong)}")
         return ClassifierResponse(
             model=model,
             answers=answers,
@@ -247,13 +262,13 @@ def read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) -
         )
     except (ValidationError, ValueError) as exc:
         raise APIResponseValidationError(
-            f"the reply is no decision: {exc}", model=model, body=shortened(json.dumps(result, default=str)),
+            f"the reply is not a valid decision: {exc}", model=model, body=shortened(json.dumps(result, default=str)),
             status_code=200,
         ) from exc  # fmt: skip
 
 
-def _usage(body: Mapping[str, Any]) -> UsageMetadata | None:
-    """Return the tokens of a decision; None if the reply does not state them as a record."""
+def _usage(body: Mapping[str, Data]) -> UsageMetadata | None:
+    """Return the tokens of a decision; None if the reply has no usage."""
     usage = read_usage(body.get("usage"))
     if usage is None:
         return None
@@ -262,5 +277,5 @@ def _usage(body: Mapping[str, Any]) -> UsageMetadata | None:
     )
 
 
-def _kind(answer: Any) -> Any:
+def _kind(answer: Data) -> Data:
     return answer.get("type") if isinstance(answer, dict) else None

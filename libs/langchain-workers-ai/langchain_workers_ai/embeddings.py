@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.embeddings import Embeddings
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._precomputed import Kind, Texts
+from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._service import join_embeddings
-from workers_ai._transports.rate_limited import Paced
-from workers_ai._validation import check_model
-from workers_ai.integration._pydantic_fields import EmbeddingFields
+from workers_ai.integration import EmbeddingFields, agather, check_model, embed_flows, gather, join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
+    from workers_ai.integration import Calls, EmbeddingConstructor, Flow
+    from workers_ai.integration import Connection as CoreConnection
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -32,15 +28,23 @@ _Kind = Literal["document", "query"]
 class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     """Embedding models of Cloudflare Workers AI.
 
-    Requests hold up to the model's own cap of texts and run several at a time; order, count and length of the
-    vectors are checked::
+    A request holds at most as many texts as the model accepts. Several requests run at a time. Order, count and length
+    of the vectors are checked::
 
         embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3")
         vectors = embeddings.embed_documents(["first", "second"])
 
     Raises:
-        ConfigurationError: A setting is missing or malformed, or a keyword is not known.
+        ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "no call of this kind"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -53,11 +57,13 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     model: str
     """Model id, such as ``"@cf/baai/bge-m3"`` (alias ``model_name``)."""
     batch_size: int | None = Field(default=None, ge=1)
-    """Texts in one request; None for the model's own cap (100 or 32), which is also the most."""
+    """Texts per request. None, the default, uses the model's maximum (100 or 32)."""
     max_concurrency: int | None = Field(default=8, ge=1)
-    """Requests in flight of this object."""
+    """Maximum number of concurrent requests of this object."""
     rate_limiter: Any = Field(default=None, exclude=True, repr=False)
-    """A ``langchain_core.rate_limiters.BaseRateLimiter``, acquired for each request, one sent again too."""
+    """A ``langchain_core.rate_limiters.BaseRateLimiter``, acquired before each request and each retry."""
+
+    _precomputed: Precomputed = PrivateAttr(default_factory=Precomputed)
 
     @field_validator("model")
     @classmethod
@@ -71,11 +77,12 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
 
     @property
     def model_name(self) -> str:
-        """The model id, by its other name."""
+        """Return the model id."""
         return self.model
 
-    def _flows(self, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return self._connection().embeddings(
+    def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return embed_flows(
+            calls,
             self.model,
             texts,
             kind=kind,
@@ -93,46 +100,48 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
 
     @property
     def _kind(self) -> Kind:
-        """What the vectors of documents depend on, besides the texts."""
+        """The settings that shape the vectors of documents."""
         return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
 
-    def _connection(self) -> Service:
-        """The service behind both clients, paced by ``rate_limiter``."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
-
-    def _sender(self) -> Any:
-        return self._connection().transport
+    def _connection(self) -> CoreConnection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.aacquire)
 
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = gather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            flows = self._flows(connection.calls, texts, kind)
+            replies = gather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = await agather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            flows = self._flows(connection.calls, texts, kind)
+            replies = await agather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed texts; one vector for each, in their order.
+        """Return one vector for each text, in their order.
 
         Raises:
-            BadRequestError: A text is empty, no string, or too long; its index is named.
+            BadRequestError: A text is empty, too long, or not a string; the message has its index.
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
-        with framework_errors, Texts(self._kind, texts, self.empty_text) as given:
-            return given.joined(self._embed(given.missing, "document"))
+        with framework_errors, Lookup(self._precomputed, self._kind, texts, self.empty_text) as lookup:
+            return lookup.merge(self._embed(lookup.missing, "document"))
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        """See :meth:`embed_documents`."""
-        with framework_errors, await Texts.looked_up(self._kind, texts, self.empty_text) as given:
-            return given.joined(await self._aembed(given.missing, "document"))
+        """Return one vector for each text. See :meth:`embed_documents`."""
+        with (
+            framework_errors,
+            await Lookup.on_thread(self._precomputed, self._kind, texts, self.empty_text) as lookup,
+        ):
+            return lookup.merge(await self._aembed(lookup.missing, "document"))
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed a query, with ``query_instruction`` where there is one.
+        """Return the vector of a query. ``query_instruction`` is sent with it if set.
 
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
@@ -140,5 +149,5 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         return self._embed([text], "query")[0]
 
     async def aembed_query(self, text: str) -> list[float]:
-        """See :meth:`embed_query`."""
+        """Return the vector of a query. See :meth:`embed_query`."""
         return (await self._aembed([text], "query"))[0]

@@ -1,14 +1,14 @@
-"""Errors that are both ours and LangChain's: the core's tree, each class also of the kind ``langchain_core`` knows.
+"""Errors of the core that are also errors of ``langchain_core.exceptions``.
 
 ``except workers_ai.errors.CapacityError``, ``except langchain_core.exceptions.ModelRateLimitError`` and
-``except langchain_workers_ai.CapacityError`` all catch the same thing. With default arguments,
-``ModelRetryMiddleware``, ``with_retry`` of our classes and LangGraph's ``RetryPolicy`` repeat what another try can mend
-(``is_retryable``), and nothing else.
+``except langchain_workers_ai.CapacityError`` all catch the same error. With default arguments,
+``ModelRetryMiddleware``, ``with_retry`` of the classes of this package, and LangGraph's ``RetryPolicy`` retry only
+errors that another try can solve (``is_retryable``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core import exceptions as lc
 
@@ -48,19 +48,19 @@ __all__ = [
 
 
 class ConfigurationError(core.ConfigurationError, lc.ModelInvalidRequestError):
-    """An account, token, URL, model or option is missing or malformed."""
+    """An account, token, URL, model or option is missing or invalid."""
 
 
 class APIConnectionError(core.APIConnectionError, lc.ModelConnectionError):
-    """No reply. Retryable."""
+    """The service did not reply. Retryable."""
 
 
 class APITimeoutError(core.APITimeoutError, APIConnectionError, lc.ModelTimeoutError):
-    """The reply did not come within ``timeout``. Retryable."""
+    """The reply did not arrive within ``timeout``. Retryable."""
 
 
 class APIStatusError(core.APIStatusError, lc.ModelError):
-    """The service answered, and refused."""
+    """The service returned an error response."""
 
 
 class BadRequestError(core.BadRequestError, APIStatusError, lc.ModelInvalidRequestError):
@@ -68,15 +68,15 @@ class BadRequestError(core.BadRequestError, APIStatusError, lc.ModelInvalidReque
 
 
 class ContextWindowExceededError(core.ContextWindowExceededError, BadRequestError, lc.ContextOverflowError):
-    """The context window is exceeded; ``SummarizationMiddleware`` catches this one and shortens the history."""
+    """The input exceeds the context window. ``SummarizationMiddleware`` catches this error and shortens the history."""
 
 
 class StructuredOutputError(core.StructuredOutputError, BadRequestError):
-    """The service could not give the structure asked for."""
+    """The service could not produce the requested structure."""
 
 
 class AuthenticationError(core.AuthenticationError, APIStatusError, lc.ModelAuthenticationError):
-    """The token was refused."""
+    """The token is invalid."""
 
 
 class PermissionDeniedError(core.PermissionDeniedError, APIStatusError, lc.ModelPermissionDeniedError):
@@ -88,19 +88,19 @@ class PaidPlanRequiredError(core.PaidPlanRequiredError, PermissionDeniedError):
 
 
 class NotFoundError(core.NotFoundError, APIStatusError, lc.ModelNotFoundError):
-    """No such model, account or route."""
+    """The model, account or route does not exist."""
 
 
 class ModelRetiredError(core.ModelRetiredError, NotFoundError):
-    """The model was withdrawn; ``successor`` names another where one is known."""
+    """The model was retired. ``successor`` is its replacement, or None."""
 
 
 class RequestTooLargeError(core.RequestTooLargeError, APIStatusError, lc.ModelInvalidRequestError):
-    """The request body is larger than the service takes."""
+    """The request body is too large."""
 
 
 class RequestTimeoutError(core.RequestTimeoutError, APIStatusError, lc.ModelTimeoutError):
-    """The service gave up on the request. Retryable."""
+    """The service timed out. Retryable."""
 
 
 class RateLimitError(core.RateLimitError, APIStatusError, lc.ModelRateLimitError):
@@ -108,11 +108,11 @@ class RateLimitError(core.RateLimitError, APIStatusError, lc.ModelRateLimitError
 
 
 class CapacityError(core.CapacityError, RateLimitError):
-    """No capacity for this model at this moment (3040). Retryable."""
+    """The model is at capacity (3040). Retryable."""
 
 
 class QuotaExhaustedError(core.QuotaExhaustedError, RateLimitError):
-    """The day's allocation is used up. Not retryable before ``resets_at``."""
+    """The daily allocation is exhausted (3036). Not retryable before ``resets_at``."""
 
 
 class InternalServerError(core.InternalServerError, APIStatusError, lc.ModelAPIError):
@@ -120,44 +120,67 @@ class InternalServerError(core.InternalServerError, APIStatusError, lc.ModelAPIE
 
 
 class APIResponseValidationError(core.APIResponseValidationError, lc.ModelError):
-    """A success that does not fit."""
+    """A 2xx response is invalid."""
 
 
 class StreamInterruptedError(core.StreamInterruptedError, lc.ModelError):
-    """A stream ended without an end; ``partial`` holds the text that had arrived."""
+    """A stream was interrupted. ``partial`` is the received text."""
 
 
 class BatchError(core.BatchError, lc.ModelError):
-    """The queue lost, refused or failed a whole batch."""
+    """The queue lost, rejected or failed a whole batch."""
 
 
 class BatchTimeoutError(core.BatchTimeoutError, BatchError):
-    """The deadline passed while the queue was still working."""
+    """The deadline passed before the batch was finished."""
 
 
 class BatchItemError(core.BatchItemError, BatchError):
     """One item of a batch failed."""
 
 
-_TWINS: dict[type[WorkersAIError], type[WorkersAIError]] = {
+_BY_CORE_CLASS: dict[type[WorkersAIError], type[WorkersAIError]] = {
     cls.__bases__[0]: cls
-    for cls in list(globals().values())
-    if isinstance(cls, type) and issubclass(cls, WorkersAIError) and cls.__module__ == __name__
+    for cls in (
+        ConfigurationError,
+        APIConnectionError,
+        APITimeoutError,
+        APIStatusError,
+        BadRequestError,
+        ContextWindowExceededError,
+        StructuredOutputError,
+        AuthenticationError,
+        PermissionDeniedError,
+        PaidPlanRequiredError,
+        NotFoundError,
+        ModelRetiredError,
+        RequestTooLargeError,
+        RequestTimeoutError,
+        RateLimitError,
+        CapacityError,
+        QuotaExhaustedError,
+        InternalServerError,
+        APIResponseValidationError,
+        StreamInterruptedError,
+        BatchError,
+        BatchTimeoutError,
+        BatchItemError,
+    )
 }
 
 
 def as_model_error(error: WorkersAIError) -> WorkersAIError:
-    """The same error as a class that is LangChain's as well; one that already is comes back as it is."""
-    twin = _TWINS.get(type(error))
-    if twin is None:
+    """Return the error as an error of this module. An error of this module is returned unchanged."""
+    ours = _BY_CORE_CLASS.get(type(error))
+    if ours is None:
         return error
-    made = twin.__new__(twin, *error.args)
-    made.__dict__.update(error.__dict__)
-    return made.with_traceback(error.__traceback__)
+    converted = ours.__new__(ours, *error.args)
+    converted.__dict__.update(error.__dict__)
+    return converted.with_traceback(error.__traceback__)
 
 
 class _Boundary:
-    """``with framework_errors:`` hands errors of the core on as LangChain's; made once, since it keeps no state."""
+    """``with framework_errors:`` raises errors of the core as errors of this module. It has no state."""
 
     __slots__ = ()
 
@@ -167,7 +190,7 @@ class _Boundary:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, WorkersAIError) and type(error) in _TWINS:
+        if isinstance(error, WorkersAIError) and type(error) in _BY_CORE_CLASS:
             raise as_model_error(error) from error.__cause__
 
 
@@ -175,10 +198,9 @@ framework_errors = _Boundary()
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same call can succeed when it is repeated: the default of ``with_retry`` on the classes here.
+    """Return whether the same call can succeed when it is retried. It is the default of ``with_retry`` here.
 
-    True for errors that say so themselves, and for an answer that did not parse, which another try may mend.
+    True for errors with a true ``is_retryable``, and for answers that could not be parsed.
     For chains: ``chain.with_retry(retry_if_exception_type=is_retryable)``.
     """
-    verdict: Any = getattr(error, "is_retryable", isinstance(error, lc.OutputParserException))
-    return bool(verdict)
+    return bool(getattr(error, "is_retryable", isinstance(error, lc.OutputParserException)))

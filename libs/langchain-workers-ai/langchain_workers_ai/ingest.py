@@ -1,4 +1,4 @@
-"""Filling a vector store through the asynchronous queue."""
+"""Fill a vector store with documents that are embedded through the asynchronous queue."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._precomputed import find_within, handing_over
+from langchain_workers_ai._precomputed import find_within, reading_all
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._calls.queue import require_queue
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import IngestReport
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._records import text_hash
+from workers_ai.integration import LedgerFile, require_queue, text_hash
 
 if TYPE_CHECKING:
     import os
@@ -33,15 +31,14 @@ if TYPE_CHECKING:
     from langchain_core.indexing import IndexingResult, RecordManager
     from langchain_core.vectorstores import VectorStore
 
-    from workers_ai._service import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
 
 
 class Indexing(TypedDict, total=False):
-    """Options of :func:`langchain_core.indexing.index`, and their meaning there; they need a record manager.
+    """Options of :func:`langchain_core.indexing.index`. All but ``upsert_kwargs`` need a record manager.
 
-    ``key_encoder`` is a UUID of text and metadata where it is not given.
+    ``key_encoder`` defaults to a UUID of text and metadata.
     """
 
     cleanup: Literal["incremental", "full", "scoped_full"] | None
@@ -54,13 +51,13 @@ class Indexing(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class IndexReport(IngestReport):
-    """What came of one ingestion into a vector store.
+    """Result of one ingestion into a vector store.
 
-    The documents counted as ``embedded``, ``reused`` and ``failed`` are those the record manager did not know.
+    ``embedded``, ``reused`` and ``failed`` count only documents that the record manager did not contain.
 
     Attributes:
-        indexing: What LangChain's ``index`` reports: ``num_added``, ``num_updated``, ``num_skipped`` and
-            ``num_deleted``; None without a record manager.
+        indexing: Report of LangChain's ``index``: ``num_added``, ``num_updated``, ``num_skipped`` and
+            ``num_deleted``. None without a record manager.
     """
 
     indexing: IndexingResult | None = None
@@ -71,7 +68,7 @@ class IndexReport(IngestReport):
 
 @dataclass
 class WorkersAIBatchIngestor:
-    """Fills a vector store with documents that are embedded through the asynchronous queue.
+    """Fill a vector store with documents that are embedded through the asynchronous queue.
 
     ::
 
@@ -80,31 +77,34 @@ class WorkersAIBatchIngestor:
         ingestor = WorkersAIBatchIngestor(embeddings, store, ledger="corpus.ledger")
         report = ingestor.ingest(documents)
 
-    First all documents are embedded, each distinct text once, and their vectors recorded in the ledger; then the store
-    is given the documents by its own ``add_documents``, and finds the vectors there. Killed at any moment, the same
-    call goes on where it was. Any store will do that embeds with ``embeddings``, or with another object of the same
-    model and options, or with a wrapper of one, such as a cache.
+    The ingestor first embeds all documents, each distinct text once, and records the vectors in the ledger. Then it
+    adds the documents to the store with the store's own ``add_documents``. The store's embedding model finds the
+    vectors in the ledger. If the process is killed, the same call continues from the ledger.
 
-    Without a record manager, a document replaces the one in the store with its id, unless text and metadata are the
-    same; one that has no id gets one made of its text and metadata, the same in every process. With a record manager
-    it is indexed as by LangChain's ``index``: what the record manager knows is neither embedded nor written again, and
-    ``cleanup`` deletes what is outdated.
+    The store must embed with ``embeddings``, with an object of the same model and options, or with a wrapper around
+    one, such as a cache.
+
+    Without a record manager, a document replaces the stored document with its id, unless text and metadata are equal.
+    A document without an id gets a UUID of its text and metadata, which is the same in every process. With a record
+    manager, documents are indexed as by LangChain's ``index``: documents that the record manager contains are neither
+    embedded nor written again, and ``cleanup`` deletes outdated ones.
 
     Args:
-        embeddings: The embedding model; its settings are those of the requests.
+        embeddings: The embedding model. Requests are sent with its settings.
         vector_store: The store.
-        ledger: Path of the ledger; made where it is missing.
-        record_manager: Knows what is in the store.
+        ledger: Path of the ledger. A missing file is created.
+        record_manager: LangChain's record of the documents in the store.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
-        batch_size: Documents given to the store at a time.
-        texts_per_job: Texts of one submission; None for 1,000.
-        deadline_s: Seconds the embedding may take; None for no bound.
-        limit_cost_usd: USD by list price that one call may spend; None for no limit.
-        raise_on_failure: Raise when a document could not be embedded, before anything is written to the store.
-        progress: Show a tqdm bar.
+        batch_size: Documents per call of the store.
+        texts_per_job: Texts per submission; None for 1,000.
+        deadline_s: Timeout of the embedding in seconds; None for no limit.
+        limit_cost_usd: Maximum cost of one call in USD, by list price; None for no limit.
+        raise_on_failure: Raise if a document failed to embed, before anything is written to the store.
+        progress: Show a progress bar.
 
     Raises:
-        ConfigurationError: The model has no queue, or the store embeds with another model or other options.
+        ConfigurationError: An option is invalid, the model has no queue, or the store embeds with another model or
+            other options.
     """
 
     embeddings: WorkersAIEmbeddings
@@ -125,18 +125,20 @@ class WorkersAIBatchIngestor:
             if not isinstance(self.embeddings, WorkersAIEmbeddings):
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
             if type(self.batch_size) is not int or self.batch_size < 1:
-                raise ConfigurationError(f"batch_size must be a whole number 1 or more, not {self.batch_size!r:.100}")
+                raise ConfigurationError(f"batch_size must be an integer of at least 1, not {self.batch_size!r:.100}")
             if self.embeddings.api == "embeddings" or self.embeddings.dimensions is not None:
-                raise ConfigurationError("an ingestor has no api='embeddings' and no dimensions: leave both unset")
+                raise ConfigurationError(
+                    "an ingestor does not support api='embeddings' or dimensions: create embeddings without them"
+                )
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
             self._check_store()
 
     def _check_store(self) -> None:
-        """Check that the store embeds with our model, as far as can be told without a request.
+        """Check the store's embedding model, as far as possible without a request.
 
         Raises:
-            ConfigurationError: It embeds with another model, or with other options.
+            ConfigurationError: The store embeds with another model or other options.
         """
         theirs, kind = self.vector_store.embeddings, self.embeddings._kind
         kinds = [found._kind for found in find_within(theirs, WorkersAIEmbeddings)]
@@ -146,64 +148,66 @@ class WorkersAIBatchIngestor:
             other = f"{kinds[0].model}, and the ingestor with {kind.model}, or with other options"
         else:
             other = f"its own {type(theirs).__name__}, and the ingestor with {kind.model}"
-        raise ConfigurationError(f"the vector store embeds with {other}: give both the same object")
+        raise ConfigurationError(f"the vector store embeds with {other}: pass the same object to both")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
-        """Embed documents, and put them into the store.
+        """Embed documents and write them to the store.
 
         Args:
-            documents: Documents, or a loader. Other than those of a list, they wait in a temporary file until all are
-                embedded, so that memory stays bounded.
+            documents: Documents, or a loader. Documents that do not come as a list are kept in a temporary file until
+                all are embedded, so that memory stays bounded.
             **indexing: Options of LangChain's ``index``, with a record manager: ``cleanup`` (``"incremental"``,
                 ``"full"`` or ``"scoped_full"``), ``source_id_key``, ``cleanup_batch_size``, ``force_update``,
                 ``key_encoder``; and ``upsert_kwargs``, keywords of the store's ``add_documents``.
 
         Returns:
-            What came of it. Documents that could not be embedded are listed there, and not in the store; when there
-            are any, nothing is cleaned up.
+            The report. Documents that failed to embed are listed in it and are not written to the store. If any
+            failed, ``cleanup`` is skipped.
 
         Raises:
-            ConfigurationError: An option does not fit, or the ledger is that of another model.
+            ConfigurationError: An option is invalid, or the ledger belongs to another model.
             LedgerError: The ledger cannot be used.
-            BatchTimeoutError: ``deadline_s`` has passed; the same call goes on.
+            BatchTimeoutError: ``deadline_s`` has passed. The same call continues.
             BatchItemError: A document failed, with ``raise_on_failure``.
-            WorkersAIError: What stops the whole run, such as a used-up quota; the same call goes on later.
+            WorkersAIError: The run cannot continue, for example because the quota is exhausted. The same call
+                continues later.
         """
         options = self._checked(indexing)
         with framework_errors, Documents() as read:
             read.read(documents)
             exists = None if self.record_manager is None else self.record_manager.exists
             texts = self._texts(read, options, exists)
-            report = embed(texts, client=Client(service=self._service()), **self._embedding(read))
-            with self._filling(read, report) as ready:
+            report = embed(texts, client=Client._of(self.embeddings._connection()), **self._embedding(read))
+            with self._ready(read, report) as ready:
                 if self.record_manager is None:
                     _drive(self._upsert(ready, options), self.vector_store)
                     return _report(report)
-                options = _careful(options, report)
+                options = _without_unsafe_cleanup(options, report)
                 result = index(ready, self.record_manager, self.vector_store, batch_size=self.batch_size, **options)
                 return _report(report, result)
 
     async def aingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
-        """:meth:`ingest` without blocking the event loop; asynchronous iterators of documents are taken, too."""
+        """Embed documents and write them to the store without blocking the event loop. See :meth:`ingest`.
+
+        Accepts asynchronous iterators of documents, too.
+        """
         options = self._checked(indexing)
         with framework_errors, Documents() as read, contextlib.ExitStack() as stack:
             await read.aread(documents)
             manager = self.record_manager
             exists = None if manager is None else _from_thread(manager.aexists, asyncio.get_running_loop())
             texts = self._texts(read, options, exists)
-            report = await aembed(texts, client=AsyncClient(service=self._service()), **self._embedding(read))
-            ready = await asyncio.to_thread(stack.enter_context, self._filling(read, report))
+            report = await aembed(texts, client=AsyncClient._of(self.embeddings._connection()), **self._embedding(read))
+            ready = await asyncio.to_thread(stack.enter_context, self._ready(read, report))
             if manager is None:
                 await _adrive(self._upsert(ready, options), self.vector_store)
                 return _report(report)
-            options = _careful(options, report)
+            options = _without_unsafe_cleanup(options, report)
             result = await aindex(ready, manager, self.vector_store, batch_size=self.batch_size, **options)
             return _report(report, result)
 
-    # What both faces share
-
     def _checked(self, indexing: Indexing) -> dict[str, Any]:
-        """The options, once ``index`` has taken them for no documents at all.
+        """Return the options, checked by a call of ``index`` without documents.
 
         Raises:
             ConfigurationError: An option needs a record manager.
@@ -214,16 +218,12 @@ class WorkersAIBatchIngestor:
         elif lost := sorted(indexing.keys() - {"upsert_kwargs"}):
             with framework_errors:
                 raise ConfigurationError(
-                    f"without a record manager there is no {', '.join(lost)}: pass record_manager="
+                    f"{', '.join(lost)}: these options need a record manager; pass record_manager="
                 )
         return options
 
-    def _service(self) -> Service:
-        """The connection of the embedding model, behind its rate limiter."""
-        return self.embeddings._connection().through(self.embeddings._sender())
-
     def _embedding(self, documents: Documents) -> dict[str, Any]:
-        """Arguments of the core's ingestion."""
+        """Return the arguments of the core's ingestion."""
         embeddings = self.embeddings
         return {
             "ledger": self.ledger,
@@ -244,7 +244,7 @@ class WorkersAIBatchIngestor:
     def _texts(
         self, documents: Documents, options: dict[str, Any], exists: Callable[[list[str]], Sequence[bool]] | None
     ) -> Iterator[tuple[str, str]]:
-        """Ids and texts of the documents that the record manager does not know."""
+        """Yield id and text of each document that the record manager does not contain."""
         if options.get("force_update"):
             exists = None
         encoder = options["key_encoder"]
@@ -255,28 +255,31 @@ class WorkersAIBatchIngestor:
                     yield document.id or key_of(document, encoder), document.page_content
 
     @contextlib.contextmanager
-    def _filling(self, documents: Documents, report: IngestReport) -> Iterator[Iterable[Document]]:
-        """Give the documents that can be written, while the store finds their vectors in the ledger."""
+    def _ready(self, documents: Documents, report: IngestReport) -> Iterator[Iterable[Document]]:
+        """Yield the embedded documents; the store finds their vectors in the ledger while the context is open."""
         failed = {row.hash for row in report.rows() if row.vector is None} if report.failed else set()
         ready = (doc for doc in documents if not failed or text_hash(self._sent(doc)) not in failed)
-        with LedgerFile(self.ledger) as ledger, handing_over(self.embeddings._kind, ledger):
+        kind = self.embeddings._kind
+        found = find_within(self.vector_store.embeddings, WorkersAIEmbeddings)
+        embedders = {id(embedder): embedder._precomputed for embedder in (self.embeddings, *found)}
+        with LedgerFile(self.ledger) as ledger, reading_all(embedders.values(), kind, ledger):
             yield ready
 
     def _sent(self, document: Document) -> str:
         return document.page_content or (" " if self.embeddings.empty_text == "space" else "")
 
     def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
-        """Write documents so that each replaces the one with its id. Unchanged ones are left alone."""
+        """Write changed documents so that each replaces the stored document with its id."""
         keywords = options.get("upsert_kwargs") or {}
         for batch in batched(documents, self.batch_size):
             by_id = {document.id or document_key(document): document for document in batch}
-            found = yield "get_by_ids", ([*by_id, *map(_meanwhile, by_id)],), {}
+            found = yield "get_by_ids", ([*by_id, *map(_temporary_id, by_id)],), {}
             there = {document.id: document for document in found or () if document.id}
             yield from _replace(by_id, there, keywords)
 
 
-def _meanwhile(key: str) -> str:
-    """Return the id under which the new version of a document stands while it replaces the old one."""
+def _temporary_id(key: str) -> str:
+    """Return the id of the new version of a document while it replaces the old one."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"workers-ai {key}"))
 
 
@@ -285,17 +288,18 @@ def _same(document: Document, stored: Document | None) -> bool:
 
 
 def _replace(documents: dict[str, Document], there: dict[str, Document], keywords: dict[str, Any]) -> _Calls:
-    """Write documents, given what the store has under their ids.
+    """Write documents, given the stored documents with their ids.
 
-    Some stores reject an id that they have, and one of them, FAISS, has changed by then. So new versions are first
-    written under other ids: nothing is deleted before its successor is there, and an interrupted call can be repeated.
+    Some stores reject an existing id, and FAISS is already changed when it does. So new versions are first written
+    under temporary ids. A document is deleted only after its new version is stored, and an interrupted call can be
+    repeated.
     """
     changed = {key: document for key, document in documents.items() if not _same(document, there.get(key))}
     new = {key: document for key, document in changed.items() if key not in there}
     replaced = {key: document for key, document in changed.items() if key in there}
     if new:
         yield _add(new, keywords)
-    temporary = {_meanwhile(key): document for key, document in replaced.items()}
+    temporary = {_temporary_id(key): document for key, document in replaced.items()}
     if stale := [key for key, document in temporary.items() if key in there and not _same(document, there[key])]:
         yield "delete", (stale,), {}
     if added := {key: document for key, document in temporary.items() if not _same(document, there.get(key))}:
@@ -303,7 +307,7 @@ def _replace(documents: dict[str, Document], there: dict[str, Document], keyword
     if replaced:
         yield "delete", (list(replaced),), {}
         yield _add(replaced, keywords)
-    if left := [key for key in map(_meanwhile, documents) if key in temporary or key in there]:
+    if left := [key for key in map(_temporary_id, documents) if key in temporary or key in there]:
         yield "delete", (left,), {}
 
 
@@ -313,8 +317,8 @@ def _add(documents: dict[str, Document], keywords: dict[str, Any]) -> tuple[str,
 
 
 _Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, None]
-"""Calls of a store's methods, by name; each is sent the result. A look-up that fails counts as None: many stores
-cannot look up ids, and a store that is away fails at writing, too."""
+"""Calls of a store's methods by name. The driver sends each result back. A failed look-up returns None: many stores
+cannot look up ids, and an unreachable store fails at writing, too."""
 
 
 def _drive(calls: _Calls, store: VectorStore) -> None:
@@ -346,12 +350,12 @@ async def _adrive(calls: _Calls, store: VectorStore) -> None:
 def _from_thread(
     exists: Callable[[list[str]], Coroutine[Any, Any, list[bool]]], loop: asyncio.AbstractEventLoop
 ) -> Callable[[list[str]], list[bool]]:
-    """The question to an asynchronous record manager, for the thread that reads the documents."""
+    """Return a blocking ``exists`` for the thread that reads the documents."""
     return lambda keys: asyncio.run_coroutine_threadsafe(exists(keys), loop).result()
 
 
-def _careful(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
-    """Clean nothing up on sight of a part of the documents."""
+def _without_unsafe_cleanup(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
+    """Disable ``cleanup`` if documents failed: it would delete their stored versions."""
     return {**options, "cleanup": None} if report.failed else options
 
 

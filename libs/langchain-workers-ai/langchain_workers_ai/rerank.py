@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field, field_validator
 
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai.errors import framework_errors
-from workers_ai._validation import check_model
+from workers_ai.integration import check_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_core.callbacks import Callbacks
 
+    from workers_ai.integration import ConnectionConstructor
     from workers_ai.types import RerankScore
 
 __all__ = ["WorkersAIRerank"]
@@ -25,23 +26,31 @@ __all__ = ["WorkersAIRerank"]
 class WorkersAIRerank(Connection, BaseDocumentCompressor):
     """Reranking models of Cloudflare Workers AI.
 
-    They work in ``ContextualCompressionRetriever``, or by hand::
+    Use it in ``ContextualCompressionRetriever`` or call it directly::
 
         reranker = WorkersAIRerank(top_n=5)
         best = reranker.compress_documents(documents, "Which clause covers termination?")
 
     Raises:
-        ConfigurationError: A setting is missing or malformed, or a keyword is not known.
+        ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/baai/bge-reranker-base"
     """Model id (alias ``model_name``)."""
     top_n: int | None = Field(default=3, ge=0)
-    """Documents to keep; None for all, in their new order."""
+    """Number of documents to return; None for all."""
     max_concurrency: int | None = Field(default=8, ge=1)
-    """Requests in flight of this object; a request holds up to 100 documents."""
+    """Maximum number of concurrent requests of this object. A request has up to 100 documents."""
 
     @field_validator("model")
     @classmethod
@@ -50,21 +59,21 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
     @property
     def model_name(self) -> str:
-        """The model id, by its other name."""
+        """Return the model id."""
         return self.model
 
     def rerank(
         self, documents: Sequence[str | Document], query: str, *, top_n: int | None = None
     ) -> list[dict[str, Any]]:
-        """Score texts or documents against a query.
+        """Return the relevance of texts or documents to a query.
 
         Args:
             documents: Texts or documents.
             query: The query.
-            top_n: How many to return; None for the object's own ``top_n``.
+            top_n: Number of results; None for the object's own ``top_n``.
 
         Returns:
-            ``{"index", "relevance_score"}`` of each, best first; scores are from 0 to 1.
+            ``{"index", "relevance_score"}`` of each, best first. Scores are between 0 and 1.
 
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
@@ -76,7 +85,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     async def arerank(
         self, documents: Sequence[str | Document], query: str, *, top_n: int | None = None
     ) -> list[dict[str, Any]]:
-        """See :meth:`rerank`."""
+        """Return the relevance of texts or documents to a query. See :meth:`rerank`."""
         with framework_errors:
             scores = await self.async_client.rerank(self.model, query, _texts(documents), top_n=self._count(top_n))
         return [{"index": score.index, "relevance_score": score.score} for score in scores]
@@ -84,7 +93,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The best ``top_n`` documents, best first: copies with ``metadata["relevance_score"]``.
+        """Return copies of the best ``top_n`` documents, best first, with ``metadata["relevance_score"]``.
 
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
@@ -95,7 +104,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """See :meth:`compress_documents`."""
+        """Return the best documents. See :meth:`compress_documents`."""
         with framework_errors:
             scores = await self.async_client.rerank(self.model, query, _texts(documents), top_n=self.top_n)
         return _scored(documents, scores)
@@ -105,14 +114,14 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
 
 def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
-    # What is neither goes on as it is, and so does what is no list: the core names it.
+    # Invalid arguments are passed on: the core rejects them with their index.
     if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
         return documents
     return [document.page_content if isinstance(document, Document) else document for document in documents]
 
 
 def _scored(documents: Sequence[Document], scores: Sequence[RerankScore]) -> list[Document]:
-    """Copies of the documents in the order of their scores."""
+    """Return copies of the documents in the order of their scores."""
     return [
         document.model_copy(update={"metadata": {**document.metadata, "relevance_score": score.score}})
         for score in scores

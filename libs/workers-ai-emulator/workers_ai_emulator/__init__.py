@@ -1,7 +1,7 @@
 """A local emulator of Cloudflare Workers AI: library, pytest fixtures and command.
 
-It is unofficial and written from public documents; it never imports the client that is tested against it. Names are
-loaded when they are first used, so that the pytest plugin costs nothing.
+It is unofficial and written from public documents. It never imports the client under test. Names are loaded on first
+use, so that the pytest plugin adds no import time.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from workers_ai_emulator._version import __version__
 
 if TYPE_CHECKING:
+    from workers_ai_emulator.clock import Clock
     from workers_ai_emulator.emulator import Emulator
     from workers_ai_emulator.settings import Settings
-    from workers_ai_emulator.state.clock import Clock
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
     from workers_ai_emulator.state.upstream import Upstream
     from workers_ai_emulator.switches import SWITCHES, Switch
 
 _HOMES = {
-    "Clock": "state.clock",
+    "Clock": "clock",
     "Emulator": "emulator",
     "Fault": "state.faults",
     "ItemFailure": "state.queue",

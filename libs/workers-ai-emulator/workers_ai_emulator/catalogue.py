@@ -1,4 +1,4 @@
-"""What is known of each model: facts from the public price list, limits page and model cards; no behaviour.
+"""Facts about each model, from the public price list, limits page and model cards.
 
 Sources: https://developers.cloudflare.com/workers-ai/platform/pricing/,
 https://developers.cloudflare.com/workers-ai/platform/limits/ and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
@@ -22,24 +23,23 @@ class Model:
     """One model of the catalogue.
 
     Attributes:
-        id: The id callers use, such as ``@cf/baai/bge-m3``.
-        task: Name of the task, as the catalogue spells it.
+        id: Id in requests, such as ``@cf/baai/bge-m3``.
+        task: Name of the task in the catalogue.
         family: Shape of a chat result: ``native`` (``result.response``), ``openai`` (a ``chat.completion``
             inside ``result``) or ``hybrid`` (both in one object).
-        engine: Inference engine whose extra keys the replies carry: ``matched_stop`` (sglang), or the null
-            keys of vLLM.
-        reasoning_keys: Keys of a message that hold the thinking.
-        answers_in_reasoning: Whether a stream with thinking off carries the answer as ``delta.reasoning``.
+        engine: Inference engine; it sets the extra keys of replies: ``matched_stop`` (sglang) or null keys (vLLM).
+        reasoning_keys: Keys of a message that have the reasoning.
+        answers_in_reasoning: Whether a stream without reasoning has the answer in ``delta.reasoning``.
         late_zeros: Whether a zero usage event may follow the native usage event of a stream.
         served_as: Model name in replies of ``/ai/run``; None for the id.
         served_as_json: The same for requests with a JSON schema.
         usage_without_neurons: Whether ``usage`` lacks ``neurons``.
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
-        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (prose comes back).
+        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (the answer is prose).
         context_window: In tokens.
-        default_max_tokens: Output tokens when the request sets none.
-        usd_in_per_m: List price in US dollars per million input tokens.
+        default_max_tokens: Output tokens if the request sets no limit.
+        usd_in_per_m: List price of a million input tokens, in US dollars.
         usd_out_per_m: The same for output tokens.
         usd_cached_in_per_m: The same for cached input tokens; None where no discount is published.
         dimensions: Length of a vector.
@@ -47,10 +47,10 @@ class Model:
         max_text_tokens: Tokens per text where ``max_input_tokens`` bounds the request.
         max_items: Texts per request.
         rpm: Requests per minute and account for the model's task, or for the model itself when ``paid_only``.
-        batch: Whether the asynchronous queue takes the model.
-        responses: Whether the Responses route takes the model.
-        retired_on: Date of retirement, ISO.
-        alias_of: The model that answers in place of a retired one.
+        batch: Whether the model supports the asynchronous queue.
+        responses: Whether the model supports the Responses route.
+        retired_on: Date of retirement (ISO).
+        alias_of: Model that answers in place of this retired one.
         reasoning_effort: The catalogue's property of that name.
     """
 
@@ -90,28 +90,37 @@ class Model:
 
     @property
     def strings_only(self) -> bool:
-        """Whether ``content`` must be a string (older text-only schemas)."""
+        """Return whether ``content`` must be a string (older text-only schemas)."""
         return self.schema == "old" and not self.vision
 
 
-_AUTHORS = {"alibaba", "anthropic", "bytedance", "cerebras", "cohere", "deepseek", "dynamic", "google", "grok", "groq"}
-_AUTHORS |= {"google-ai-studio", "google-vertex-ai", "minimax", "mistral", "openai", "openrouter", "perplexity", "xai"}
+_ID_WITHOUT_MARK = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.:@-]+)+")
+_GATEWAY_AUTHORS = {"google", "openai"}  # they also have models of their own in the catalogue of AI Gateway
 
 
 def is_third_party(name: str) -> bool:
-    """Whether a name is ``author/model`` of a third party, or a ``dynamic/…`` route."""
-    author, slash, model = name.partition("/")
-    return author in _AUTHORS and bool(slash and model)
+    """Return whether AI Gateway routes the name: ``author/model``, ``dynamic/route`` or ``cloudflare/auto``.
+
+    An id of this catalogue without its ``@``, such as ``cf/baai/bge-m3`` or ``meta/llama-3``, is unknown instead.
+    """
+    if name == "cloudflare/auto":
+        return True
+    return _ID_WITHOUT_MARK.fullmatch(name) is not None and name.partition("/")[0] not in _catalogue_authors()
+
+
+@functools.cache
+def _catalogue_authors() -> frozenset[str]:
+    return frozenset({"cf", "hf", *(model_id.split("/")[1] for model_id in models())}) - _GATEWAY_AUTHORS
 
 
 def is_chat(name: str) -> bool:
-    """Whether a model of this name answers chat requests; unknown names do."""
+    """Return whether the model answers chat requests; True for unknown models."""
     model = models().get(name)
     return model is None or (model.task == "Text Generation" and model.family != "decision")
 
 
 @functools.cache
 def models() -> dict[str, Model]:
-    """All models by id, in the order of the catalogue."""
+    """Return all models by id, in the order of the catalogue."""
     text = resources.files("workers_ai_emulator").joinpath("models.json").read_text(encoding="utf-8")
     return {row["id"]: Model(**row) for row in json.loads(text)}

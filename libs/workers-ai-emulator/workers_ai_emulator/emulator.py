@@ -1,38 +1,29 @@
-"""The whole service as one function of a request."""
+"""The emulated service: state, routes and transports."""
 
 from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING, Any
 
-from workers_ai_emulator import middleware as front
-from workers_ai_emulator import routes
-from workers_ai_emulator.endpoints import control
+from workers_ai_emulator import control, middleware, routes
+from workers_ai_emulator.clock import Clock
 from workers_ai_emulator.settings import Settings
-from workers_ai_emulator.state.clock import Clock
-from workers_ai_emulator.state.flow import WaitedTooLongError, adrive, drive
 from workers_ai_emulator.state.queue import QueueSettings
 from workers_ai_emulator.state.service import Service
 from workers_ai_emulator.transports.asgi import AsgiApp
-from workers_ai_emulator.transports.in_process import (
-    EmulatorTransport,
-    in_process_error,
-    in_process_response,
-    read_timeout_s,
-)
-from workers_ai_emulator.wire import DroppedConnectionError
+from workers_ai_emulator.transports.in_process import EmulatorTransport, arespond, respond
+from workers_ai_emulator.transports.server import Server
 
 if TYPE_CHECKING:
     import httpx
 
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.capacity import Capacity
     from workers_ai_emulator.state.faults import Faults
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.limits import Limits
     from workers_ai_emulator.state.log import Log
     from workers_ai_emulator.state.queue import Queue
     from workers_ai_emulator.state.upstream import Upstream
-    from workers_ai_emulator.transports.server import Server
     from workers_ai_emulator.wire import Call, Reply
 
 
@@ -40,26 +31,26 @@ IN_PROCESS_URL = "https://api.cloudflare.com/client/v4"
 
 
 class Emulator:
-    """Workers AI in this process.
+    """An emulated Workers AI service.
 
-    ``httpx.Client(transport=emulator.transport())``, ``httpx.AsyncClient(transport=emulator.transport())``
-    and ``with emulator.serve() as url`` are its doors.
+    Use it with ``httpx.Client(transport=emulator.transport())``,
+    ``httpx.AsyncClient(transport=emulator.transport())`` or ``with emulator.serve() as url``.
 
-    ``base_url`` is where a client finds it, up to ``/client/v4``: the service's own URL, for the doors in this process,
-    and the server's while it is served.
+    ``base_url`` is the base URL for clients, up to ``/client/v4``: that of the running server, else that of the
+    service itself.
 
     Args:
-        seed: Seed of everything that looks random: ids, padding, faults by chance.
+        seed: Seed of all random values: ids, padding, faults with a probability.
         clock: The clock; None for real time. ``Clock("jump")`` never sleeps.
-        slots: Requests in work at once; None for any number.
-        max_wait_s: Seconds a request may wait for a slot before it is refused with 3040.
-        neurons_per_day: Daily allocation; None for no end.
-        quota_code: Code of the refusal when it is used up: 4006 or 3036.
-        enforce_rpm: Whether the documented requests per minute hold.
-        rpm: Requests per minute by task or model id, in place of the documented ones.
-        api_requests_per_5_min: Limit of the API as a whole; None for none.
+        slots: Requests that may run at once; None for no limit.
+        max_wait_s: Longest wait for a slot, in seconds; then the request fails with 3040.
+        neurons_per_day: Daily allocation in neurons; None for no limit.
+        quota_code: Error code when it is exhausted: 4006 or 3036.
+        enforce_rpm: Whether the documented limits per minute are enforced.
+        rpm: Limits per minute by task or model id, in place of the documented ones.
+        api_requests_per_5_min: API-wide limit; None for no limit.
         queue: Settings of the asynchronous queue.
-        upstream: Answers chat and embeddings in place of the built-in rules.
+        upstream: OpenAI-compatible server that answers chat and embeddings; None for the fake model.
         **settings: Any field of :class:`Settings`, such as ``latency_s=0.1`` or ``paid_plan=False``.
     """
 
@@ -96,7 +87,7 @@ class Emulator:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew: no log, no faults, no batches, full quota, and the settings it was made with."""
+        """Replace the state: empty log, no faults, no batches, full allocation, initial settings."""
         self.service = Service(
             self.clock,
             copy.deepcopy(self._settings),
@@ -109,82 +100,72 @@ class Emulator:
 
     @property
     def settings(self) -> Settings:
-        """Choices of behaviour; may be changed at any time."""
+        """Return the settings; change them at any time."""
         return self.service.settings
 
     @property
     def capacity(self) -> Capacity:
-        """Slots and the queue in front of them."""
+        """Return the slots and the capacity queue."""
         return self.service.capacity
 
     @property
     def limits(self) -> Limits:
-        """Quota, requests per minute, the limit of the API."""
+        """Return the daily allocation and the rate limits."""
         return self.service.limits
 
     @property
     def queue(self) -> Queue:
-        """The asynchronous queue; how it behaves is in ``queue.settings``."""
+        """Return the asynchronous queue; its behaviour is in ``queue.settings``."""
         return self.service.queue
 
     @property
     def faults(self) -> Faults:
-        """The script of faults."""
+        """Return the script of faults."""
         return self.service.faults
 
     @property
     def log(self) -> Log:
-        """Every request, and counters."""
+        """Return the log of all requests, with counters."""
         return self.service.log
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
-        """The answer to a request whose body has been read, as a flow; doors drive it."""
+        """Return the flow that answers a request whose body has been read; transports drive it."""
         call = routes.read(request)
         if call.segments[:1] == [control.PREFIX]:
             return self._control(call)
-        return front.serve(self.service, call, routes.match)
+        return middleware.serve(self.service, call, routes.match)
 
     def handle(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request, blocking this thread while the service waits. Thread-safe.
+        """Answer a request whose body has been read; block this thread during waits. Thread-safe.
 
         Raises:
             httpx.RemoteProtocolError: If a fault drops the connection.
-            httpx.ReadTimeout: If the service waits longer than the client's read timeout.
+            httpx.ReadTimeout: If a wait exceeds the client's read timeout.
         """
-        try:
-            reply = drive(self.flow(request), self.clock, read_timeout_s(request))
-        except (DroppedConnectionError, WaitedTooLongError) as error:
-            raise in_process_error(error, request) from None
-        return in_process_response(reply, request, self.clock)
+        return respond(self, request)
 
     async def ahandle(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request without blocking the event loop; the twin of :meth:`handle`."""
-        try:
-            reply = await adrive(self.flow(request), self.clock, read_timeout_s(request))
-        except (DroppedConnectionError, WaitedTooLongError) as error:
-            raise in_process_error(error, request) from None
-        return in_process_response(reply, request, self.clock)
+        """Answer a request without blocking the event loop; async form of :meth:`handle`."""
+        return await arespond(self, request)
 
     def _control(self, call: Call) -> Flow[Reply]:
-        return control.control(self, call)
+        return control.control(lambda: self.service, call, reset=self.reset, base_url=self.base_url)
         yield  # makes this a generator
 
     def transport(self) -> EmulatorTransport:
-        """A transport for ``httpx.Client`` and ``httpx.AsyncClient`` alike."""
+        """Return a transport for ``httpx.Client`` and ``httpx.AsyncClient``."""
         return EmulatorTransport(self)
 
     def asgi(self) -> AsgiApp:
-        """An ASGI application, for ``httpx.ASGITransport`` or a server."""
+        """Return an ASGI application, for ``httpx.ASGITransport`` or a server."""
         return AsgiApp(self)
 
     def serve(self, host: str = "127.0.0.1", port: int = 0, *, idle_s: float = 75.0) -> Server:
-        """A server in threads of its own; a context manager that gives the base URL up to ``/client/v4``.
+        """Return a threaded HTTP server. As a context manager it returns the base URL, up to ``/client/v4``.
 
         Args:
             host: Address to listen on.
             port: Port to listen on; 0 for a free one.
             idle_s: Seconds without a byte from the client after which a connection ends.
         """
-        from workers_ai_emulator.transports.server import Server
-
         return Server(self, host, port, idle_s)

@@ -1,4 +1,4 @@
-"""What happens to every request on its way in and out: log, token, faults, envelope, headers."""
+"""Steps around every request: log, faults, token, errors, headers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import gateway, streams
-from workers_ai_emulator.endpoints.request_faults import Meeting
-from workers_ai_emulator.shapes.envelopes import edge_page, refusal
+from workers_ai_emulator.endpoints.request_faults import RequestFaults
+from workers_ai_emulator.shapes.envelopes import MARK, edge_page, error_response, not_emulated
 from workers_ai_emulator.state.log import LogEntry
 from workers_ai_emulator.wire import DroppedConnectionError, NotEmulatedError, Reply, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.faults import Fault
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call
 
-    Router = Callable[[Service, Call], Callable[[Service, Call, Meeting], Flow[Reply]]]
-
-MARK = "x-workers-ai-emulator"
+    Router = Callable[[Service, Call], Callable[[Service, Call, RequestFaults], Flow[Reply]]]
 
 _API_VERSION = "2026-09-25.epoch"
 _RATE_LIMIT = {"ratelimit": '"default";r=1199;t=1', "ratelimit-policy": '"default";q=1200;w=300'}
@@ -36,10 +34,10 @@ _log = logging.getLogger("workers_ai_emulator")
 
 
 def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
-    """Answer one request and keep the log.
+    """Answer one request and log it.
 
     Raises:
-        DroppedConnectionError: If a fault says so.
+        DroppedConnectionError: If a fault drops the connection.
     """
     entry = LogEntry(
         call.method, call.path, call.query, dict(call.headers), service.clock.now(), body=call.body or None
@@ -59,47 +57,47 @@ def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
 
 
 def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flow[tuple[Reply, ServiceError | None]]:
-    """Return the reply, and the refusal it is made of."""
-    refused: ServiceError | None = None
-    meeting = Meeting([])
-    instead: Fault | None = None
+    """Return the reply, and the error that it reports."""
+    failure: ServiceError | None = None
+    faults = RequestFaults([])
     try:
         handler = route(service, call)
         _name_call(call)
         entry.route, entry.model = call.route, call.model
-        meeting = Meeting(service.faults.draw(call.route, call.model, _streams(call)))
-        instead = next((fault for fault in meeting.faults if fault.before), None)
-        if instead is not None:
-            reply = yield from _instead(service, instead, meeting)
+        faults = RequestFaults(service.faults.draw(call.route, call.model, _streams(call)))
+        if faults.replacement is not None:
+            reply = yield from _replace(service, faults.replacement, faults)
         else:
             service.limits.admit_api()
             if call.route != "batch_worker":
                 check_token(service, call)
             if len(call.body) > service.settings.max_body_bytes:
                 raise ServiceError(413, 3006, "Request is too large")
-            through = gateway.through(service, call, handler, meeting) if call.gateway else None
-            reply = yield from through or handler(service, call, meeting)
+            through = gateway.through(service, call, handler, faults) if call.gateway else None
+            reply = yield from through or handler(service, call, faults)
     except ServiceError as error:
-        refused = error
-        reply = refusal(error, call.request_id, error.spelling or ("openai" if call.route == "responses" else ""))
+        failure = error
+        reply = error_response(
+            error, call.request_id, error.envelope or ("openai" if call.route == "responses" else "")
+        )
     except NotEmulatedError as error:
         reply = not_emulated(str(error))
     except DroppedConnectionError:
         service.log.answer(entry, None)
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # A field of a type that no rule has foreseen; the service's own schema would refuse it.
-        _log.warning("a request was refused as bad input", exc_info=True)
-        refused = ServiceError(400, 5006, f"Bad input: Error: {error}")
-        reply = refusal(refused, call.request_id, "openai" if call.route == "responses" else "")
+        # No check covers the type of this field; the service's own schema would reject it.
+        _log.warning("rejected a request as bad input", exc_info=True)
+        failure = ServiceError(400, 5006, f"Bad input: Error: {error}")
+        reply = error_response(failure, call.request_id, "openai" if call.route == "responses" else "")
     entry.route = call.route
-    code = instead.code if instead is not None else refused.code if refused is not None else None
+    code = faults.replacement.code if faults.replacement else failure.code if failure else None
     service.log.answer(entry, reply.status, code)
-    return _altered(service, reply, meeting), refused
+    return _altered(service, reply, faults), failure
 
 
 def _name_call(call: Call) -> None:
-    """Find the model and the queue's route before any fault is drawn."""
+    """Set the model and the queue's route before faults are drawn."""
     body = _peek(call)
     if call.route == "run" and (call.flag("queueRequest") or "request_id" in body):
         call.route = "poll" if "request_id" in body and "requests" not in body else "submit"
@@ -123,7 +121,7 @@ def _peek(call: Call) -> dict[str, Any]:
 
 
 def check_token(service: Service, call: Call) -> None:
-    """Refuse a request without a token that may do this.
+    """Reject a request with a missing, malformed or wrong token.
 
     Raises:
         ServiceError: 10000, 9109, 6003, or the gateway's 2009.
@@ -146,10 +144,10 @@ def check_token(service: Service, call: Call) -> None:
         raise ServiceError(401, code, "Authentication error", layer="api")
 
 
-def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
-    """The reply that a fault puts in place of the service's own."""
-    if meeting.latency_s > 0:
-        yield service.clock.pause(meeting.latency_s)
+def _replace(service: Service, fault: Fault, faults: RequestFaults) -> Flow[Reply]:
+    """Return the reply of a fault in place of the service's reply."""
+    if faults.latency_s > 0:
+        yield service.clock.pause(faults.latency_s)
     if fault.kind == "drop":
         raise DroppedConnectionError
     if fault.kind == "html":
@@ -158,7 +156,7 @@ def _instead(service: Service, fault: Fault, meeting: Meeting) -> Flow[Reply]:
         return _scripted(fault)
     headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
     raise ServiceError(
-        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
+        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, envelope=fault.envelope
     )
 
 
@@ -174,28 +172,17 @@ def _scripted(fault: Fault) -> Reply:
     return json_reply(fault.body, fault.status, headers)
 
 
-def _altered(service: Service, reply: Reply, meeting: Meeting) -> Reply:
-    """Slow down or cut up a whole body, and a scripted stream, as the faults ask."""
-    if not (meeting.pause_s or meeting.byte_by_byte):
+def _altered(service: Service, reply: Reply, faults: RequestFaults) -> Reply:
+    """Slow down or split a whole body or a scripted stream, as the faults say."""
+    if not (faults.pause_s or faults.byte_by_byte):
         return reply
     if reply.chunks is None:
-        reply.chunks, reply.body = streams.paced(service.clock, [reply.body], meeting), b""
-    elif any(fault.kind == "reply" for fault in meeting.faults):
+        reply.chunks, reply.body = streams.paced(service.clock, [reply.body], faults), b""
+    elif faults.replacement is not None and faults.replacement.kind == "reply":
         reply.chunks = streams.paced(
-            service.clock, [piece for piece in reply.chunks if isinstance(piece, bytes)], meeting
+            service.clock, [piece for piece in reply.chunks if isinstance(piece, bytes)], faults
         )
     return reply
-
-
-def not_emulated(what: str) -> Reply:
-    """The loud answer to what this emulator does not have."""
-    body = {
-        "result": None,
-        "success": False,
-        "errors": [{"code": 501, "message": f"Not emulated: {what}"}],
-        "messages": [],
-    }
-    return json_reply(body, 501)
 
 
 def _stamped(service: Service, call: Call, reply: Reply, error: ServiceError | None) -> Reply:

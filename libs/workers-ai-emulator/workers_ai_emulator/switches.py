@@ -1,4 +1,4 @@
-"""The open questions of the service as switches: what was never recorded, and the positions each answer can take.
+"""Open questions of the service as switches: behaviour that was never recorded, and its possible values.
 
 One switch is one question, one field of :class:`Settings` or :class:`QueueSettings`, and one line of the README's
 table "What was never seen live".
@@ -7,12 +7,25 @@ table "What was never seen live".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.emulator import Emulator
+    from workers_ai_emulator.settings import Settings
+    from workers_ai_emulator.state.queue import Queue
 
 Holder = Literal["settings", "queue"]
+
+
+class SwitchHolder(Protocol):
+    """An object whose behaviour switches change: an :class:`Emulator`."""
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings of the service."""
+
+    @property
+    def queue(self) -> Queue:
+        """Return the asynchronous queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +34,7 @@ class Switch:
 
     Attributes:
         name: Field that holds the choice.
-        question: What is not known of the service.
+        question: The unknown behaviour.
         positions: Values of the field; the first one is the default.
         holder: Object with the field: ``Emulator.settings`` or ``Emulator.queue.settings``.
     """
@@ -33,24 +46,24 @@ class Switch:
 
     @property
     def default(self) -> Any:
-        """The choice made here."""
+        """Return the default position."""
         return self.positions[0]
 
-    def get(self, emulator: Emulator) -> Any:
-        """Return the present position."""
+    def get(self, emulator: SwitchHolder) -> Any:
+        """Return the current position."""
         return getattr(self._target(emulator), self.name)
 
-    def set(self, emulator: Emulator, position: Any) -> None:
-        """Put the switch into a position.
+    def set(self, emulator: SwitchHolder, position: Any) -> None:
+        """Set the position.
 
         Raises:
-            ValueError: If it is not one of ``positions``.
+            ValueError: If the position is not one of ``positions``.
         """
         if position not in self.positions:
             raise ValueError(f"{self.name} has no position {position!r}; choose one of {list(self.positions)}")
         setattr(self._target(emulator), self.name, position)
 
-    def _target(self, emulator: Emulator) -> Any:
+    def _target(self, emulator: SwitchHolder) -> Any:
         return emulator.settings if self.holder == "settings" else emulator.queue.settings
 
 
@@ -61,7 +74,11 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("results_for", "models beside kimi that finish under `results`", ("openai", "kimi"), "queue"),
     Switch("results_reference", "`external_reference` in the items of `results`", (False, True), "queue"),
     Switch("error_key", "where a failed item says why", ("error", "errors", ""), "queue"),
-    Switch("unsupported_code", "code of `requests` for a model without the queue", (5006, 10063), "queue"),
+    Switch("unsupported_code", "code of a submission to a model without the queue", (8007, 5006, 10063), "queue"),
+    Switch("hybrid_items", "form of llama-3.3-70b's items in a finished batch", ("hybrid", "native"), "queue"),
+    Switch("hybrid_messages", "`messages` in queue items of llama-3.3-70b", ("accept", "reject"), "queue"),
+    Switch("item_formats", "`response_format` of a queue item", ("fill", "ignore"), "queue"),
+    Switch("bad_item", "an invalid item in a submission fails", ("item", "submission"), "queue"),
     Switch("v1_native_usage", "trailing native usage event on `/ai/v1`", (False, True)),
     Switch("v1_padding", "padding `p` on `/ai/v1`", (True, False)),
     Switch("v1_usage_unasked", "usage in streams on `/ai/v1` that do not ask for it", ("each", "last", "none")),
@@ -82,4 +99,4 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("responses_stream", "`stream: true` on the Responses route", ("reject", "whole")),
     Switch("shared_run_gateway", "`POST /ai/run` without the gateway header", ("reject", "accept")),
 )
-"""All open questions, in the order of the README's table."""
+"""All switches, in the order of the README's table."""

@@ -1,8 +1,8 @@
-"""What the data engines share: settings for work that nobody waits for, and checked options."""
+"""Settings and options of the data engines (Daft, Ray)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._settings.settings import Settings, known_keywords
 from workers_ai._validation import check_model, unknown_keyword
@@ -12,29 +12,33 @@ from workers_ai.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from workers_ai._settings.keywords import SettingKeywords
+
 __all__ = ["MAX_RETRIES", "OPTIONS", "bulk_settings", "check_options", "texts_per_request"]
 
 MAX_RETRIES: Final = 10
-"""Tries after the first of one request. They are made inside the batch: an engine that repeats work repeats the whole
-batch or block, and pays for all of it again."""
+"""Default number of tries after the first. Requests are retried inside the batch: an engine that retries repeats the
+whole batch or block, and pays for all of it again."""
 
 OPTIONS: Final = ("pooling", "truncate_inputs", "normalize", "empty_text")
 
 
-def bulk_settings(owner: str, settings: Mapping[str, Any]) -> Settings:
-    """Settings of a client, checked; more patient than those of a chat.
+def bulk_settings(owner: str, settings: Mapping[str, object]) -> Settings:
+    """Return checked settings, with defaults for bulk work: 10 retries, and retry when the service is at capacity.
 
     Raises:
-        ConfigurationError: A setting is missing, malformed or not known.
+        ConfigurationError: A setting is missing, malformed or unknown.
     """
-    return Settings.resolve(**{"max_retries": MAX_RETRIES, "on_busy": "retry", **known_keywords(owner, settings)})
+    defaults: SettingKeywords = {"max_retries": MAX_RETRIES, "on_busy": "retry"}
+    defaults.update(known_keywords(owner, settings))
+    return Settings.resolve(**defaults)
 
 
-def check_options(owner: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Those options of :meth:`workers_ai.Client.embed` that shape the vectors of documents.
+def check_options(owner: str, options: dict[str, object]) -> dict[str, object]:
+    """Return ``options`` if each is one of the options of :meth:`workers_ai.Client.embed` that documents use.
 
     Raises:
-        ConfigurationError: An option is not known.
+        ConfigurationError: An option is unknown.
     """
     for name in options:
         if name not in OPTIONS:
@@ -43,10 +47,10 @@ def check_options(owner: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def texts_per_request(model: str | None) -> int:
-    """Texts that one request of this model may hold.
+    """Return the maximum number of texts in one request of ``model``.
 
     Raises:
-        ConfigurationError: No model, or a malformed one.
+        ConfigurationError: ``model`` is missing or malformed.
     """
     if model is None:
         raise ConfigurationError("model is missing: pass model=, such as '@cf/baai/bge-m3'")

@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 __all__ = [
+    "OnBusy",
     "check_header",
+    "check_model",
+    "check_on_busy",
     "require",
     "require_int",
     "require_kind",
     "require_one_of",
-    "OnBusy",
-    "check_model",
-    "check_on_busy",
     "unknown_keyword",
 ]
 
+OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
+"""What to do when the service is at capacity: wait in its capacity queue, retry with backoff, or raise."""
+
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e\t]*")
+_LONGEST_MODEL: Final = 1000
+_MODEL: Final = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 
 
 def check_header(name: str, value: str) -> None:
-    """Check that a header can be sent; its value, which may be a secret, is not shown.
+    """Check that a header can be sent. The error does not show the value, which may be a secret.
 
     Raises:
-        ConfigurationError: Name or value has characters that a header cannot carry.
+        ConfigurationError: Name or value is not text, or contains a character that headers do not allow.
     """
     if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
-        raise ConfigurationError(f"header name {name!r} has characters that a header cannot carry")
+        raise ConfigurationError(f"header name {name!r} contains a character that header names do not allow")
     if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
-        raise ConfigurationError(f"the value of header {name} is no text, or has characters that a header cannot carry")
+        raise ConfigurationError(
+            f"the value of header {name} must be text of printable ASCII characters, without line breaks"
+        )
 
 
 def require(condition: bool, message: str) -> None:
@@ -48,13 +52,13 @@ def require(condition: bool, message: str) -> None:
         raise ConfigurationError(message)
 
 
-def require_kind(name: str, value: Any, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise ``ConfigurationError`` unless ``value`` is None or of one of the kinds; it is not shown."""
+def require_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Raise ``ConfigurationError`` unless ``value`` is None or an instance of ``kinds``. The value is not shown."""
     if not (value is None or isinstance(value, kinds)):
-        raise ConfigurationError(f"{name} must be {what}, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be {expected}, not {type(value).__name__}")
 
 
-def require_one_of(name: str, value: Any, options: tuple[Any, ...]) -> None:
+def require_one_of(name: str, value: object, options: tuple[object, ...]) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
     if value not in options:
         raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
@@ -68,25 +72,21 @@ def require_int(name: str, value: int | None, low: int, high: int | None) -> Non
     raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}")
 
 
-OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
+def check_on_busy(on_busy: OnBusy) -> OnBusy:
+    """Return ``on_busy``.
 
-
-_LONGEST_MODEL: Final = 1000
-
-
-_MODEL = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
-
-
-def check_on_busy(on_busy: OnBusy) -> None:
-    """Raise ``ConfigurationError`` unless ``on_busy`` is one of its three values."""
+    Raises:
+        ConfigurationError: It is not ``"wait"``, ``"retry"`` or ``"raise"``.
+    """
     require_one_of("on_busy", on_busy, ("wait", "retry", "raise"))
+    return on_busy
 
 
 def check_model(model: str) -> str:
-    """Return ``model`` if it is a well-formed id; known or not does not matter.
+    """Return ``model`` if it is a well-formed id. The catalogue need not contain it.
 
     Raises:
-        ConfigurationError: It is empty or could bend the URL.
+        ConfigurationError: It is empty, too long, or contains characters that change the URL.
     """
     fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
     if not fits or ".." in model or "//" in model or model[0] == "/":
@@ -98,7 +98,11 @@ def check_model(model: str) -> str:
 
 
 def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str) -> ConfigurationError:
-    """The error for a keyword that ``owner`` does not have; names the nearest one it has and where extras go."""
+    """Return the error for an unknown keyword of ``owner``.
+
+    The message names the most similar keyword of ``known``; if there is none, it says that extra body fields go in
+    ``extra``.
+    """
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"extra body fields go in {extra}"
     return ConfigurationError(f"{owner} has no keyword {name!r}; {hint}")

@@ -1,25 +1,18 @@
-"""The neutral values that stand between the wire and the frameworks."""
+"""Results of calls: plain, immutable values between the wire and the frameworks. Read them by attribute."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-from workers_ai.errors import (
-    BatchItemError,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
+from workers_ai.errors import BatchItemError
 
 __all__ = [
     "Api",
+    "BatchItem",
+    "BatchJob",
+    "BatchStatus",
     "ChatDelta",
     "ChatReply",
     "EmbedReply",
@@ -29,18 +22,16 @@ __all__ = [
     "ToolCall",
     "ToolCallDelta",
     "Usage",
-    "BatchItem",
-    "BatchJob",
-    "BatchStatus",
 ]
 
-JSON: TypeAlias = Any
-"""Parsed JSON: dict, list, str, int, float, bool or None."""
+JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
+"""JSON data. Parsed JSON has dicts and lists; input may have any mapping and sequence."""
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
+"""Route of a chat call: OpenAI's chat completions, the native route, or OpenAI's responses."""
 FinishReason: TypeAlias = str
-"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``. Any other reason is
-the service's own, unchanged."""
+"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other value is passed on as the
+service sent it."""
 
 
 class Usage(NamedTuple):
@@ -49,10 +40,10 @@ class Usage(NamedTuple):
     Attributes:
         input_tokens: Tokens read, cached ones included.
         output_tokens: Tokens written, reasoning included.
-        total_tokens: Both together.
-        cached_tokens: Input tokens read from the prefix cache; None where the reply does not say.
-        reasoning_tokens: Output tokens spent on thinking; None where the reply does not say.
-        neurons: Neurons charged; None where the reply does not say. USD 0.011 buys 1,000.
+        total_tokens: Sum of both.
+        cached_tokens: Input tokens read from the prefix cache, or None if not reported.
+        reasoning_tokens: Output tokens of the reasoning, or None if not reported.
+        neurons: Neurons charged, or None if not reported. 1,000 neurons cost USD 0.011.
     """
 
     input_tokens: int = 0
@@ -69,8 +60,8 @@ class ToolCall(NamedTuple):
     Attributes:
         id: Id, unique in the conversation.
         name: Name of the tool.
-        arguments: The JSON text the model wrote; "{}" if it wrote none in a complete answer.
-        error: Why the call must not run: its arguments are no JSON object, or were truncated. Else "".
+        arguments: Arguments as JSON text; "{}" if the model sent none in a complete answer.
+        error: Reason why the call must not run: its arguments are not a JSON object, or were truncated. Else "".
     """
 
     id: str
@@ -83,9 +74,9 @@ class ToolCall(NamedTuple):
 class ToolCallDelta:
     """One piece of a streamed tool call.
 
-    ``id`` and ``name`` come once, with the first piece of each ``index``; pieces of ``arguments`` join to JSON text.
-    If they do not, because the model wrote something else or the answer was truncated, the last piece has the reason
-    in ``error`` and all of the text in ``broken``.
+    The first piece of each ``index`` carries ``id`` and ``name``. The pieces of ``arguments`` join to JSON text. If the
+    joined text is not a JSON object, because the model wrote something else or the answer was truncated, the last piece
+    carries the reason in ``error`` and the whole text in ``broken``.
     """
 
     index: int
@@ -96,21 +87,21 @@ class ToolCallDelta:
     error: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """One whole answer.
 
     Attributes:
-        text: The answer; JSON text where the service sent an object, a list or a number.
-        reasoning: The thinking beside it, or "".
-        tool_calls: The calls, ids unique in the conversation.
-        finish_reason: Why it ended; ``"tool_calls"`` for a complete answer with calls.
-        usage: Tokens and neurons; None where the reply has none.
-        model: The model the service names; may differ from the one asked for (alias, internal name).
+        text: The answer; JSON text if the service sent an object, a list or a number.
+        reasoning: The reasoning of the model, or "".
+        tool_calls: Tool calls, ids unique in the conversation.
+        finish_reason: Why the answer ended; ``"tool_calls"`` for a complete answer with calls.
+        usage: Tokens and neurons, or None if not reported.
+        model: Model that the reply reports; it may differ from the requested one (alias, internal name).
         id: The service's id of the completion, or None.
         refusal: The model's refusal, or None.
         logprobs: Log probabilities as sent, or None.
-        headers: Reply headers worth keeping: ray, request, gateway and neuron headers.
+        headers: Response headers with ray, request, gateway and neurons.
         raw: The parsed reply without its envelope.
     """
 
@@ -130,8 +121,8 @@ class ChatReply:
 class ChatDelta(NamedTuple):
     """One piece of a streamed answer.
 
-    The last piece, and only it, has ``last=True`` and carries ``finish_reason``, ``usage``, ``id``, ``model`` and
-    ``headers``, so that frameworks which add pieces up count nothing twice.
+    Only the last piece has ``last=True`` and carries ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``:
+    frameworks that add up pieces count each of them once.
     """
 
     text: str = ""
@@ -147,15 +138,15 @@ class ChatDelta(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EmbedReply:
-    """Vectors of a list of texts, in its order.
+    """Vectors of a list of texts, in the order of the texts.
 
     Attributes:
         vectors: One list of floats per text, all of the same length.
-        model: The model asked for.
-        usage: Tokens and neurons of all requests together; None where the service did not say.
-        pooling: The pooling the service reports, or None.
+        model: The requested model.
+        usage: Tokens and neurons of all requests together, or None if not reported.
+        pooling: Pooling that the service reports, or None.
     """
 
     vectors: list[list[float]]
@@ -166,21 +157,26 @@ class EmbedReply:
 
 @dataclass(frozen=True, slots=True)
 class RerankScore:
-    """Relevance of one text: its position in the list given, and a score from 0 to 1."""
+    """Relevance of one text.
+
+    Attributes:
+        index: Position of the text in the list passed to the call.
+        score: Relevance, 0 to 1.
+    """
 
     index: int
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BatchJob:
-    """One submission that the queue has accepted. ``BatchJob(request_id, model)`` is enough to ask for it again.
+    """One submission that the asynchronous queue accepted. ``BatchJob(request_id, model)`` is enough to poll it again.
 
     Attributes:
-        request_id: The queue's id; "" where the model answered at once.
-        model: The model it was submitted to; the queue is asked with the same one.
-        size: Requests in it, or None where that is not known.
-        answer: What the service answered at once instead of queueing, or None.
+        request_id: The queue's id; "" if the model answered at once.
+        model: Model of the submission; a poll needs the same one.
+        size: Number of requests in it, or None if unknown.
+        answer: The answer of a model that did not queue the submission, or None.
     """
 
     request_id: str
@@ -191,15 +187,14 @@ class BatchJob:
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """What became of one request.
+    """Result of one request of a batch.
 
     Attributes:
-        index: Position of the request in the list that was submitted.
-        external_reference: The caller's own reference for it, or None.
-        success: Whether it succeeded.
-        result: The task's result as the service sent it, for :func:`~workers_ai._wire.vectors.read_vectors`,
-            :func:`~workers_ai._wire.chat.reply.read_chat` or :func:`~workers_ai._wire.vectors.read_scores`; None on failure.
-        error: Why it failed, or None.
+        index: Position of the request in the submitted list.
+        external_reference: The caller's own reference, or None.
+        success: Whether the request succeeded.
+        result: The result as the service sent it; None on failure.
+        error: The error, or None.
     """
 
     index: int
@@ -210,13 +205,13 @@ class BatchItem:
 
 
 class BatchStatus(NamedTuple):
-    """How far a job is.
+    """Progress of a job.
 
     Attributes:
         state: ``"queued"``, ``"running"`` or ``"done"``.
-        items: One item per request, in the order of the requests, once it is done; else empty. For a job of unknown
-            size, the items that came.
-        usage: Tokens and neurons of the whole job; None where the reply does not say.
+        items: Once the job is done, one item per request, in the order of the requests; before that, empty. For a job
+            of unknown size, the items that the service sent.
+        usage: Tokens and neurons of the whole job, or None if not reported.
     """
 
     state: Literal["queued", "running", "done"]

@@ -1,4 +1,4 @@
-"""Submitting to the asynchronous queue and polling it."""
+"""Submissions to the asynchronous queue, and polls."""
 
 from __future__ import annotations
 
@@ -10,32 +10,39 @@ from typing import TYPE_CHECKING, Any
 from workers_ai_emulator.endpoints import chat, embeddings, responses
 from workers_ai_emulator.rules import embedding_checks
 from workers_ai_emulator.rules.tokens import neurons
-from workers_ai_emulator.shapes import openai
+from workers_ai_emulator.shapes import native, openai
 from workers_ai_emulator.shapes.envelopes import success
 from workers_ai_emulator.wire import JSON_TYPE, Reply, ServiceError, dumps, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.queue import ItemFailure, Job
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json
 
 
+_UNSUPPORTED = {
+    8007: "This model does not support request queuing",
+    5006: "Bad input: Error: oneOf at '/' not met, 0 matches: additional property '/requests'",
+    10063: "batch queueing not available",
+}
+
+
 def is_poll(body: Json) -> bool:
-    """Whether a body asks for a batch."""
+    """Return whether a body polls a batch."""
     return "request_id" in body and "requests" not in body
 
 
 def submit_or_poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
-    """A request with ``?queueRequest=true``."""
+    """Answer a request with ``?queueRequest=true``."""
     if is_poll(body):
         return poll(service, call, model, body)
     return submit(service, call, model, body)
 
 
 def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
-    """Take a batch: ``{"requests": [inputs + external_reference, …]}``."""
+    """Store a batch: ``{"requests": [inputs + external_reference, …]}``."""
     call.route = "submit"
     settings = service.queue.settings
     if len(call.body) > settings.max_bytes:
@@ -48,11 +55,8 @@ def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply
             "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at '/' are 'requests'",
         )
     if not model.batch:
-        text = "Bad input: Error: oneOf at '/' not met, 0 matches: additional property '/requests'"
-        raise ServiceError(400, settings.unsupported_code, text)
-    if model.responses and any("input" not in item for item in requests):
-        text = "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', required"
-        raise ServiceError(400, 5006, f"{text} properties at '/' are 'messages', required properties at '/requests/0'")
+        raise ServiceError(400, settings.unsupported_code, _UNSUPPORTED[settings.unsupported_code])
+    _check_items(service, model, requests)
     service.limits.admit(model)
     if service.settings.busy_in_queue:
         slot = yield from service.capacity.enter(model.id, reject_if_busy=True)
@@ -66,6 +70,38 @@ def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply
         return _collected(service, call, model, job)
     accepted = {"status": "queued", "request_id": job.request_id, "model": model.id}
     return json_reply(success(accepted), settings.submit_status)
+
+
+def _check_items(service: Service, model: Model, items: list[Json]) -> None:
+    """Reject a submission because of its items.
+
+    Documented: llama-3.3-70b takes ``prompt``; ``messages`` are in use. Recorded: gpt-oss takes ``input`` alone.
+
+    Raises:
+        ServiceError: 5006.
+    """
+    settings = service.queue.settings
+    if model.responses and any("input" not in item for item in items):
+        text = "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at '/' are 'prompt', required"
+        raise ServiceError(400, 5006, f"{text} properties at '/' are 'messages', required properties at '/requests/0'")
+    if model.family == "hybrid" and settings.hybrid_messages == "reject":
+        for index, item in enumerate(items):
+            if "prompt" not in item:
+                text = "Bad input: Error: oneOf at '/' not met, 0 matches: required properties at"
+                raise ServiceError(400, 5006, f"{text} '/requests/{index}' are 'prompt'")
+    if settings.bad_item == "submission":
+        for item in items:
+            _check_item(service, model, _inputs(item))
+
+
+def _check_item(service: Service, model: Model, inputs: Json) -> None:
+    """Raise the error of an invalid item."""
+    if model.task == "Text Embeddings":
+        embedding_checks.check_native(model, inputs, service.settings)
+    elif model.responses and "input" in inputs:
+        responses.read_checked(service, model, inputs)
+    else:
+        chat.read_checked(model, inputs, service, compat=False)
 
 
 def poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
@@ -87,7 +123,7 @@ def poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
 
 
 def _collected(service: Service, call: Call, model: Model, job: Job) -> Reply:
-    """Return the finished batch; computed now, since results are a function of the request."""
+    """Return the finished batch; results are computed here, because they depend on the request alone."""
     failures = service.queue.failure_of(job)
     first_time = not job.charged
     job.charged = True
@@ -131,11 +167,11 @@ def _item(
         result, used_in, used_out = _result(service, call, model, request)
     except ServiceError as error:
         return _failed(service, model, index, request, error.code, f"AiError: {error.message}"), 0, 0
-    return _spelled(service, model, index, request, f'"result":{result},"success":true'), used_in, used_out
+    return _item_json(service, model, index, request, f'"result":{result},"success":true'), used_in, used_out
 
 
-def _spelled(service: Service, model: Model, index: int, request: Json, inner: str) -> str:
-    """Return an item with its position and reference as its model spells them."""
+def _item_json(service: Service, model: Model, index: int, request: Json, inner: str) -> str:
+    """Return an item with its position and reference, in its model's form."""
     reference = json.dumps(request.get("external_reference"), ensure_ascii=False)
     if not _in_results(service, model):
         return f'{{"id":{index},{inner},"external_reference":{reference}}}'
@@ -145,7 +181,9 @@ def _spelled(service: Service, model: Model, index: int, request: Json, inner: s
 
 
 def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[str, int, int]:
-    inputs = {key: value for key, value in request.items() if key != "external_reference"}
+    inputs = _inputs(request)
+    if service.queue.settings.item_formats == "ignore":
+        inputs.pop("response_format", None)
     if model.task == "Text Embeddings":
         embedding_checks.check_native(model, inputs, service.settings)
         text, tokens = embeddings.result_json(service, model, inputs)
@@ -154,26 +192,32 @@ def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[
         given = responses.read_checked(service, model, inputs)
         shape, usage = responses.result_of(service, call, model, given, inputs)
         return dumps(shape).decode(), usage.prompt_tokens, usage.completion_tokens
-    asked = chat.read_checked(model, inputs, service, compat=False)
-    answer = chat.answer_of(service, call, model, asked, inputs)
-    shape = chat.native_result(service, answer, model, asked)
-    if model.family == "native":
+    chat_request = chat.read_checked(model, inputs, service, compat=False)
+    answer = chat.answer_of(service, call, model, chat_request, inputs)
+    shape = chat.native_result(service, answer, model, chat_request)
+    if model.family == "hybrid" and service.queue.settings.hybrid_items == "native":
+        shape = native.whole(answer, model)
+    if model.family == "native" or "choices" not in shape:
         shape.pop("usage")
     if model.family == "openai":
         shape = openai.queued(shape, model)
     return dumps(shape).decode(), answer.usage.prompt_tokens, answer.usage.completion_tokens
 
 
+def _inputs(item: Json) -> Json:
+    return {key: value for key, value in item.items() if key != "external_reference"}
+
+
 def _failed(service: Service, model: Model, index: int, request: Json, code: int | None, message: str) -> str:
-    """Return a failed item; its shape was never recorded."""
+    """Return a failed item; its form was never recorded."""
     why: dict[str, Any] = {"message": message, "code": code}
     key = service.queue.settings.error_key
     reason = f',"{key}":{dumps([why] if key == "errors" else why).decode()}' if key else ""
-    return _spelled(service, model, index, request, f'"success":false{reason}')
+    return _item_json(service, model, index, request, f'"success":false{reason}')
 
 
 def _texts(service: Service, model: Model, requests: list[Json]) -> list[str]:
-    """All texts of a batch that can be read; a malformed item fails later, alone."""
+    """Return all texts of the valid items of a batch."""
     texts: list[str] = []
     for request in requests:
         try:

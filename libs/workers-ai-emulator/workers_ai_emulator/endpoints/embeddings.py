@@ -16,8 +16,8 @@ from workers_ai_emulator.wire import JSON_TYPE, Reply, dumps
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.request_faults import Meeting
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json
 
@@ -25,23 +25,21 @@ if TYPE_CHECKING:
 _OTHER_LENGTH = 3.0
 
 
-def embed_native(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
-    """``POST /ai/run/{model}`` for an embedding model or a reranker."""
+def embed_native(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
+    """Answer ``POST /ai/run/{model}`` for an embedding model or a reranker."""
     checks.check_native(model, body, service.settings)
 
     def reply() -> Reply:
         service.log.embed(checks.texts_of(model, body))
         result, tokens = result_json(service, model, body)
-        return _reply(
-            service, meeting, model, f'{{"result":{result},"success":true,"errors":[],"messages":[]}}', tokens
-        )
+        return _reply(service, faults, model, f'{{"result":{result},"success":true,"errors":[],"messages":[]}}', tokens)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    result = yield from work(service, call, model, body, faults.latency_s, reply)
     return result
 
 
-def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting: Meeting) -> Flow[Reply]:
-    """``POST /ai/v1/embeddings``."""
+def embed_compat(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
+    """Answer ``POST /ai/v1/embeddings``."""
     texts = checks.check_compat(model, body, service.settings)
     cut = body.get("dimensions") if service.settings.v1_dimensions == "cut" else None
     as_text = body.get("encoding_format") == "base64" and service.settings.v1_base64
@@ -55,14 +53,14 @@ def embed_compat(service: Service, call: Call, model: Model, body: Json, meeting
         )
         usage = f'{{"prompt_tokens":{tokens},"total_tokens":{tokens}}}'
         head = f'{{"object":"list","data":[{items}],"model":"{model.id}"'
-        return _reply(service, meeting, model, f'{head},"usage":{usage}}}', tokens)
+        return _reply(service, faults, model, f'{head},"usage":{usage}}}', tokens)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    result = yield from work(service, call, model, body, faults.latency_s, reply)
     return result
 
 
 def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
-    """The ``result`` of checked inputs as JSON text, and the tokens they took."""
+    """Return the ``result`` of checked inputs as JSON text, with its input tokens."""
     if "contexts" in body:
         return _contexts_result(service, model, body)
     texts, salt = checks.texts_and_salt(model, body)
@@ -116,10 +114,10 @@ def _score(service: Service, share: float) -> float:
     return round(math.log(share / (1 - share)), 6)
 
 
-def _reply(service: Service, meeting: Meeting, model: Model, body: str, tokens: int) -> Reply:
+def _reply(service: Service, faults: RequestFaults, model: Model, body: str, tokens: int) -> Reply:
     price = neurons(model, tokens, 0)
     service.limits.charge(price)
     headers = {"content-type": JSON_TYPE, "cf-ai-neurons": f"{price:.2f}"}
-    if meeting.shapes:
-        return Reply(200, headers, dumps(meeting.whole(json.loads(body))))
+    if faults.shapes:
+        return Reply(200, headers, dumps(faults.whole(json.loads(body))))
     return Reply(200, headers, body.encode())

@@ -1,7 +1,7 @@
-"""AI Gateway in front of the service: its paths, its headers, its cache.
+"""AI Gateway: its paths, headers and cache.
 
 Sources: https://developers.cloudflare.com/ai-gateway/usage/providers/workersai/,
-https://developers.cloudflare.com/ai-gateway/features/caching/ and the headers' glossary there.
+https://developers.cloudflare.com/ai-gateway/features/caching/ and its glossary of headers.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from workers_ai_emulator.wire import NotEmulatedError, Reply, ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai_emulator.endpoints.request_faults import Meeting
-    from workers_ai_emulator.state.flow import Flow
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call
 
-    Handler = Callable[[Service, Call, Meeting], Flow[Reply]]
+    Handler = Callable[[Service, Call, RequestFaults], Flow[Reply]]
     Router = Callable[[Call, list[str]], Handler]
 
 _KEYED_TTL_S = 300.0
 
 
-def through(service: Service, call: Call, handler: Handler, meeting: Meeting) -> Flow[Reply]:
-    """Answer by way of a gateway: from its cache where the request allows, else from the service."""
-    wanted = service.settings.gateway_token
-    if wanted is not None and call.headers.get("cf-aig-authorization") != f"Bearer {wanted}":
+def through(service: Service, call: Call, handler: Handler, faults: RequestFaults) -> Flow[Reply]:
+    """Answer through a gateway: from its cache if the request allows it, else from the service."""
+    required_token = service.settings.gateway_token
+    if required_token is not None and call.headers.get("cf-aig-authorization") != f"Bearer {required_token}":
         raise ServiceError(401, 2009, "Unauthorized", layer="gateway")
     headers = {"cf-aig-log-id": service.new_uuid()}
     if call.headers.get("cf-aig-event-id"):
@@ -41,7 +41,7 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
         reply = dataclasses.replace(kept, on_close=[])
         status = "HIT"
     else:
-        reply = yield from handler(service, call, meeting)
+        reply = yield from handler(service, call, faults)
         if ttl_s > 0 and reply.status == 200 and reply.chunks is None:
             service.gateway_cache.put(key, dataclasses.replace(reply), ttl_s)
         status = "MISS"
@@ -49,28 +49,28 @@ def through(service: Service, call: Call, handler: Handler, meeting: Meeting) ->
     return reply
 
 
-def universal(service: Service, call: Call, meeting: Meeting, *, route: Router) -> Flow[Reply]:
-    """``POST /v1/{account}/{gateway}``: a list of steps, of which the first that succeeds answers."""
+def universal(service: Service, call: Call, faults: RequestFaults, *, route: Router) -> Flow[Reply]:
+    """Answer ``POST /v1/{account}/{gateway}``: try a list of steps, return the first success."""
     steps = call.json()
     if not isinstance(steps, list) or not steps:
         raise ServiceError(400, 2001, "Please configure AI Gateway in the Cloudflare dashboard", layer="gateway")
-    refused: ServiceError | None = None
+    failure: ServiceError | None = None
     for number, step in enumerate(steps):
         part = _step_call(call, step)
         handler = route(part, rest_of(part.segments))
         try:
-            reply = yield from handler(service, part, meeting)
+            reply = yield from handler(service, part, faults)
         except ServiceError as error:
-            refused = error
+            failure = error
             continue
         reply.headers["cf-aig-step"] = str(number)
         call.model = part.model
         return reply
-    raise refused or ServiceError(400, 2008, "Invalid provider", layer="gateway")
+    raise failure or ServiceError(400, 2008, "Invalid provider", layer="gateway")
 
 
 def rest_of(segments: list[str]) -> list[str]:
-    """The segments after ``workers-ai`` as the native host has them after ``/ai/``; ``run`` may be left out."""
+    """Return the segments after ``workers-ai`` in the form of the native path; ``run`` is optional."""
     if segments[:1] in (["run"], ["v1"]):
         return segments
     return ["run", *segments]
@@ -86,7 +86,7 @@ def _step_call(call: Call, step: Any) -> Call:
 
 
 def _ttl_s(call: Call) -> float:
-    """Seconds a reply may be cached; 0 for not at all. A key of one's own caches for five minutes."""
+    """Return the cache lifetime in seconds, 0 for no caching. A custom cache key alone sets five minutes."""
     if call.headers.get("cf-aig-skip-cache", call.headers.get("cf-skip-cache", "")).lower() == "true":
         return 0.0
     ttl = call.headers.get("cf-aig-cache-ttl", call.headers.get("cf-cache-ttl", ""))

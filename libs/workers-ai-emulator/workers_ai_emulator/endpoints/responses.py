@@ -13,26 +13,26 @@ from workers_ai_emulator.wire import NotEmulatedError, ServiceError, json_reply
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
-    from workers_ai_emulator.endpoints.request_faults import Meeting
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
     from workers_ai_emulator.fake_model.request import ChatRequest
+    from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.shapes.answer import Usage
     from workers_ai_emulator.state.faults import Fault
-    from workers_ai_emulator.state.flow import Flow
     from workers_ai_emulator.state.service import Service
     from workers_ai_emulator.wire import Call, Json, Reply
 
 
-def v1_responses(service: Service, call: Call, meeting: Meeting) -> Flow[Reply]:
-    """``POST /ai/v1/responses``: gpt-oss and third-party models."""
+def v1_responses(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
+    """Answer ``POST /ai/v1/responses`` for gpt-oss and third-party models."""
     body = call.json_object()
     model = find_model(service, str(body.get("model")))
     if not model.responses and model.id.startswith("@"):
         raise no_such_model(model.id)
-    return respond(service, call, model, body, meeting, compat=True)
+    return respond(service, call, model, body, faults, compat=True)
 
 
 def anthropic_messages(service: Service, call: Call) -> Reply:
-    """``POST /ai/v1/messages``: refused for every model of the catalogue; third parties are not emulated."""
+    """Reject ``POST /ai/v1/messages`` for models of the catalogue; third-party models are not emulated."""
     model = str(call.json_object().get("model"))
     if is_third_party(model):
         raise NotEmulatedError(f"Anthropic messages with {model}")
@@ -40,23 +40,25 @@ def anthropic_messages(service: Service, call: Call) -> Reply:
     return json_reply({"type": "error", "error": {"type": "invalid_request_error", "message": text}}, 400)
 
 
-def respond(service: Service, call: Call, model: Model, body: Json, meeting: Meeting, *, compat: bool) -> Flow[Reply]:
+def respond(
+    service: Service, call: Call, model: Model, body: Json, faults: RequestFaults, *, compat: bool
+) -> Flow[Reply]:
     """Answer a request in the Responses form."""
-    asked = read_checked(service, model, body)
+    checked = read_checked(service, model, body)
 
     def reply() -> Reply:
-        shape, usage = result_of(service, call, model, asked, body, meeting.scripted)
-        return priced(service, meeting.whole(shape if compat else success(shape)), usage.neurons)
+        shape, usage = result_of(service, call, model, checked, body, faults.scripted)
+        return priced(service, faults.whole(shape if compat else success(shape)), usage.neurons)
 
-    result = yield from work(service, call, model, body, meeting.latency_s, reply)
+    result = yield from work(service, call, model, body, faults.latency_s, reply)
     return result
 
 
 def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatRequest, Json]:
-    """A body in the Responses form, checked: as a chat request, and as the body of one.
+    """Check a body in the Responses form; return it as a chat request and as a chat body.
 
     Raises:
-        ServiceError: If the body is refused.
+        ServiceError: If the body is invalid.
     """
     if not isinstance(body.get("input"), str | list) or not body["input"]:
         raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
@@ -73,10 +75,10 @@ def result_of(
     service: Service,
     call: Call,
     model: Model,
-    asked: tuple[ChatRequest, Json],
+    checked: tuple[ChatRequest, Json],
     body: Json,
     scripted: Fault | None = None,
 ) -> tuple[Any, Usage]:
     """Return the result in the Responses form, and what it used."""
-    answer = chat.answer_of(service, call, model, *asked, scripted=scripted)
+    answer = chat.answer_of(service, call, model, *checked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage

@@ -1,4 +1,4 @@
-"""Streamed replies: events as bytes, with the faults that meet them."""
+"""Streamed replies: events as bytes, with pauses and early ends."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from workers_ai_emulator.wire import SSE_TYPE, DroppedConnectionError, Reply, js
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from workers_ai_emulator.endpoints.request_faults import Meeting
-    from workers_ai_emulator.state.clock import Clock, Wait
+    from workers_ai_emulator.clock import Clock, Wait
+    from workers_ai_emulator.endpoints.request_faults import RequestFaults
     from workers_ai_emulator.wire import Json
 
 
-def stream_reply(clock: Clock, events: Iterable[Json], meeting: Meeting, neurons: float, whole: Any) -> Reply:
-    """A stream of events.
+def stream_reply(clock: Clock, events: Iterable[Json], faults: RequestFaults, neurons: float, whole: Any) -> Reply:
+    """Return a reply that streams events.
 
     Args:
-        clock: For pauses.
+        clock: The clock that pauses refer to.
         events: The events, without the end mark.
-        meeting: The faults that meet it.
-        neurons: Price, for the header.
+        faults: The faults of the request.
+        neurons: Price of the request, for the header.
         whole: The same answer as a whole body, for the shape ``json_for_stream``.
     """
-    if "json_for_stream" in meeting.shapes:
-        return json_reply(meeting.whole(whole), headers={"cf-ai-neurons": f"{neurons:.2f}"})
-    listed: Iterable[Json] = meeting.events(list(events)) if meeting.shapes else events
-    frames = sse.frames(listed, meeting.shapes, meeting.end)
+    if "json_for_stream" in faults.shapes:
+        return json_reply(faults.whole(whole), headers={"cf-ai-neurons": f"{neurons:.2f}"})
+    shaped: Iterable[Json] = faults.events(list(events)) if faults.shapes else events
+    frames = sse.frames(shaped, faults.shapes, faults.end)
     headers = {"content-type": SSE_TYPE, "cache-control": "no-cache", "cf-ai-neurons": f"{neurons:.2f}"}
-    return Reply(200, headers, chunks=paced(clock, frames, meeting))
+    return Reply(200, headers, chunks=paced(clock, frames, faults))
 
 
-def paced(clock: Clock, pieces: Iterable[bytes], meeting: Meeting) -> Iterator[bytes | Wait]:
-    """Pieces of a body with the pauses that the faults ask for.
+def paced(clock: Clock, pieces: Iterable[bytes], faults: RequestFaults) -> Iterator[bytes | Wait]:
+    """Yield the pieces of a body, with a wait before each if a fault sets one.
 
     Raises:
-        DroppedConnectionError: At the end of an abrupt cut.
+        DroppedConnectionError: After the last piece, if a fault drops the connection.
     """
     for piece in pieces:
-        for part in [piece[i : i + 1] for i in range(len(piece))] if meeting.byte_by_byte else [piece]:
-            if meeting.pause_s > 0:
-                yield clock.pause(meeting.pause_s)
+        for part in [piece[i : i + 1] for i in range(len(piece))] if faults.byte_by_byte else [piece]:
+            if faults.pause_s > 0:
+                yield clock.pause(faults.pause_s)
             yield part
-    if meeting.end is not None and meeting.end.abrupt:
+    if faults.drops_stream:
         raise DroppedConnectionError

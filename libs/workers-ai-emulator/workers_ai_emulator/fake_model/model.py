@@ -1,4 +1,4 @@
-"""Answer one chat request: which rule applies, and what is left of the answer within the budget."""
+"""Complete one chat request: choose the rule that applies, then truncate the answer to ``max_tokens``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai_emulator.fake_model import answers, tools
-from workers_ai_emulator.fake_model import json_answers as jsons
-from workers_ai_emulator.fake_model.conversation import read
-from workers_ai_emulator.fake_model.intents import formed_answer
+from workers_ai_emulator.fake_model import prose, tools
+from workers_ai_emulator.fake_model.intents import intent_answer
+from workers_ai_emulator.fake_model.reading.conversation import read
+from workers_ai_emulator.fake_model.schemas.json_answers import json_answer
 from workers_ai_emulator.rules.tokens import count_tokens
 from workers_ai_emulator.shapes.answer import Choice
 from workers_ai_emulator.shapes.chunks import text_pieces
@@ -24,50 +24,50 @@ if TYPE_CHECKING:
 _CALL_TOKENS = 16
 
 
-def play(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
-    """Return the answer to a request.
+def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
+    """Return one completion of a request.
 
-    In this order: tools are called if the request forces one or the question asks for it; JSON is returned if it
-    is requested; a form that the prompt asks for is followed; else the answer is prose.
+    The rules apply in this order: tool calls that the request forces or its question needs; JSON if the request
+    needs it; an intent of :data:`INTENTS` that the prompt matches; prose.
 
     Args:
-        model: The model that is played.
+        model: The model to imitate.
         request: The request.
-        new_id: Makes the id of a tool call.
+        new_id: Returns the id of a tool call, from the tool's name and the number of the call.
 
     Raises:
-        ServiceError: 8006 when a forced call does not fit into the budget, 5024 when a schema cannot be met.
+        ServiceError: 8006 if a forced call does not fit into ``max_tokens``, 5024 if no value fits the schema.
     """
     if "llama-guard" in model.id:
         return _guard(request)
     reading = read(request.turns)
-    reading = dataclasses.replace(reading, answer=answers.answer_text(reading, 0))
-    choice = Choice(reasoning=answers.thinking_text(reading, request.effort) if request.thinking else "")
+    reading = dataclasses.replace(reading, answer=prose.answer_text(reading, 0))
+    choice = Choice(reasoning=prose.thinking_text(reading, request.effort) if request.thinking else "")
     if model.function_calling:
         choice.tool_calls = tools.choose(request, reading, new_id)
     if choice.tool_calls:
         choice.finish_reason = "tool_calls"
         return _with_room_for_calls(request, choice)
     if request.wants_json and model.json_mode != "ignored":
-        choice.parsed = jsons.json_answer(request, reading)
+        choice.parsed = json_answer(request, reading)
         choice.is_json = True
         choice.text = json.dumps(choice.parsed, ensure_ascii=False)
     else:
         images = sum(turn.images for turn in request.turns)
-        formed = None if reading.results else formed_answer(request, reading)
-        choice.text = formed or answers.answer_text(reading, images)
+        from_intent = None if reading.results else intent_answer(request, reading)
+        choice.text = from_intent or prose.answer_text(reading, images)
         _stop(request, choice)
     _shorten(request, choice)
     return choice
 
 
 def _guard(request: ChatRequest) -> Choice:
-    """A content guard finds everything safe; as an object when JSON is wanted."""
+    """Return the verdict "safe" of a content guard, as an object if the request asks for JSON."""
     return Choice(text="safe", parsed={"safe": True, "categories": []}, is_json=request.wants_json)
 
 
 def _with_room_for_calls(request: ChatRequest, choice: Choice) -> Choice:
-    """A call that the budget cuts off is an error when it was forced, and lost when it was not."""
+    """Drop tool calls that exceed ``max_tokens``; raise 8006 if the request forced them."""
     if request.max_tokens is None or request.max_tokens >= count_tokens(choice.reasoning) + _CALL_TOKENS:
         return choice
     if request.tool_choice != "auto" and request.thinking:
@@ -79,7 +79,7 @@ def _with_room_for_calls(request: ChatRequest, choice: Choice) -> Choice:
 
 
 def _stop(request: ChatRequest, choice: Choice) -> None:
-    """End the text before the first stop sequence."""
+    """Truncate the text before the first stop sequence."""
     places = [(place, sequence) for sequence in request.stop if sequence and (place := choice.text.find(sequence)) >= 0]
     if places:
         place, choice.matched_stop = min(places)
@@ -87,7 +87,7 @@ def _stop(request: ChatRequest, choice: Choice) -> None:
 
 
 def _shorten(request: ChatRequest, choice: Choice) -> None:
-    """Keep thinking and text within ``max_tokens``; thinking comes first and may leave nothing."""
+    """Truncate reasoning and text to ``max_tokens``; reasoning is counted first and may use all of it."""
     if request.max_tokens is None:
         return
     thinking = _first_tokens(choice.reasoning, request.max_tokens)
@@ -99,7 +99,7 @@ def _shorten(request: ChatRequest, choice: Choice) -> None:
 
 
 def _first_tokens(text: str, budget: int) -> str:
-    """The beginning of a text that fits into a budget of tokens."""
+    """Return the beginning of a text, at most ``budget`` tokens."""
     if count_tokens(text) <= budget:
         return text
     pieces = text_pieces(text)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai_emulator.wire import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.wire import Json
 
 FRAMING = frozenset(
@@ -18,13 +17,25 @@ FRAMING = frozenset(
 _DONE = b"[DONE]"
 
 
-def frames(events: Iterable[Json], shapes: list[str], end: Fault | None) -> Iterator[bytes]:
-    """Events as they go over the wire, with the end mark.
+class StreamEnd(NamedTuple):
+    """An early end of a stream.
+
+    Attributes:
+        after_events: Events that are sent before it.
+        error: Error of a last event; None for no such event.
+    """
+
+    after_events: int
+    error: Json | None = None
+
+
+def frames(events: Iterable[Json], shapes: list[str], end: StreamEnd | None) -> Iterator[bytes]:
+    """Yield events as bytes, then the end mark.
 
     Args:
         events: The events.
         shapes: Named shapes; those of ``FRAMING`` apply.
-        end: A ``cut`` or an ``error_frame`` that ends the stream early; after either there is no end mark.
+        end: Early end of the stream, without an end mark; None for a complete stream.
     """
     framing = _Framing(shapes)
     for count, event in enumerate(events):
@@ -32,8 +43,8 @@ def frames(events: Iterable[Json], shapes: list[str], end: Fault | None) -> Iter
             break
         yield framing.frame(dumps(event))
     if end is not None:
-        if end.kind == "error_frame":
-            yield framing.frame(dumps({"errors": [{"message": f"AiError: {end.message}", "code": end.code}]}))
+        if end.error is not None:
+            yield framing.frame(dumps({"errors": [end.error]}))
         return
     yield from framing.marks()
 

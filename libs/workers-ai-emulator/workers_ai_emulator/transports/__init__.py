@@ -1,1 +1,1 @@
-"""Ways into the emulator: in the process, through a socket, as an ASGI application."""
+"""Transports into the emulator: in the process, over a socket, and as an ASGI application."""

@@ -1,4 +1,4 @@
-"""The door for ASGI servers and ASGI test clients."""
+"""The transport for ASGI servers and ASGI test clients."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from workers_ai_emulator.state.clock import Wait
-from workers_ai_emulator.state.flow import ablock, adrive
+from workers_ai_emulator.clock import Wait
+from workers_ai_emulator.flow import ablock, adrive
 from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
-    from workers_ai_emulator.emulator import Emulator
+    from workers_ai_emulator.transports.backend import Backend
     from workers_ai_emulator.wire import Reply
 
 Scope = MutableMapping[str, Any]
@@ -21,14 +21,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class AsgiApp:
-    """An ASGI 3 application. ASGI cannot drop a connection, so a dropped one ends in an exception.
+    """An ASGI 3 application.
+
+    ASGI cannot drop a connection; a dropped connection raises ``ConnectionResetError`` instead.
 
     Args:
-        emulator: The emulator that answers.
+        backend: The emulator that answers.
     """
 
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -40,16 +42,16 @@ class AsgiApp:
             raise NotImplementedError(f"ASGI scope {scope['type']}")
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = await _request(scope, receive, self._emulator.settings.max_body_bytes)
+        request = await _request(scope, receive, self._backend.settings.max_body_bytes)
         try:
-            reply = await adrive(self._emulator.flow(request), self._emulator.clock)
+            reply = await adrive(self._backend.flow(request), self._backend.clock)
             try:
                 await self._send(reply, send)
             finally:
                 for callback in reply.on_close:
                     callback()
         except DroppedConnectionError:
-            raise ConnectionResetError("the emulator dropped the connection, as a fault asked") from None
+            raise ConnectionResetError("the emulator dropped the connection, because of a fault") from None
 
     async def _send(self, reply: Reply, send: Send) -> None:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
@@ -59,14 +61,14 @@ class AsgiApp:
             return
         for piece in reply.chunks:
             if isinstance(piece, Wait):
-                await ablock(piece, self._emulator.clock)
+                await ablock(piece, self._backend.clock)
             else:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
 async def _request(scope: Scope, receive: Receive, limit: int) -> httpx.Request:
-    """Return the request; its body has one byte above the limit at most, so that the service refuses it."""
+    """Read a request. Stop one byte above the body limit; the service then rejects the request."""
     pieces = bytearray()
     while len(pieces) <= limit:
         message = await receive()

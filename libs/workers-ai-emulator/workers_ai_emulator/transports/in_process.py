@@ -1,4 +1,4 @@
-"""The door for httpx in the same process."""
+"""The transport for httpx in the same process."""
 
 from __future__ import annotations
 
@@ -7,43 +7,67 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from workers_ai_emulator.state.clock import Wait
-from workers_ai_emulator.state.flow import WaitedTooLongError, ablock, block
+from workers_ai_emulator.clock import Wait
+from workers_ai_emulator.flow import WaitedTooLongError, ablock, adrive, block, drive
 from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from workers_ai_emulator.emulator import Emulator
-    from workers_ai_emulator.state.clock import Clock
+    from workers_ai_emulator.clock import Clock
+    from workers_ai_emulator.transports.backend import Backend
     from workers_ai_emulator.wire import Reply
 
 
 class EmulatorTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """One transport for ``httpx.Client`` and ``httpx.AsyncClient``; waits block neither loop nor lock.
+    """One transport for ``httpx.Client`` and ``httpx.AsyncClient``.
 
-    A wait longer than the client's read timeout ends in ``httpx.ReadTimeout``, as on a socket.
+    Async requests do not block the event loop. A wait longer than the client's read timeout raises
+    ``httpx.ReadTimeout``, as on a socket.
 
     Args:
-        emulator: The emulator that answers.
+        backend: The emulator that answers.
     """
 
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request, blocking this thread while the service waits."""
+        """Answer a request; block this thread during waits."""
         request.read()
-        return self._emulator.handle(request)
+        return respond(self._backend, request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer a request without blocking the event loop."""
         await request.aread()
-        return await self._emulator.ahandle(request)
+        return await arespond(self._backend, request)
 
 
-class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A streamed body, read by either kind of client."""
+def respond(backend: Backend, request: httpx.Request) -> httpx.Response:
+    """Answer a request whose body has been read; block this thread during waits.
+
+    Raises:
+        httpx.RemoteProtocolError: If a fault drops the connection.
+        httpx.ReadTimeout: If a wait exceeds the client's read timeout.
+    """
+    try:
+        reply = drive(backend.flow(request), backend.clock, _read_timeout_s(request))
+    except (DroppedConnectionError, WaitedTooLongError) as error:
+        raise _client_error(error, request) from None
+    return _response(reply, request, backend.clock)
+
+
+async def arespond(backend: Backend, request: httpx.Request) -> httpx.Response:
+    """Answer a request without blocking the event loop; async form of :func:`respond`."""
+    try:
+        reply = await adrive(backend.flow(request), backend.clock, _read_timeout_s(request))
+    except (DroppedConnectionError, WaitedTooLongError) as error:
+        raise _client_error(error, request) from None
+    return _response(reply, request, backend.clock)
+
+
+class _ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The body of a streamed reply, for sync and async clients."""
 
     def __init__(self, reply: Reply, clock: Clock, limit_s: float | None) -> None:
         self._reply = reply
@@ -52,8 +76,8 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
-        """The pieces, waiting between them where the reply does."""
-        with self._as_on_a_socket():
+        """Yield the pieces of the body; block during waits."""
+        with self._client_errors():
             for piece in self._reply.chunks or ():
                 if isinstance(piece, Wait):
                     block(piece, self._clock, self._limit_s)
@@ -62,8 +86,8 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces, awaiting between them where the reply does."""
-        with self._as_on_a_socket():
+        """Yield the pieces of the body; await the waits."""
+        with self._client_errors():
             for piece in self._reply.chunks or ():
                 if isinstance(piece, Wait):
                     await ablock(piece, self._clock, self._limit_s)
@@ -72,18 +96,19 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self.close()
 
     def close(self) -> None:
-        """The reply was read or given up."""
+        """Release the slot and close the log entry; a second call does nothing."""
         if self._open:
             self._open = False
             for callback in self._reply.on_close:
                 callback()
 
     async def aclose(self) -> None:
-        """The same for an async client."""
+        """Close the stream; async form of :meth:`close`."""
         self.close()
 
     @contextlib.contextmanager
-    def _as_on_a_socket(self) -> Iterator[None]:
+    def _client_errors(self) -> Iterator[None]:
+        """Raise the errors that a client on a socket would see."""
         try:
             yield
         except WaitedTooLongError:
@@ -93,23 +118,22 @@ class ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
             raise httpx.RemoteProtocolError(text) from None
 
 
-def in_process_response(reply: Reply, request: httpx.Request, clock: Clock) -> httpx.Response:
-    """A reply as httpx sees it."""
+def _response(reply: Reply, request: httpx.Request, clock: Clock) -> httpx.Response:
     if reply.chunks is None:
         return httpx.Response(reply.status, headers=reply.headers, content=reply.body, request=request)
-    stream = ReplyStream(reply, clock, read_timeout_s(request))
+    stream = _ReplyStream(reply, clock, _read_timeout_s(request))
     return httpx.Response(reply.status, headers=reply.headers, stream=stream, request=request)
 
 
-def in_process_error(error: Exception, request: httpx.Request) -> httpx.TransportError:
-    """What a client on a socket would have seen."""
+def _client_error(error: Exception, request: httpx.Request) -> httpx.TransportError:
+    """Return the error that a client on a socket would see."""
     if isinstance(error, DroppedConnectionError):
         return httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
     return httpx.ReadTimeout("the emulator waited longer than the read timeout", request=request)
 
 
-def read_timeout_s(request: httpx.Request) -> float | None:
-    """The client's read timeout in seconds; None for none."""
+def _read_timeout_s(request: httpx.Request) -> float | None:
+    """Return the client's read timeout in seconds; None for no timeout."""
     timeout = request.extensions.get("timeout") or {}
     value = timeout.get("read")
     return None if value is None else float(value)

@@ -1,4 +1,4 @@
-"""The door for everybody else: a small HTTP/1.1 server, one thread per connection."""
+"""An HTTP/1.1 server with one thread per connection."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import h11
 import httpx
 
-from workers_ai_emulator.state.clock import Wait
-from workers_ai_emulator.state.flow import block, drive
+from workers_ai_emulator.clock import Wait
+from workers_ai_emulator.flow import block, drive
 from workers_ai_emulator.wire import DroppedConnectionError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from workers_ai_emulator.emulator import Emulator
+    from workers_ai_emulator.transports.backend import Backend
     from workers_ai_emulator.wire import Reply
 
 _MAX_HEAD = 64 * 1024
@@ -32,52 +32,52 @@ _REASONS = {status.value: status.phrase for status in http.HTTPStatus}
 
 
 class Server:
-    """Serves one emulator until it is stopped.
+    """Serve one emulator until it is stopped.
 
     Args:
-        emulator: The emulator that answers.
+        backend: The emulator that answers.
         host: Address to listen on.
         port: Port to listen on; 0 for a free one.
         idle_s: Seconds without a byte from the client after which a connection ends.
     """
 
-    def __init__(self, emulator: Emulator, host: str, port: int, idle_s: float = _IDLE_S) -> None:
+    def __init__(self, backend: Backend, host: str, port: int, idle_s: float = _IDLE_S) -> None:
         self._idle_s = idle_s
-        self._emulator = emulator
+        self._backend = backend
         self._host = host
         self._listener = socket.create_server((host, port), backlog=_BACKLOG)
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._closing = False
-        self._former_url = emulator.base_url
+        self._former_url = backend.base_url
         self._thread = threading.Thread(target=self._accept, name="workers-ai-emulator", daemon=True)
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Return the port of the listening socket."""
         return int(self._listener.getsockname()[1])
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
+        """Return scheme, host and port."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}"
 
     @property
     def base_url(self) -> str:
-        """What a client takes as base URL; ends in ``/client/v4``."""
+        """Return the base URL for clients; it ends in ``/client/v4``."""
         return f"{self.origin}/client/v4"
 
     def start(self) -> Server:
-        """Begin to answer."""
+        """Start to accept connections; return the server."""
         self._port = self.port
-        self._emulator.base_url, self._former_url = self.base_url, self._emulator.base_url
+        self._backend.base_url, self._former_url = self.base_url, self._backend.base_url
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """Close the port and every connection."""
-        self._emulator.base_url = self._former_url
+        self._backend.base_url = self._former_url
         with self._lock:
             self._closing = True
             connections = list(self._connections)
@@ -115,32 +115,32 @@ class Server:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             with connection:
-                _Connection(connection, self._emulator, self.origin_bytes, self._idle_s).run()
+                _Connection(connection, self._backend, self.origin_bytes, self._idle_s).run()
         except (OSError, h11.ProtocolError):
-            pass  # the client went away, or a scripted reply is no valid HTTP
+            pass  # the client disconnected, or a scripted reply is invalid HTTP
         finally:
             with self._lock:
                 self._connections.discard(connection)
 
     @property
     def origin_bytes(self) -> bytes:
-        """Host and port as the URL of requests spells them."""
+        """Return scheme, host and port as bytes, for the URL of requests."""
         return f"http://{self._host}:{self._port}".encode()
 
 
 class _Connection:
-    """One kept-alive connection.
+    """One keep-alive connection.
 
     Args:
         connection: The connected socket.
-        emulator: The emulator that answers.
+        backend: The emulator that answers.
         origin: Scheme, host and port of the server.
         idle_s: Seconds without a byte from the client after which the connection ends.
     """
 
-    def __init__(self, connection: socket.socket, emulator: Emulator, origin: bytes, idle_s: float) -> None:
+    def __init__(self, connection: socket.socket, backend: Backend, origin: bytes, idle_s: float) -> None:
         self._socket = connection
-        self._emulator = emulator
+        self._backend = backend
         self._origin = origin
         self._idle_s = idle_s
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
@@ -158,7 +158,7 @@ class _Connection:
             self._reject()
 
     def _answer(self, request: httpx.Request) -> None:
-        reply = drive(self._emulator.flow(request), self._emulator.clock)
+        reply = drive(self._backend.flow(request), self._backend.clock)
         try:
             self._socket.settimeout(_SEND_S)
             self._send(reply, request.method)
@@ -176,8 +176,8 @@ class _Connection:
         return httpx.Request(head.method.decode(), target.decode("ascii"), headers=headers, content=self._read_body())
 
     def _read_body(self) -> bytes:
-        """Return the body; one byte above the limit at most, so that the service refuses it."""
-        limit = self._emulator.settings.max_body_bytes
+        """Read the body. Stop one byte above the limit; the service then rejects the request."""
+        limit = self._backend.settings.max_body_bytes
         body = bytearray()
         while len(body) <= limit:
             event = self._next_event()
@@ -201,7 +201,7 @@ class _Connection:
         self._write(h11.Response(status_code=reply.status, headers=headers, reason=reason))
         for piece in reply.chunks if reply.chunks is not None else [reply.body]:
             if isinstance(piece, Wait):
-                block(piece, self._emulator.clock)
+                block(piece, self._backend.clock)
             elif piece and method != "HEAD":
                 self._write(h11.Data(data=piece))
         self._write(h11.EndOfMessage())
@@ -210,12 +210,12 @@ class _Connection:
         self._socket.sendall(self._protocol.send(event) or b"")
 
     def _reject(self) -> None:
-        """Answer a request that is not HTTP."""
+        """Answer invalid HTTP with status 400."""
         if self._protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             self._write(h11.Response(status_code=400, headers=[(b"content-length", b"0"), (b"connection", b"close")]))
 
     def _linger(self) -> None:
-        """Discard what is still on its way; closing at once would reset the connection under the reply."""
+        """Discard incoming bytes, then close; closing at once could reset the connection before the reply arrives."""
         self._socket.shutdown(socket.SHUT_WR)
         self._socket.settimeout(_LINGER_S)
         for _ in range(_LINGER_READS):

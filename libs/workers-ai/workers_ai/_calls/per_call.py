@@ -4,52 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers_ai._settings.gateway import GatewayOptions, gateway_options
-from workers_ai._settings.settings import (
-    ALIASES,
-    check_max_retries,
-    check_seconds,
-    check_timeout,
-    masked_headers,
-    session_headers,
-)
-from workers_ai._validation import check_on_busy, require, require_kind
+from workers_ai._settings.keywords import ALIASES, PER_CALL
+from workers_ai._settings.settings import check_setting, masked_headers, session_headers
+from workers_ai._validation import require, require_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import httpx
     from pydantic import SecretStr
 
     from workers_ai._settings.settings import Settings
-    from workers_ai._validation import OnBusy
     from workers_ai._wire.request import Request
     from workers_ai.types import JSON
 
 __all__ = ["PER_CALL", "Overrides", "override"]
 
 
-def _on_busy(value: OnBusy) -> OnBusy:
-    check_on_busy(value)
-    return value
-
-
-def _session_id(value: Any) -> str:
-    return str(value)
-
-
-_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "timeout": check_timeout,
-    "total_timeout": partial(check_seconds, "total_timeout"),
-    "max_retries": check_max_retries,
-    "on_busy": _on_busy,
-    "session_id": _session_id,
-}
-PER_CALL: Final = frozenset({*_CHECKS, "request_timeout", "reject_if_busy", "gateway", "extra_headers", "extra_body"})
-"""Keywords of every call that stand in place of the client's settings; None keeps the client's own."""
+_REPLACED: Final = ("timeout", "total_timeout", "max_retries", "on_busy", "session_id")
+"""Settings of a client that a call replaces as they are."""
 
 
 class Overrides(NamedTuple):
@@ -94,7 +68,7 @@ def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Ov
         require(name not in named, f"a call was given {name} twice, once as {keyword}")
         if value is not None:
             named[name] = value
-    changed = {name: check(named[name]) for name, check in _CHECKS.items() if name in named}
+    changed: dict[str, Any] = {name: check_setting(name, named[name]) for name in _REPLACED if name in named}
     if named.get("reject_if_busy"):
         changed["on_busy"] = "raise"
     gateway = _gateway_of_call(named.get("gateway"), settings.gateway)

@@ -1,7 +1,6 @@
-"""The demonstration behind ``workers-ai demo``: what every part of it is handed.
+"""``workers-ai demo``: the arguments of its parts.
 
-A framework package takes part by an entry point of the group ``workers_ai._demo``: a function that takes a
-:class:`Stage`. So the core knows no framework.
+Only the parts (``langchain_part``, ``llama_index_part``) import a framework. A missing package leaves its part out.
 """
 
 from __future__ import annotations
@@ -15,28 +14,24 @@ if TYPE_CHECKING:
 
     from workers_ai._demo.corpus import Docstring
 
-__all__ = ["ENTRY_POINTS", "Stage"]
-
-ENTRY_POINTS = "workers_ai._demo"
-"""Group of entry points of the parts; they run in the order of their names."""
+__all__ = ["Stage"]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a part of the demonstration works with.
+    """Arguments of one part of the demo.
 
     Attributes:
         settings: Keywords for every class of the packages: account, token, URL.
-        corpus: The documents, all of them embedded already.
-        ledger: The ledger that has their vectors.
-        questions: Questions to answer over them.
+        corpus: Documents; their vectors are in the ledger.
+        ledger: Ledger with the vectors of the corpus.
+        questions: Questions about the corpus.
         chat_model: Model id for chat.
-        embed_model: Model id the corpus was embedded with.
+        embed_model: Model id of the vectors.
         rerank_model: Model id for reranking.
         say: Prints one line.
         title: Prints the heading of a step.
-        make_busy: Makes the service reject the next requests for want of capacity; None on a real account, where
-            that cannot be arranged.
+        make_busy: Makes the emulator reject this number of requests with 3040; None on a real account.
     """
 
     settings: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Real documents that every machine has: the docstrings of its own Python standard library."""
+"""Documents for the demo: the docstrings of Python's standard library."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LONGEST = 1200
 
 
 class Docstring(NamedTuple):
-    """One documented thing.
+    """The docstring of a function or class.
 
     Attributes:
-        id: Its dotted name, such as ``"json.dumps"``.
-        text: Name, signature and docstring, cut to what an embedding model reads.
-        source: File and line it stands in, relative to the library.
+        id: Dotted name, such as ``"json.dumps"``.
+        text: Kind, name and docstring, cut to 1,200 characters.
+        source: File and line, relative to the library.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Docstring(NamedTuple):
 
 
 def standard_library(limit: int) -> list[Docstring]:
-    """The docstrings of the standard library in the order of its files, at most ``limit``, no name twice."""
+    """Return at most ``limit`` docstrings of the standard library in the order of its files, each name once."""
     home = Path(sysconfig.get_path("stdlib"))
     found: dict[str, Docstring] = {}
     for path in sorted(home.rglob("*.py")):

@@ -1,8 +1,7 @@
-"""The run of the demonstration: a service, a corpus through the queue, then the parts of the framework packages."""
+"""Run the demo: start the emulator, embed a corpus through the queue, then run the part of each framework."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import logging
 import subprocess
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workers_ai._demo import ENTRY_POINTS, Stage
+from workers_ai._demo import Stage
 from workers_ai._demo.corpus import standard_library
 from workers_ai._settings.settings import Settings
 from workers_ai.errors import ConfigurationError
@@ -33,10 +32,11 @@ QUESTIONS = (
     "Which function creates a temporary directory?",
 )
 DOCUMENTS = 4000
-"""Docstrings embedded at most; the library has about three thousand."""
+"""Largest number of docstrings; the library has about three thousand."""
 
-_EMULATED = "This talks to the emulator of Workers AI on this machine: no account, no cost."
-_LIVE = "This talks to Cloudflare Workers AI on your account, which is billed for it."
+_PARTS = ("langchain_part", "llama_index_part")
+_EMULATED = "Service: the emulator of Workers AI on this machine. No account, no cost."
+_LIVE = "Service: Cloudflare Workers AI on your account. Cloudflare bills the account."
 _NO_CAPACITY = "Capacity temporarily exceeded, please try again."
 _PACKAGES = (
     "langchain-workers-ai llama-index-llms-workers-ai llama-index-embeddings-workers-ai "
@@ -46,14 +46,14 @@ _EMULATOR = {"account_id": "emulated-account", "api_token": "emulated-token"}
 
 
 def run(*, live: bool) -> None:
-    """Run the demonstration.
+    """Run the demo.
 
     Args:
-        live: Use a real account from the environment, in place of the emulator.
+        live: Use the account of the environment instead of the emulator.
 
     Raises:
-        ConfigurationError: A package that it needs is missing, or the account.
-        WorkersAIError: A step failed; the text says what to do.
+        ConfigurationError: A package, the account or the token is missing.
+        WorkersAIError: A step failed.
     """
     from rich.console import Console
 
@@ -61,7 +61,7 @@ def run(*, live: bool) -> None:
     began = time.monotonic()
     console.print(_LIVE if live else _EMULATED)
     with console.status("Importing the frameworks"):
-        parts = _parts()
+        parts = _parts(console.print)
     with tempfile.TemporaryDirectory(prefix="workers-ai-demo-") as home, _service(live) as (settings, busy):
         ledger = Path(home) / "ledger.sqlite3"
 
@@ -95,7 +95,7 @@ def run(*, live: bool) -> None:
 
 
 def _hanging(text: str, width: int) -> str:
-    """Lines wrapped to the screen, each under its own indentation."""
+    """Wrap lines to the width of the screen and indent what follows."""
     lines = [(line, len(line) - len(line.lstrip())) for line in text.splitlines()]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=" " * (indent + 3), break_on_hyphens=False)
@@ -103,20 +103,28 @@ def _hanging(text: str, width: int) -> str:
     )
 
 
-def _parts() -> list[Callable[[Stage], None]]:
-    points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    try:
-        parts = [point.load() for point in points]
-    except ImportError as exc:
-        raise ConfigurationError(f"the demonstration lacks a package ({exc}): pip install {_PACKAGES}") from exc
+def _parts(say: Callable[[str], None]) -> list[Callable[[Stage], None]]:
+    """Return the parts whose packages are installed; report the others.
+
+    Raises:
+        ConfigurationError: No framework is installed.
+    """
+    parts, missing = [], []
+    for name in _PARTS:
+        try:
+            parts.append(importlib.import_module(f"workers_ai._demo.{name}").show)
+        except ImportError as exc:
+            missing.append(str(exc))
     if not parts:
-        raise ConfigurationError(f"the demonstration has no framework to show: pip install {_PACKAGES}")
+        raise ConfigurationError(f"the demo needs a framework ({missing[0]}): pip install {_PACKAGES}")
+    for reason in missing:
+        say(f"Left out, since a package is missing: {reason}")
     return parts
 
 
 @contextmanager
 def _service(live: bool) -> Iterator[tuple[dict[str, Any], Callable[[int], None] | None]]:
-    """Settings of a service to talk to, and a way to make it busy: a real account, or an emulator of our own."""
+    """Yield connection settings and a function that causes 3040 errors; None for the function on a real account."""
     if live:
         Settings.resolve()
         yield {}, None
@@ -134,9 +142,9 @@ def _service(live: bool) -> Iterator[tuple[dict[str, Any], Callable[[int], None]
 
 @contextmanager
 def _emulator() -> Iterator[str]:
-    """An emulator in a process of its own; gives its base URL."""
+    """Start the emulator as a process and yield its base URL."""
     if importlib.util.find_spec("workers_ai_emulator") is None:
-        raise ConfigurationError(f"the demonstration needs the emulator: pip install {_PACKAGES}")
+        raise ConfigurationError(f"the demo needs the emulator: pip install {_PACKAGES}")
     command = [sys.executable, "-m", "workers_ai_emulator", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -154,7 +162,7 @@ def _emulator() -> Iterator[str]:
 
 @contextmanager
 def _waits_shown(say: Callable[[str], None]) -> Iterator[None]:
-    """Show the log records of waits, as an application would that listens to the logger."""
+    """Print the log records of retries and waits."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""AI Gateway options, and the small checks that all settings share."""
+"""AI Gateway options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pydantic import SecretStr
 
@@ -26,23 +26,23 @@ class GatewayOptions:
     https://developers.cloudflare.com/ai-gateway/configuration/request-handling/.
 
     Args:
-        id: The gateway's id.
+        id: Id of the gateway.
         token: Token of an authenticated gateway.
-        cache_ttl_s: Seconds a reply stays in the gateway's cache: 60 to 2,592,000 (30 days).
-        skip_cache: Leave the gateway's cache out.
-        cache_key: Key to use in the cache instead of the request.
-        metadata: At most 5 entries shown in the gateway's log.
+        cache_ttl_s: Seconds that a response stays in the gateway's cache: 60 to 2,592,000 (30 days).
+        skip_cache: Do not read or write the gateway's cache.
+        cache_key: Cache key in place of one computed from the request.
+        metadata: At most 5 entries for the gateway's log.
         collect_log: Whether the gateway logs the request.
         event_id: Your own id of the request in the log.
-        request_timeout_ms: Milliseconds the gateway waits for the first byte.
+        request_timeout_ms: Milliseconds that the gateway waits for the first byte.
         max_attempts: Tries by the gateway: 1 to 5.
         retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
-        backoff: How that delay grows.
+        backoff: Growth of that delay: constant, linear or exponential.
         allowed_models: Models among which the Auto Router (model ``"cloudflare/auto"``) may choose, such as
             ``["@cf/*"]``; see https://developers.cloudflare.com/ai-gateway/features/auto-router/.
 
     Raises:
-        ConfigurationError: A value is out of its range.
+        ConfigurationError: A value has the wrong type, is out of range, or cannot be sent in a header.
     """
 
     id: str
@@ -66,7 +66,7 @@ class GatewayOptions:
             object.__setattr__(self, "token", SecretStr(self.token))
         require(
             bool(_GATEWAY_ID.fullmatch(self.id)),
-            f"gateway id {self.id!r} may hold letters, digits, - and _ only",
+            f"gateway id {self.id!r} must have 1 to 64 letters, digits, - or _",
         )
         require_int("gateway cache_ttl_s", self.cache_ttl_s, 60, 2_592_000)
         require_int("gateway max_attempts", self.max_attempts, 1, 5)
@@ -82,8 +82,8 @@ class GatewayOptions:
             check_header(name, value)
 
     def headers(self) -> dict[str, str]:
-        """The headers of these options; only what was set."""
-        values: dict[str, Any] = {
+        """Return the headers of the options that are set."""
+        values: dict[str, object] = {
             "cf-aig-gateway-id": self.id,
             "cf-aig-cache-ttl": self.cache_ttl_s,
             "cf-aig-skip-cache": self.skip_cache,
@@ -106,14 +106,22 @@ class GatewayOptions:
         }
 
 
-def gateway_options(given: GatewayOptions | Mapping[str, Any] | str | None) -> GatewayOptions | None:
-    """Options out of a gateway's id, or out of plain data, the form they have in dumps and configuration files."""
+_OPTIONS: Final = frozenset(item.name for item in fields(GatewayOptions))
+
+
+def gateway_options(given: GatewayOptions | Mapping[str, object] | str | None) -> GatewayOptions | None:
+    """Return options for a gateway's id, or for a mapping of options (the form in dumps and files).
+
+    Raises:
+        ConfigurationError: An option is unknown or malformed, or ``id`` is missing.
+    """
     if isinstance(given, str):
         return GatewayOptions(given)
     if isinstance(given, Mapping):
-        if unknown := given.keys() - {item.name for item in fields(GatewayOptions)}:
-            raise ConfigurationError(f"gateway has no option {min(unknown)!r}")
+        if unknown := given.keys() - _OPTIONS:
+            options = ", ".join(sorted(_OPTIONS))
+            raise ConfigurationError(f"gateway has no option {min(unknown)!r}; options are {options}")
         require("id" in given, "gateway needs an id")
-        return GatewayOptions(**given)
+        return GatewayOptions(**cast("dict[str, Any]", given))
     require_kind("gateway", given, GatewayOptions, "an id or GatewayOptions")
     return given

@@ -1,6 +1,6 @@
-"""Settings: where to send requests, with which credentials, and what a busy service means.
+"""Settings: where to send requests, with which credentials, and what to do when the service is at capacity.
 
-Nothing here does I/O. Each setting is an argument, or comes from the environment; no variable with a generic name is
+Nothing here does I/O. Each setting is an argument or comes from the environment; no variable with a generic name is
 read.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
+from urllib.parse import quote
 
 from pydantic import SecretStr
 
 from workers_ai._settings.gateway import GatewayOptions, gateway_options
-from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_url, reveal
+from workers_ai._settings.keywords import ALIASES, SETTINGS, ClientKeywords, SettingKeywords, Timeout
+from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_base_url, is_gateway_url, reveal
 from workers_ai._validation import (
     OnBusy,
     check_header,
@@ -31,8 +32,6 @@ from workers_ai._validation import (
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import httpx
 
 __all__ = [
@@ -41,6 +40,8 @@ __all__ = [
     "ENVIRONMENT",
     "GatewayOptions",
     "Settings",
+    "check_clients",
+    "check_setting",
     "from_environment",
     "known_keywords",
     "mask_secrets",
@@ -50,21 +51,19 @@ __all__ = [
     "setting_parameters",
 ]
 
-Timeout: TypeAlias = "float | httpx.Timeout | Sequence[float | None] | Mapping[str, float | None]"
-
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
 BINDING_URL: Final = "binding://env.ai"
-"""Stands for the URL where calls go through the ``env.AI`` binding of a Worker."""
+"""Stands for the URL if calls go through the ``env.AI`` binding of a Worker."""
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
 MAX_CONCURRENCY: Final = 8
-"""Requests in flight of embeddings, reranking and the queue where the user sets no bound."""
+"""Default number of requests in flight for embeddings, reranking and the queue."""
 DEADLINE_S: Final = 3600.0
-"""Seconds that the queue may take by default; most jobs take less than five minutes."""
+"""Default number of seconds to wait for the queue; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
-"""Characters of a secret that is replaced wherever it stands. A shorter token is replaced as a whole word alone;
-shorter values of extra headers ("true", "1") are not secrets."""
+"""Length from which a secret is replaced wherever it occurs. A shorter token is replaced only as a whole word; shorter
+values of extra headers ("true", "1") are not secrets."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -74,51 +73,32 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
 }
 """Environment variables of each setting; the first one set wins."""
 
-ALIASES: Final = {"api_key": "api_token", "request_timeout": "timeout"}
-"""Other names of settings."""
-
-_EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set what it prints."
-_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_PLACEHOLDER = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
+_EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set the variables that it prints."
+_ACCOUNT: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_PLACEHOLDER: Final = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
 _LONGEST_TIMEOUT_S: Final = 1_000_000
-_OF_THE_CONNECTION: Final = frozenset(
+_CONNECTION_HEADERS: Final = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-_TOKEN = re.compile(r"[\x21-\x7e]+")
-_GATEWAY_HOST_PATH = re.compile(r"/v1/[^/]+/[^/]+(/workers-ai)?")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 def from_environment(setting: str) -> str | None:
-    """The first variable of ``setting`` that is set and not blank; None if there is none."""
+    """Return the first variable of ``setting`` that is set and not blank, or None."""
     for name in ENVIRONMENT[setting]:
         if value := os.environ.get(name, "").strip():
             return value
     return None
 
 
-def _masking_secrets(resolve: Callable[..., Settings]) -> Callable[..., Settings]:
-    """Keep secrets out of the local variables that a traceback of ``resolve`` shows."""
-
-    @wraps(resolve)
-    def masked(cls: type[Settings], **given: Any) -> Settings:
-        mask_secrets(given)
-        try:
-            return resolve(cls, **given)
-        except ConfigurationError as exc:
-            error = exc
-        raise error.with_traceback(None)
-
-    return masked
-
-
 @dataclass(frozen=True)
 class Settings:
-    """Everything one client needs to know, checked. Make it with :meth:`resolve`.
+    """Checked settings of a client. Create them with :meth:`resolve`.
 
     Attributes:
-        account_id: Cloudflare account id; "" where a batch Worker is all there is.
-        api_token: API token with the permission Workers AI Read; as ``account_id``.
-        token_from_env: Whether the token came from the environment; then a pickle leaves it out.
+        account_id: Cloudflare account id; "" if only a batch Worker is used.
+        api_token: API token with the permission Workers AI Read; empty under the same condition.
+        token_from_env: Whether the token came from the environment; a pickle then leaves it out.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
         timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
@@ -128,9 +108,8 @@ class Settings:
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
         session_id: Sent as ``x-session-affinity``.
         default_headers: Extra headers of every request; never shown.
-        requests_per_minute: Own limit per task; ``"documented"`` for the service's own limits per task and model; or
-            None.
-        batch_worker: The Worker that is the queue, or None for the REST route.
+        requests_per_minute: Limit per task; ``"documented"`` for the service's own limits per task and model; or None.
+        batch_worker: The Worker that serves as the asynchronous queue, or None for the REST route.
     """
 
     account_id: str
@@ -149,67 +128,23 @@ class Settings:
     batch_worker: BatchWorker | None = None
 
     @classmethod
-    @_masking_secrets
-    def resolve(
-        cls,
-        *,
-        account_id: str | None = None,
-        api_token: SecretStr | str | None = None,
-        base_url: str | None = None,
-        gateway: GatewayOptions | Mapping[str, Any] | str | None = None,
-        timeout: Timeout | None = None,
-        total_timeout: float | None = None,
-        max_retries: int | None = None,
-        on_busy: OnBusy = "wait",
-        reject_if_busy: bool | None = None,
-        max_concurrency: int | None = None,
-        session_id: str | None = None,
-        default_headers: Mapping[str, str | SecretStr] | None = None,
-        requests_per_minute: int | Literal["documented"] | None = None,
-        batch_worker: BatchWorker | Mapping[str, Any] | str | None = None,
-        allow_insecure_http: bool = False,
-        binding: bool = False,
-    ) -> Settings:
-        """Fill what is missing from the environment, and check everything.
+    def resolve(cls, *, binding: bool = False, **given: Unpack[ClientKeywords]) -> Settings:
+        """Fill missing settings from the environment, and check all of them.
 
-        With ``binding``, calls go through the ``env.AI`` binding of a Worker, which needs no account, token or URL.
+        Args:
+            binding: Send calls through the ``env.AI`` binding of a Worker, which needs no account, token or URL.
+            **given: Settings; see :class:`~workers_ai.SettingKeywords` and its aliases.
 
         Raises:
-            ConfigurationError: A setting is missing or malformed; the text names the argument and the variables.
+            ConfigurationError: A setting is unknown, missing or malformed; the message names the argument and the
+                environment variables.
         """
-        for name, value in {"account_id": account_id, "base_url": base_url, "api_token": api_token}.items():
-            require_kind(name, value, (str, SecretStr) if name == "api_token" else str, "text")
-        worker = batch_worker_options(batch_worker, allow_insecure_http)
-        require(not (binding and worker), "a binding has a queue of its own: pass binding= or batch_worker=")
-        if binding:
-            account, token, from_env, url = "binding", "", False, BINDING_URL
-        else:
-            require(base_url != BINDING_URL, "a binding does not travel in a pickle or a dump: set binding= again")
-            account, token, from_env = _credentials(account_id, api_token, optional=worker is not None)
-            url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
-            url = _check_base_url(url, allow_insecure_http)
-        gateway = gateway_options(gateway or from_environment("gateway"))
-        check_on_busy(on_busy)
-        max_retries = check_max_retries(max_retries)
-        require_int("max_concurrency", max_concurrency, 1, None)
-        if requests_per_minute != "documented":
-            require_int('requests_per_minute, unless "documented",', requests_per_minute, 1, None)
-        return cls(
-            account_id=account,
-            api_token=SecretStr(token),
-            token_from_env=from_env,
-            base_url=url,
-            gateway=gateway,
-            timeout=check_timeout(timeout),
-            total_timeout=check_seconds("total_timeout", total_timeout),
-            max_retries=max_retries,
-            on_busy="raise" if reject_if_busy else on_busy,
-            max_concurrency=max_concurrency,
-            session_id=session_id,
-            default_headers=masked_headers("default_headers", default_headers),
-            requests_per_minute=requests_per_minute,
-            batch_worker=worker,
-        )
+        mask_secrets(cast("dict[str, object]", given))
+        try:
+            return _resolved(cls, known_keywords("Settings", given), binding)
+        except ConfigurationError as exc:
+            error = exc
+        raise error.with_traceback(None)  # the local variables of the checks may hold a secret
 
     @property
     def through_binding(self) -> bool:
@@ -218,20 +153,20 @@ class Settings:
 
     @property
     def on_gateway_host(self) -> bool:
-        """Whether ``base_url`` is an AI Gateway endpoint, where the account is part of the path already."""
-        return bool(_GATEWAY_HOST_PATH.fullmatch(urlsplit(self.base_url).path))
+        """Whether ``base_url`` is an AI Gateway endpoint, whose path contains the account."""
+        return is_gateway_url(self.base_url)
 
     @property
     def root(self) -> str:
-        """URL that the paths of the service (``run/...``, ``v1/...``) follow, without a final slash."""
-        if not self.account_id:  # a host of the user's own
+        """URL before the paths of the service (``run/...``, ``v1/...``), without a final slash."""
+        if not self.account_id:  # only a batch Worker is used
             return self.base_url
         if self.on_gateway_host:
             return self.base_url if self.base_url.endswith("/workers-ai") else f"{self.base_url}/workers-ai"
         return f"{self.base_url}/accounts/{self.account_id}/ai"
 
     def headers(self) -> dict[str, str]:
-        """Headers of every request, the token among them."""
+        """Return the headers of every request, including the token."""
         headers = {"accept": "*/*"}
         if token := self.api_token.get_secret_value():
             headers["authorization"] = f"Bearer {token}"
@@ -245,26 +180,81 @@ class Settings:
         for secret in self._secrets:
             if len(secret.get_secret_value()) >= _SECRET_LENGTH:
                 text = text.replace(secret.get_secret_value(), "[redacted]")
-            elif secret.get_secret_value() in text:  # too common in words: only where it stands alone
+            elif secret.get_secret_value() in text:  # may be part of a word: replace whole words only
                 text = re.sub(rf"(?<!\w){re.escape(secret.get_secret_value())}(?!\w)", "[redacted]", text)
         return text
 
     @cached_property
     def _secrets(self) -> tuple[SecretStr, ...]:
-        """Every secret of these settings, the longest first."""
+        """Secrets of these settings, the longest first."""
         found = {self.api_token.get_secret_value()}
         if self.gateway and isinstance(self.gateway.token, SecretStr):
             found.add(self.gateway.token.get_secret_value())
-        of_the_worker = self.batch_worker.plain_headers() if self.batch_worker else {}
-        for value in (*map(reveal, self.default_headers.values()), *of_the_worker.values()):
+        worker_headers = self.batch_worker.plain_headers() if self.batch_worker else {}
+        for value in (*map(reveal, self.default_headers.values()), *worker_headers.values()):
             found |= {part for part in (value, value.rpartition(" ")[2]) if len(part) >= _SECRET_LENGTH}
         return tuple(SecretStr(secret) for secret in sorted(found - {""}, key=len, reverse=True))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
+    def __reduce__(self) -> tuple[Callable[[dict[str, object]], Settings], tuple[dict[str, object]]]:
+        state: dict[str, object] = {f.name: getattr(self, f.name) for f in fields(self)}
         if self.token_from_env:
             state["api_token"] = None
         return (_restore, (state,))
+
+
+def _resolved(cls: type[Settings], given: SettingKeywords, binding: bool) -> Settings:
+    require_kind("account_id", given.get("account_id"), str, "text")
+    require_kind("base_url", given.get("base_url"), str, "text")
+    require_kind("api_token", given.get("api_token"), (str, SecretStr), "text")
+    insecure = bool(given.get("allow_insecure_http"))
+    worker = batch_worker_options(given.get("batch_worker"), insecure)
+    require(not (binding and worker), "a binding has its own queue: pass binding= or batch_worker=, not both")
+    account, token, from_env, url = _binding() if binding else _connection(given, insecure, optional=worker is not None)
+    given = {**given, "gateway": given.get("gateway") or from_environment("gateway")}
+    named = cast("dict[str, object]", given)
+    values = {name: check(named[name]) for name, check in _CHECKS.items() if name in named}
+    if given.get("reject_if_busy"):
+        values["on_busy"] = "raise"
+    return cls(
+        account_id=account,
+        api_token=SecretStr(token),
+        token_from_env=from_env,
+        base_url=url,
+        batch_worker=worker,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def _binding() -> tuple[str, str, bool, str]:
+    return "binding", "", False, BINDING_URL
+
+
+def _connection(given: SettingKeywords, insecure: bool, *, optional: bool) -> tuple[str, str, bool, str]:
+    """Return account, token, whether the token is from the environment, and base URL."""
+    base_url = given.get("base_url")
+    require(base_url != BINDING_URL, "a pickle or dump does not contain the binding: set binding= again")
+    url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
+    url, url_account = check_base_url(url, insecure)
+    account_id = _choose_account(given, url, url_account)
+    account, token, from_env = _credentials(account_id, given.get("api_token"), optional=optional)
+    return account, token, from_env, url
+
+
+def _choose_account(given: SettingKeywords, url: str, url_account: str | None) -> str | None:
+    """Return the account of the arguments or of the URL; None to read the environment.
+
+    Raises:
+        ConfigurationError: ``base_url`` contains another account than the one given.
+    """
+    account, source = given.get("account_id"), "account_id"
+    if not account and not given.get("base_url"):
+        account, source = from_environment("account_id"), "CLOUDFLARE_ACCOUNT_ID"
+    if url_account and account and account.strip() != url_account and not is_gateway_url(url):
+        raise ConfigurationError(
+            f"base_url contains another account than {source}: pass base_url={url!r}, or the account id that the URL "
+            "contains"
+        )
+    return account or url_account
 
 
 def check_max_retries(max_retries: int | None) -> int:
@@ -277,11 +267,26 @@ def check_max_retries(max_retries: int | None) -> int:
     return DEFAULT_MAX_RETRIES if max_retries is None else max_retries
 
 
+def _check_max_concurrency(value: int | None) -> int | None:
+    require_int("max_concurrency", value, 1, None)
+    return value
+
+
+def _check_session_id(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _check_requests_per_minute(value: int | Literal["documented"] | None) -> int | Literal["documented"] | None:
+    if value != "documented":
+        require_int('requests_per_minute, unless "documented",', value, 1, None)
+    return value
+
+
 def check_seconds(name: str, seconds: float | None) -> float | None:
-    """Return ``seconds`` if it is None, or a number of seconds that can be waited.
+    """Return ``seconds``; None means no bound.
 
     Raises:
-        ConfigurationError: It is not.
+        ConfigurationError: It is not a number above 0 and at most 1,000,000.
     """
     fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
     require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}")
@@ -296,7 +301,7 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
             these four names (the form in dumps).
 
     Raises:
-        ConfigurationError: It is none of these, or out of range.
+        ConfigurationError: It has another type, or is out of range.
     """
     if timeout is None:
         return DEFAULT_TIMEOUT_S
@@ -310,7 +315,7 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
         try:
             return httpx.Timeout(**named)
         except (TypeError, ValueError):
-            raise ConfigurationError("timeout as plain data has connect, read, write and pool, in seconds") from None
+            raise ConfigurationError("a timeout mapping needs connect, read, write and pool, in seconds") from None
     if isinstance(timeout, (int, float)):
         check_seconds("timeout", timeout)
         return timeout
@@ -333,17 +338,45 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
     masked: dict[str, SecretStr | str] = {}
     for header, value in (headers or {}).items():
         check_header(header, reveal(value))
-        if header.lower() in _OF_THE_CONNECTION:
-            raise ConfigurationError(f"{name} may not have {header}: the HTTP client sets it")
+        if header.lower() in _CONNECTION_HEADERS:
+            raise ConfigurationError(f"{name} must not contain {header}: the HTTP client sets it")
         masked[header] = SecretStr(reveal(value))
     return masked
 
 
-def check_clients(http_client: Any, http_async_client: Any) -> None:
-    """Check that each of the user's own clients is of the kind its calls need.
+_CHECKS: Final[dict[str, Callable[[Any], object]]] = {
+    "gateway": gateway_options,
+    "timeout": check_timeout,
+    "total_timeout": partial(check_seconds, "total_timeout"),
+    "max_retries": check_max_retries,
+    "on_busy": check_on_busy,
+    "max_concurrency": _check_max_concurrency,
+    "session_id": _check_session_id,
+    "default_headers": partial(masked_headers, "default_headers"),
+    "requests_per_minute": _check_requests_per_minute,
+}
+"""The check of each setting that has a value of its own in :class:`Settings`. A check raises ``ConfigurationError``."""
+
+
+def check_setting(name: str, value: object, *, allow_insecure_http: bool = False) -> object:
+    """Return the checked value of one setting, secrets masked; a setting without a check is returned as it is.
 
     Raises:
-        ConfigurationError: It is not.
+        ConfigurationError: The value is malformed.
+    """
+    given = {name: value}
+    mask_secrets(given)
+    if name == "batch_worker":
+        return batch_worker_options(cast("str", given[name]), allow_insecure_http)
+    check = _CHECKS.get(name)
+    return check(given[name]) if check else given[name]
+
+
+def check_clients(http_client: object, http_async_client: object) -> None:
+    """Check the type of the user's own HTTP clients.
+
+    Raises:
+        ConfigurationError: ``http_client`` is not a sync client, or ``http_async_client`` is not an async client.
     """
     fits = http_client is None or (hasattr(http_client, "send") and not hasattr(http_client, "aclose"))
     require(fits, "http_client serves the sync calls: it must be an httpx.Client")
@@ -352,10 +385,10 @@ def check_clients(http_client: Any, http_async_client: Any) -> None:
 
 
 def session_headers(session_id: str | None) -> dict[str, str]:
-    """The header that keeps a session on one instance, and so its prefix in the cache.
+    """Return the header that routes a session to one instance, which keeps its prefix cached.
 
-    Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Any id does; what a header cannot
-    carry is percent-encoded.
+    Source: https://developers.cloudflare.com/workers-ai/features/prompt-caching/. Characters that a header cannot
+    contain are percent-encoded.
     """
     if not session_id:
         return {}
@@ -365,11 +398,11 @@ def session_headers(session_id: str | None) -> dict[str, str]:
 def _restore(state: dict[str, Any]) -> Settings:
     if state["api_token"] is None:
         state["api_token"] = SecretStr(_token(None)[0])
-    return replace(Settings(state["account_id"], state["api_token"]), **state)
+    return Settings(**state)
 
 
 def _credentials(account_id: str | None, api_token: SecretStr | str | None, *, optional: bool) -> tuple[str, str, bool]:
-    """Account, token, and whether that is from the environment; empty where they are optional and both are missing."""
+    """Return account, token, and whether the token is from the environment; empty if optional and both are missing."""
     if optional and not any((account_id, api_token, from_environment("account_id"), from_environment("api_token"))):
         return "", "", False
     account = _given(account_id, "account_id")
@@ -382,8 +415,8 @@ def _given(value: str | None, setting: str) -> str:
     found = (value or "").strip() or from_environment(setting)
     if not found:
         raise ConfigurationError(
-            f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}. It is on "
-            "https://dash.cloudflare.com (Account home, menu of the account, Copy account ID) and in "
+            f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}. Find it on "
+            "https://dash.cloudflare.com (Account home, menu of the account, Copy account ID) or with "
             f"`wrangler whoami`. {_EMULATOR}"
         )
     return found
@@ -396,12 +429,12 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(
             f"api_token is missing: pass api_token= (or api_key=) or set {names}. Create one with the permission "
-            f"Workers AI Read on https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}"
+            f"Workers AI Read at https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}"
         )
     require(
         bool(_TOKEN.fullmatch(token) and token.strip("*")) and not _PLACEHOLDER.fullmatch(token),
-        "api_token is malformed (white space, a control character, a placeholder, or masked as in a dump): check "
-        "CLOUDFLARE_API_TOKEN",
+        "api_token is malformed (it has white space or a control character, is a placeholder, or is masked as in a "
+        "dump): check CLOUDFLARE_API_TOKEN",
     )
     return token, not given
 
@@ -411,38 +444,22 @@ def _check_account(account: str, token: str) -> None:
         raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
     if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
-            "account_id is malformed (at most 32 letters, digits, - and _; is it an unset placeholder, or the API "
+            "account_id is malformed (allowed: 1 to 32 letters, digits, - and _; is it a placeholder, or the API "
             "token?): check CLOUDFLARE_ACCOUNT_ID"
         )
 
 
-def _check_base_url(url: str, allow_insecure_http: bool) -> str:
-    """The URL that everything else is added to."""
-    parts = check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
-    shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
-    if parts.hostname == "gateway.ai.cloudflare.com":
-        url = re.sub(r"(/workers-ai)/(?:v1|run)$", r"\1", url)
-        fits = bool(_GATEWAY_HOST_PATH.fullmatch(urlsplit(url).path))
-        require(fits, f"base_url {shown} must be https://gateway.ai.cloudflare.com/v1/ACCOUNT/GATEWAY/workers-ai")
-        return url
-    fits = (
-        parts.path == "/client/v4" if parts.hostname == "api.cloudflare.com" else "/accounts/" not in f"{parts.path}/"
-    )
-    require(fits, f"base_url {shown} must end with /client/v4; the account and the route are added to it")
-    return url
-
-
-_KEYWORDS: Final = frozenset(inspect.signature(Settings.resolve).parameters)
-
-
 def setting_parameters() -> list[inspect.Parameter]:
-    """The settings as parameters of a client."""
-    return [value for name, value in inspect.signature(Settings.resolve).parameters.items() if name != "binding"]
+    """Return the settings as parameters of a client, for its signature."""
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in SettingKeywords.__annotations__.items()
+    ]
 
 
 def mask_secrets(given: dict[str, Any]) -> None:
-    """Mask the secrets among settings in place, so that no local variable of a traceback shows them."""
-    for name in ("api_token", "api_key"):
+    """Mask the secrets among settings in place, so that the local variables in a traceback do not show them."""
+    for name in ("api_token", "api_key", "auth_token"):
         if isinstance(value := given.get(name), str):
             given[name] = SecretStr(value)
     if isinstance(headers := given.get("default_headers"), Mapping):
@@ -455,27 +472,27 @@ def mask_secrets(given: dict[str, Any]) -> None:
         given["batch_worker"] = {**worker, "headers": _masked_values(headers)}
 
 
-def _masked_values(headers: Mapping[str, Any]) -> dict[str, Any]:
+def _masked_values(headers: Mapping[str, object]) -> dict[str, object]:
     return {name: SecretStr(value) if isinstance(value, str) else value for name, value in headers.items()}
 
 
-def reject_settings(owner: str, given: Mapping[str, Any]) -> None:
-    """Raise ``ConfigurationError`` for settings beside a client or service that has its own."""
+def reject_settings(owner: str, given: Mapping[str, object]) -> None:
+    """Raise ``ConfigurationError`` for settings that are passed beside a client, which has its own."""
     if known := known_keywords(owner, given):
-        raise ConfigurationError(f"{owner} takes {', '.join(known)} from the client it was given: set it there")
+        raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(known)} there")
 
 
-def known_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of :meth:`Settings.resolve` under their own names.
+def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
+    """Return settings under their own names, aliases resolved.
 
     Raises:
-        ConfigurationError: A keyword is not known, or one setting is given twice.
+        ConfigurationError: A keyword is unknown, or one setting is given twice.
     """
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     for keyword, value in given.items():
         name = ALIASES.get(keyword, keyword)
-        if name not in _KEYWORDS:
-            raise unknown_keyword(owner, keyword, {*_KEYWORDS, *ALIASES}, "extra_body of a call")
-        require(name not in named, f"{owner} was given {name} twice, once as {keyword}")
+        if name not in SETTINGS:
+            raise unknown_keyword(owner, keyword, {*SETTINGS, *ALIASES}, "extra_body of a call")
+        require(name not in named, f"{owner} got {name} twice, once as {keyword}")
         named[name] = value
-    return named
+    return cast("SettingKeywords", named)

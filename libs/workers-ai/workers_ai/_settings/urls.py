@@ -1,4 +1,4 @@
-"""Hosts that requests go to: which URLs are fit for it, and the deployed batch Worker as one of them."""
+"""URLs that requests are sent to: checks of ``base_url``, and the deployed batch Worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final, Required, TypedDict, cast
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
@@ -14,20 +14,34 @@ from pydantic import SecretStr
 from workers_ai._validation import check_header, require, require_kind
 from workers_ai.errors import ConfigurationError
 
-__all__ = ["BatchWorker", "batch_worker_options", "check_url", "is_loopback", "reveal"]
+__all__ = [
+    "BatchWorker",
+    "batch_worker_options",
+    "check_base_url",
+    "check_url",
+    "is_gateway_url",
+    "is_loopback",
+    "reveal",
+]
+
+_GATEWAY_HOST: Final = "gateway.ai.cloudflare.com"
+_GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
+_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:v1|run)(?:/.*)?$")
+_ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
+"""A URL of the account, up to any route of Workers AI."""
 
 
 @dataclass(frozen=True)
 class BatchWorker:
-    """A deployed Worker that is the queue, in place of the REST route; see :mod:`workers_ai._transports.batch_worker`.
+    """A deployed Worker that serves as the asynchronous queue in place of the REST route.
 
     Args:
-        url: URL that ``/batch`` follows, such as ``https://batch.example.workers.dev``.
-        headers: Headers the Worker asks for, such as ``{"Authorization": "Bearer ..."}``; masked like the token. The
-            API token is never sent to a Worker.
+        url: URL without the path ``/batch``, such as ``https://batch.example.workers.dev``.
+        headers: Headers that the Worker requires, such as ``{"Authorization": "Bearer ..."}``; masked like the token.
+            The API token is never sent to a Worker.
 
     Raises:
-        ConfigurationError: A header cannot be sent.
+        ConfigurationError: The URL is not text, or a header cannot be sent.
     """
 
     url: str
@@ -43,19 +57,28 @@ class BatchWorker:
         object.__setattr__(self, "headers", masked)
 
     def plain_headers(self) -> dict[str, str]:
-        """The headers as they are sent."""
+        """Return the headers unmasked, as they are sent."""
         return {name: reveal(value) for name, value in self.headers.items()}
 
 
+class _BatchWorkerKeywords(TypedDict, total=False):
+    url: Required[str]
+    headers: Mapping[str, SecretStr | str]
+
+
 def batch_worker_options(
-    given: BatchWorker | Mapping[str, Any] | str | None, allow_insecure_http: bool
+    given: BatchWorker | Mapping[str, object] | str | None, allow_insecure_http: bool
 ) -> BatchWorker | None:
-    """The Worker out of its URL, or out of plain data, the form it has in dumps and configuration files."""
+    """Return the Worker for its URL, or for a mapping of ``url`` and ``headers`` (the form in dumps and files).
+
+    Raises:
+        ConfigurationError: The URL or a header is malformed, or the mapping has other keys.
+    """
     if isinstance(given, str):
         given = BatchWorker(given)
     elif isinstance(given, Mapping):
-        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker takes url and headers")
-        given = BatchWorker(**given)
+        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker accepts url and headers")
+        given = BatchWorker(**cast("_BatchWorkerKeywords", given))
     require_kind("batch_worker", given, BatchWorker, "a URL or a BatchWorker")
     if given is not None:
         check_url(given.url, allow_insecure_http, "batch_worker", "")
@@ -63,16 +86,16 @@ def batch_worker_options(
 
 
 def check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> SplitResult:
-    """Check a URL and take it apart.
+    """Check a URL and return its parts.
 
     Args:
         url: The URL.
-        allow_insecure_http: Allow plain http to a host that is not this machine.
-        name: The setting that holds it.
-        hint: Where else it may come from, for the error.
+        allow_insecure_http: Allow plain http to a host that is not a loopback host.
+        name: Name of the setting, for the error.
+        hint: End of the error message, such as the environment variable to check.
 
     Raises:
-        ConfigurationError: It is no URL, holds what it may not, or is not encrypted.
+        ConfigurationError: The URL is malformed, has a user, query, fragment or ``..``, or is not encrypted.
     """
     try:
         parts = urlsplit(url)
@@ -84,16 +107,16 @@ def check_url(url: str, allow_insecure_http: bool, name: str, hint: str) -> Spli
     if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\\\x00-\x1f\x7f]", url):
         raise ConfigurationError(f"{name} is not an http(s) URL{hint}")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigurationError(f"{name} {shown} may hold no user, query or fragment{hint}")
+        raise ConfigurationError(f"{name} {shown} must not have a user, query or fragment{hint}")
     if ".." in parts.path.split("/"):
-        raise ConfigurationError(f"{name} {shown} may hold no '..'{hint}")
+        raise ConfigurationError(f"{name} {shown} must not contain '..'{hint}")
     if parts.scheme == "http" and not allow_insecure_http and not is_loopback(host):
         raise ConfigurationError(f"{name} {shown} is not encrypted: use https, or pass allow_insecure_http=True")
     return parts
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine."""
+    """Return whether ``host`` is a loopback host."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -103,5 +126,37 @@ def is_loopback(host: str) -> bool:
 
 
 def reveal(value: SecretStr | str) -> str:
-    """The text behind a value that may be masked."""
+    """Return the text of a value that may be masked."""
     return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def is_gateway_url(url: str) -> bool:
+    """Return whether ``url`` is an AI Gateway endpoint, whose path contains account and gateway."""
+    return bool(_GATEWAY_PATH.fullmatch(urlsplit(url).path))
+
+
+def check_base_url(url: str, allow_insecure_http: bool) -> tuple[str, str | None]:
+    """Return the base URL without account and route, and the account that ``url`` contains.
+
+    The URLs of the account that the dashboard and the documentation show are understood:
+    ``.../client/v4/accounts/ACCOUNT/ai``, ``.../ai/v1``, ``.../ai/v1/chat/completions``, ``.../ai/run/MODEL``.
+
+    Raises:
+        ConfigurationError: The URL is malformed, not encrypted, or not a URL of the API or of AI Gateway.
+    """
+    parts = check_url(url, allow_insecure_http, "base_url", ": check CLOUDFLARE_BASE_URL")
+    shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
+    if parts.hostname == _GATEWAY_HOST:
+        url = _GATEWAY_ROUTE.sub(r"\1", url)
+        gateway = _GATEWAY_PATH.fullmatch(urlsplit(url).path)
+        if gateway is None:
+            raise ConfigurationError(f"base_url {shown} must be https://{_GATEWAY_HOST}/v1/ACCOUNT/GATEWAY/workers-ai")
+        return url, gateway[1]
+    account = None
+    if found := _ACCOUNT_URL.fullmatch(url):
+        url, account = found[1], found[2]
+    path = urlsplit(url).path
+    fits = path == "/client/v4" if parts.hostname == "api.cloudflare.com" else "/accounts/" not in f"{path}/"
+    require(fits, f"base_url {shown} must end with /client/v4; the account and the route are added to it")
+    gateway = _GATEWAY_PATH.fullmatch(path)
+    return url, account or (gateway[1] if gateway else None)

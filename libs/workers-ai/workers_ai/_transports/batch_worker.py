@@ -15,20 +15,22 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import to_json
 
-from workers_ai._transports.http import PARSED, HttpTransport, parsed
+from workers_ai._transports.bodies import ParsedResponse
+from workers_ai._transports.http import HttpTransport, parsed
 from workers_ai._validation import require
 from workers_ai._wire.batch import batch_entries
 from workers_ai._wire.batch_worker import (
     check_live,
     check_model,
-    group_answer,
-    name_job,
-    refuses_model,
-    sizes_asked,
+    group_responses,
+    is_submission,
+    job_id_with_sizes,
+    rejects_model_field,
+    request_sizes,
     to_worker,
 )
 from workers_ai._wire.chat.reply import unwrap
-from workers_ai._wire.error_mapping import read_error_body, usual_status
+from workers_ai._wire.error_mapping import read_error, usual_status
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -75,26 +77,26 @@ class BatchWorkerTransport:
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
-        reply = self._worker.send(to_worker(request, names_model=self._names_model), False)
+        reply = self._worker.send(to_worker(request, with_model=self._names_model), False)
         if self._is_strict(request, reply):
-            reply = self._remember_strict(self._worker.send(to_worker(request, names_model=False), False))
+            reply = self._remember_strict(self._worker.send(to_worker(request, with_model=False), False))
         return self._read(request, reply)
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request; see :meth:`send`."""
         if not self._is_for_worker(request):
             return await self._service.asend(request, stream)
-        reply = await self._worker.asend(to_worker(request, names_model=self._names_model), False)
+        reply = await self._worker.asend(to_worker(request, with_model=self._names_model), False)
         if self._is_strict(request, reply):
-            reply = self._remember_strict(await self._worker.asend(to_worker(request, names_model=False), False))
+            reply = self._remember_strict(await self._worker.asend(to_worker(request, with_model=False), False))
         return self._read(request, reply)
 
     def _is_strict(self, request: Request, reply: httpx.Response) -> bool:
         """Return whether the Worker refused the submission because of the field ``model``."""
-        if not self._names_model or "requests" not in request.body or reply.is_success:
+        if not self._names_model or not is_submission(request) or reply.is_success:
             return False
-        refusal = read_error_body(_parsed(reply))
-        return refusal is not None and refuses_model(reply.status_code, refusal.message)
+        refusal = read_error(_parsed(reply), is_error=True)
+        return refusal is not None and rejects_model_field(reply.status_code, refusal.message)
 
     def _remember_strict(self, reply: httpx.Response) -> httpx.Response:
         self._names_model = not reply.is_success
@@ -115,23 +117,25 @@ class BatchWorkerTransport:
         if not reply.is_success or not isinstance(result, dict):
             return self._refused(reply, data)
         check_live(data)
-        sizes = sizes_asked(request)
-        if "requests" in request.body:
+        sizes = request_sizes(request)
+        if is_submission(request):
             check_model(request.model, result)
             if request_id := result.get("request_id"):
-                return _with_body(reply, {**result, "request_id": name_job(str(request_id), sizes)})
+                return _with_body(reply, {**result, "request_id": job_id_with_sizes(str(request_id), sizes)})
         entries = batch_entries(result)
-        if entries is None or not sizes:
+        if entries is None:
             return reply
+        if not sizes:
+            return _with_body(reply, data)
         try:
-            grouped = group_answer(entries, sizes, request.model)
+            grouped = group_responses(entries, sizes, request.model)
         except BadRequestError as exc:
             return self._refused(reply, {"error": exc.message})
-        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped, "results": None})
+        return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
     def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
         """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
-        refusal = read_error_body(data)
+        refusal = read_error(data, is_error=True)
         text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
         if (name := _error_name(data)) and name != text:
             text = f"{name}: {text}"
@@ -186,7 +190,7 @@ def _error_name(data: JSON) -> str | None:
 
 
 def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:
-    return httpx.Response(reply.status_code, headers=_headers(reply), extensions={PARSED: body})
+    return ParsedResponse(reply.status_code, _headers(reply), body)
 
 
 def _headers(reply: httpx.Response) -> list[tuple[str, str]]:

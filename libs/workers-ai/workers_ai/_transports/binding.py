@@ -25,7 +25,7 @@ import httpx
 
 from workers_ai._settings.settings import session_headers
 from workers_ai._settings.urls import reveal
-from workers_ai._wire.error_mapping import read_refusal, usual_status
+from workers_ai._wire.error_mapping import read_error, usual_status
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _thrown(exc: Exception) -> httpx.Response:
         body = None
     if not isinstance(body, dict):
         body = {"success": False, "errors": [{"message": text}]}
-    refusal = read_refusal(body)
+    refusal = read_error(body)
     return httpx.Response(usual_status(refusal and refusal.code, 500), json=body)
 
 

@@ -1,17 +1,17 @@
-"""The routes of a deployed batch Worker, and how its answers are those of the queue.
+"""Translate between the asynchronous queue and the routes of a deployed batch Worker.
 
-``POST /batch`` with ``{"texts": [...], "model": "..."}`` submits, ``GET /batch/{id}?model=...`` polls; both answer with
-what the binding gives (https://developers.cloudflare.com/workers-ai/features/batch-api/workers-binding/).
+``POST /batch`` with ``{"texts": [...], "model": "..."}`` submits and ``GET /batch/{id}?model=...`` polls. Both return
+the result of the binding (https://developers.cloudflare.com/workers-ai/features/batch-api/workers-binding/).
 
-How many texts go into one request of the queue is the Worker's choice. The sizes of the requests that were asked for
-are therefore kept in the id of the job, which is the Worker's with them behind it, and answers are grouped by them
-again.
+The Worker chooses how many texts one request of the queue has. So the sizes of the submitted requests are appended to
+the id of the job, and the Worker's responses are grouped by them.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
@@ -22,44 +22,70 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError, Confi
 from workers_ai.types import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["check_live", "check_model", "group_answer", "name_job", "refuses_model", "sizes_asked", "to_worker"]
+__all__ = [
+    "check_live",
+    "check_model",
+    "group_responses",
+    "is_submission",
+    "job_id_with_sizes",
+    "rejects_model_field",
+    "request_sizes",
+    "to_worker",
+]
 
-_OF_ONE_PART: Final = frozenset({"response", "shape", "usage"})
-"""Fields of a result that no longer hold once its texts are grouped anew."""
+_UNGROUPED_FIELDS: Final = frozenset({"response", "shape", "usage"})
+"""Fields of a result that are wrong after its texts were grouped differently."""
 _TEXT_KEYS: Final = frozenset({"text", "documents"})
-_STRICT: Final = re.compile(
+_UNKNOWN_FIELD: Final = re.compile(
     r"model|unknown|unrecogni[sz]ed|unexpected|unsupported|additional|extra|only|strict|exactly", re.IGNORECASE
 )
-"""Words with which a strict Worker refuses a field beside ``texts``."""
+"""Words in the error of a strict Worker that accepts only ``texts``."""
 _JOB_ID: Final = re.compile(r"(.+)\.(\d+x\d+(?:-\d+x\d+)*)")
 
 
-def to_worker(request: Request, *, names_model: bool = True) -> Request:
-    """Return the Worker's form of a submission or a poll.
+def to_worker(request: Request, *, with_model: bool = True) -> Request:
+    """Return the request to the Worker for a submission or a poll.
 
     Args:
         request: The request to the queue.
-        names_model: Whether the Worker is told the model. A strict Worker refuses what it does not know.
+        with_model: Whether to send the model. A strict Worker rejects unknown fields.
 
     Raises:
-        ConfigurationError: More is asked of the queue than to embed texts.
+        ConfigurationError: The submission contains anything but texts to embed.
     """
-    body, model = request.body, request.model
-    if "requests" not in body:
-        worker_id, _ = _read_job_id(body["request_id"])
-        query = urlencode({"model": model}) if names_model else ""
+    model = request.model
+    parts = _submitted(request)
+    if parts is None:
+        worker_id, _ = _split_job_id(_polled_id(request))
+        query = urlencode({"model": model}) if with_model else ""
         return Request(f"batch/{worker_id}", None, model, request.task, "GET", query)
-    texts: JSON = [text for part in body["requests"] for text in _texts(part)]
-    return Request("batch", {"texts": texts, **({"model": model} if names_model else {})}, model, request.task)
+    texts = [text for part in parts for text in _texts(part)]
+    return Request("batch", {"texts": texts, **({"model": model} if with_model else {})}, model, request.task)
 
 
-def sizes_asked(request: Request) -> list[int]:
-    """Texts of each request of the job that is submitted or polled; empty where the id does not say."""
-    if "requests" in request.body:
-        return [len(_texts(part)) for part in request.body["requests"]]
-    return _read_job_id(request.body["request_id"])[1]
+def request_sizes(request: Request) -> list[int]:
+    """Return the number of texts of each request of a submitted or polled job; an empty list if the id lacks them."""
+    parts = _submitted(request)
+    if parts is not None:
+        return [len(_texts(part)) for part in parts]
+    return _split_job_id(_polled_id(request))[1]
+
+
+def is_submission(request: Request) -> bool:
+    """Return whether a request of the queue is a submission; else it is a poll."""
+    return _submitted(request) is not None
+
+
+def _submitted(request: Request) -> list[Mapping[str, JSON]] | None:
+    """Return the requests of a submission; None for a poll."""
+    parts = (request.body or {}).get("requests")
+    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else None
+
+
+def _polled_id(request: Request) -> str:
+    return str((request.body or {}).get("request_id"))
 
 
 def _texts(part: Mapping[str, JSON]) -> list[str]:
@@ -67,20 +93,21 @@ def _texts(part: Mapping[str, JSON]) -> list[str]:
     if len(names) != 1 or not names <= _TEXT_KEYS:
         other = ", ".join(sorted(names - _TEXT_KEYS)) or "none"
         raise ConfigurationError(
-            f"a batch Worker takes texts to embed and nothing beside them (here: {other}): leave such options to the "
-            "Worker, or leave batch_worker= out"
+            f"a batch Worker accepts only texts to embed, and the request also has: {other}. Set such options in the "
+            "Worker, or omit batch_worker="
         )
     (texts,) = part.values()
-    return [texts] if isinstance(texts, str) else list(texts)
+    return [str(text) for text in texts] if isinstance(texts, (list, tuple)) else [str(texts)]
 
 
-def name_job(worker_id: str, sizes: Sequence[int]) -> str:
-    """The id of a job: the Worker's, then how many requests of how many texts were asked for: ``id.9x100-1x7``."""
+def job_id_with_sizes(worker_id: str, sizes: Sequence[int]) -> str:
+    """Return the Worker's id with the number and size of the submitted requests: ``id.9x100-1x7``."""
     runs = (f"{len(list(run))}x{size}" for size, run in itertools.groupby(sizes))
     return f"{worker_id}.{'-'.join(runs)}"
 
 
-def _read_job_id(job_id: str) -> tuple[str, list[int]]:
+def _split_job_id(job_id: str) -> tuple[str, list[int]]:
+    """Return the Worker's id and the sizes."""
     found = _JOB_ID.fullmatch(job_id)
     if found is None:
         return job_id, []
@@ -88,64 +115,73 @@ def _read_job_id(job_id: str) -> tuple[str, list[int]]:
     return found[1], [int(size) for count, size in runs for _ in range(int(count))]
 
 
-def refuses_model(status: int, message: str) -> bool:
-    """Return whether a Worker refused a submission, as far as its words say, because it named the model."""
-    return status in (400, 422) and bool(_STRICT.search(message))
+def rejects_model_field(status: int, message: str) -> bool:
+    """Return whether the error of a Worker looks like the rejection of the field ``model``."""
+    return status in (400, 422) and bool(_UNKNOWN_FIELD.search(message))
 
 
 def check_live(reply: JSON) -> None:
-    """Check that a Worker answers with vectors of the model, not with placeholders.
+    """Check that a Worker returns vectors of the model.
 
     Raises:
-        ConfigurationError: The Worker says that it is in demo mode.
+        ConfigurationError: The Worker is in demo mode.
     """
-    for facts in (reply, reply.get("result") if isinstance(reply, dict) else None):
-        if isinstance(facts, dict) and isinstance(mode := facts.get("mode"), str) and mode.strip().lower() == "demo":
+    for fields in (reply, reply.get("result") if isinstance(reply, dict) else None):
+        if isinstance(fields, dict) and isinstance(mode := fields.get("mode"), str) and mode.strip().lower() == "demo":
             raise ConfigurationError(
-                "the batch Worker is in demo mode, so its vectors are placeholders: deploy it with an AI binding "
+                "the batch Worker is in demo mode and returns placeholders instead of vectors: deploy it with an AI binding "
                 "(mode 'live')"
             )
 
 
 def check_model(model: str, result: JSON) -> None:
-    """Check that a submission went to the model that was asked for, as far as the answer says so.
+    """Check the model in the response to a submission, if the response includes it.
 
     Raises:
-        ConfigurationError: The Worker uses another one.
+        ConfigurationError: The Worker uses another model.
     """
     used = result.get("model") if isinstance(result, dict) else None
     if isinstance(used, str) and used != model:
-        raise ConfigurationError(f"the batch Worker embeds with {used}, not with {model}: pass model={used!r}")
+        raise ConfigurationError(f"the batch Worker uses the model {used}, not {model}: pass model={used!r}")
 
 
-def group_answer(responses: Sequence[JSON], sizes: Sequence[int], model: str) -> list[JSON] | None:
-    """The responses of a job, one for each request that was asked for; None where the Worker made the same ones.
+def group_responses(responses: Sequence[JSON], sizes: Sequence[int], model: str) -> list[JSON] | None:
+    """Return one response for each submitted request; None if the Worker's own responses match the requests.
 
     Raises:
-        BadRequestError: They do not fit the texts.
+        BadRequestError: The number of vectors differs from the number of texts.
     """
     found = {
-        index: entry for entry in responses if (index := entry_index(entry)) is not None and index < len(responses)
+        index: entry
+        for entry in responses
+        if isinstance(entry, dict) and (index := entry_index(entry)) is not None and index < len(responses)
     }
-    entries = [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
+    entries: list[dict[str, JSON]] = [found.get(index, {}) for index in range(max(found, default=-1) + 1)]
     rows = [_rows(entry, model) for entry in entries]
     spans = _spans([None if part is None else len(part) for part in rows], sum(sizes))
     if spans is None:
-        raise BadRequestError(f"its answer does not fit the {sum(sizes)} texts of the job", model=model)
+        raise BadRequestError(
+            f"the number of its vectors does not match the {sum(sizes)} texts of the job", model=model
+        )
     if spans == list(sizes):
         return None
     of_text = [
-        (entry, part and part[place])
+        (entry, part[position] if part else None)
         for entry, part, span in zip(entries, rows, spans, strict=True)
-        for place in range(span)
+        for position in range(span)
     ]
     grouped: list[JSON] = []
     for index, size in enumerate(sizes):
         texts, of_text = of_text[:size], of_text[size:]
         failed = next((entry for entry, row in texts if row is None), None)
         if failed is None:
-            facts = {key: value for key, value in texts[0][0]["result"].items() if key not in _OF_ONE_PART}
-            result = {**facts, "data": [row for _, row in texts]}
+            first = texts[0][0]["result"]
+            fields = (
+                {key: value for key, value in first.items() if key not in _UNGROUPED_FIELDS}
+                if isinstance(first, dict)
+                else {}
+            )
+            result: dict[str, JSON] = {**fields, "data": [row for _, row in texts]}
             grouped.append({"id": index, "success": True, "result": result})
         else:
             grouped.append({**failed, "id": index, "index": index, "success": False})
@@ -164,9 +200,9 @@ def _rows(entry: Mapping[str, JSON], model: str) -> list[JSON] | None:
 
 
 def _spans(found: Sequence[int | None], total: int) -> list[int] | None:
-    """Texts of each response, those of failed ones included; None where they do not add up to ``total``.
+    """Return the number of texts of each response, failed ones included; None if the sum differs from ``total``.
 
-    A Worker cuts texts into requests of one size, of which the last one may be smaller.
+    A Worker splits texts into requests of one size. Only the last one may be smaller.
     """
     if not found:
         return None

@@ -1,7 +1,7 @@
-"""From a reply to the error it means: every envelope, every known code, one place.
+"""Map error responses to typed errors: every envelope and every known code.
 
-Cloudflare's code outranks the HTTP status (5021 comes with 413; 5007 and 5028 have come with 400); a reply without a
-known code is judged by its status. The documented codes are those of
+Cloudflare's code takes precedence over the HTTP status (5021 comes with 413; 5007 and 5028 have come with 400). Without
+a known code, the status decides. The documented codes are those of
 https://developers.cloudflare.com/workers-ai/platform/errors/; the others were seen in public traces.
 """
 
@@ -12,9 +12,10 @@ import email.utils
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai import errors as e
+from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,69 +91,76 @@ _STATUSES: Final[dict[int, type[e.APIStatusError]]] = {
 }
 
 _USUAL_STATUSES: Final = {**dict(reversed(CODES.values())), e.PermissionDeniedError: 403}
-"""HTTP status that each class usually comes with."""
+"""HTTP status that usually comes with each class."""
 
 UNKNOWN_JOB: Final = 5504
-"""Code of a poll for a job that the queue does not know, or no longer."""
+"""Code of a poll for a job that the queue does not have, or no longer has."""
 _UNKNOWN_JOB_TEXT: Final = re.compile(r"request not found in (?:the )?queue", re.IGNORECASE)
 
 
-class _Text(NamedTuple):
-    """A text that says more than the code or the status it comes with."""
+class _TextRule(NamedTuple):
+    """A text that is more specific than the code or the status beside it."""
 
     pattern: re.Pattern[str]
     cls: type[e.APIStatusError]
-    narrows: tuple[type[e.APIStatusError], ...] = ()
-    """Classes that the text overrules; any class where neither a known code nor a 4xx status says more."""
+    overrides: tuple[type[e.APIStatusError], ...] = ()
+    """Classes that the text overrides. Without a known code or a 4xx status, it overrides any class."""
 
 
-def _text(pattern: str, cls: type[e.APIStatusError], *narrows: type[e.APIStatusError]) -> _Text:
-    return _Text(re.compile(pattern, re.IGNORECASE), cls, narrows)
+def _rule(pattern: str, cls: type[e.APIStatusError], *overrides: type[e.APIStatusError]) -> _TextRule:
+    return _TextRule(re.compile(pattern, re.IGNORECASE), cls, overrides)
 
 
-# The binding throws texts without a number, so every documented text stands here, the most telling first.
-_TEXTS: Final = (
-    _Text(_UNKNOWN_JOB_TEXT, e.NotFoundError, (e.APIStatusError,)),
-    _text(
+# The binding throws texts without a code, so every documented text is listed, the most specific first.
+_TEXT_RULES: Final = (
+    _TextRule(_UNKNOWN_JOB_TEXT, e.NotFoundError, (e.APIStatusError,)),
+    _rule(
         r"max context reached|maximum context length|context window limit|context length exceeded"
         r"|(?:input|prompt|text|sequence) (?:is )?too long|(?:input|prompt|sequence) length \d+ exceeds",
         e.ContextWindowExceededError, e.BadRequestError, e.RequestTooLargeError,
     ),
-    _text(r"json mode couldn'?t be met", e.StructuredOutputError, e.APIStatusError),
-    _text(r"daily free allocation|spend limit exceeded", e.QuotaExhaustedError, e.APIStatusError),
-    _text(
+    _rule(r"json mode couldn'?t be met", e.StructuredOutputError, e.APIStatusError),
+    _rule(r"daily free allocation|spend limit exceeded", e.QuotaExhaustedError, e.APIStatusError),
+    _rule(
         r"capacity temporarily exceeded|no more data centers to forward", e.CapacityError,
         e.RateLimitError, e.InternalServerError,
     ),
-    _text(r"requires? a workers paid plan", e.PaidPlanRequiredError, e.PermissionDeniedError),
-    _text(r"deprecated on \d{4}-\d\d-\d\d", e.ModelRetiredError, e.BadRequestError, e.NotFoundError),
-    _text(r"json schema mode is not supported|doesn'?t support json schema", e.StructuredOutputError),
-    _text(r"per min rate reached|\brate limit", e.RateLimitError),
-    _text(r"no such model|no route for that uri|could not route to", e.NotFoundError),
-    _text(r"authentication error|invalid access token", e.AuthenticationError),
-    _text(r"not allowed to access|has not agreed to|service unavailable for account", e.PermissionDeniedError),
-    _text(r"request is too large", e.RequestTooLargeError),
-    _text(r"request timeout|request was aborted", e.RequestTimeoutError),
-    _text(r"(?:one|any)of at '|bad input|invalid input|invalid data type", e.BadRequestError),
-    _text(r"internal (?:server )?error", e.InternalServerError),
+    _rule(r"requires? a workers paid plan", e.PaidPlanRequiredError, e.PermissionDeniedError),
+    _rule(r"deprecated on \d{4}-\d\d-\d\d", e.ModelRetiredError, e.BadRequestError, e.NotFoundError),
+    _rule(r"json schema mode is not supported|doesn'?t support json schema", e.StructuredOutputError),
+    _rule(r"per min rate reached|\brate limit", e.RateLimitError),
+    _rule(r"no such model|no route for that uri|could not route to", e.NotFoundError),
+    _rule(r"authentication error|invalid access token", e.AuthenticationError),
+    _rule(r"not allowed to access|has not agreed to|service unavailable for account", e.PermissionDeniedError),
+    _rule(r"request is too large", e.RequestTooLargeError),
+    _rule(r"request timeout|request was aborted", e.RequestTimeoutError),
+    _rule(r"(?:one|any)of at '|bad input|invalid input|invalid data type", e.BadRequestError),
+    _rule(r"internal (?:server )?error", e.InternalServerError),
 )  # fmt: skip
 
-_NAMES: Final = r"\s*(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*:\s*)"
-_PREFIX = re.compile(rf"^{_NAMES}+", re.IGNORECASE)
+# Possessive quantifiers keep the time linear in the length of the text.
+_ERROR_NAME: Final = r"(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*+:\s*+)"
+_PREFIX = re.compile(rf"^\s*+{_ERROR_NAME}++", re.IGNORECASE)
 _UUID = re.compile(r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
-_LEADING_CODE = re.compile(rf"^{_NAMES}*\s*(\d{{4,5}})\s*:\s*", re.IGNORECASE)
+_LEADING_CODE = re.compile(rf"^\s*+{_ERROR_NAME}*+(\d{{4,5}})\s*+:\s*+", re.IGNORECASE)
 _CODE_ALONE = re.compile(r"^error code:\s*(\d{4,5})$", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{0,500})</title>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,500}>")
 _NO_REASON: Final = "the service gave no reason"
-_DEPTH: Final = 4
-"""Errors inside errors that are read at most."""
-_PLAIN_CHARACTERS: Final = 20_000
+_MAX_NESTED_ERRORS: Final = 4
+_MAX_SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a page that are searched for its title."""
 
 
-class Refusal(NamedTuple):
-    """What an error envelope says."""
+class ErrorDetails(NamedTuple):
+    """The content of an error envelope.
+
+    Attributes:
+        message: The text, without prefixes and request id.
+        code: Cloudflare's code; None if there is none.
+        http_status: The HTTP status inside the envelope; None if there is none.
+        request_id: The request id inside the text; None if there is none.
+    """
 
     message: str
     code: int | None = None
@@ -160,19 +168,23 @@ class Refusal(NamedTuple):
     request_id: str | None = None
 
 
-def read_refusal(body: Any, *, depth: int = _DEPTH) -> Refusal | None:
-    """Return what an error envelope says; None if the body is not one.
+def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NESTED_ERRORS) -> ErrorDetails | None:
+    """Return the details of an error envelope; None for any other body.
 
-    Accepts ``errors`` as a list or an object, ``error`` as a list, an object or a text, the form of the binding
-    (``name``, ``internalCode``, ``httpCode``), that of vLLM (``object: "error"``), and ``success: false`` with no more
-    than that. A message that is the JSON of another error is read as that error.
+    Accepts ``errors`` as a list or an object; ``error`` as a list, an object or a text; the form of the binding
+    (``name``, ``internalCode``, ``httpCode``); the form of vLLM (``object: "error"``); and a bare ``success: false``.
+    If a message is itself a JSON error, the details are those of the inner error.
 
     Args:
-        body: The parsed body, or the text that a binding throws.
-        depth: Errors inside errors to read at most.
+        body: The parsed body, or the text that a binding throws (``"<code>: <text>"``).
+        is_error: Whether the response is known to be an error. Then a list of errors and an object that has only
+            ``message``, ``description`` or ``detail`` are accepted, too.
+        max_nested: Maximum number of errors inside errors to read.
     """
     if isinstance(body, str):
-        return _from_text(body)
+        return _details(body, {}) if _LEADING_CODE.match(body) else None
+    if is_error and isinstance(body, list) and body:
+        body = {"error": body}
     if not isinstance(body, dict):
         return None
     entry = body.get("errors") or body.get("error") or (body.get("success") is False and body.get("messages"))
@@ -180,40 +192,36 @@ def read_refusal(body: Any, *, depth: int = _DEPTH) -> Refusal | None:
         entry = entry[0] if entry else None
     if isinstance(entry, str):
         text = body.get("message")  # beside a name such as BATCH_ERROR
-        return _refusal(text if isinstance(text, str) and text else entry, body, depth)
+        return _details(text if isinstance(text, str) and text else entry, body, max_nested)
     if isinstance(entry, dict):
-        if "message" not in entry and depth and (inner := read_refusal(entry, depth=depth - 1)):
+        if "message" not in entry and max_nested and (inner := read_error(entry, max_nested=max_nested - 1)):
             return inner
-        return _refusal(entry.get("message") or entry.get("error"), {**body, **entry}, depth)
+        return _details(entry.get("message") or entry.get("error"), {**body, **entry}, max_nested)
     if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
-        return _refusal(body.get("message") or body.get("description"), body, depth)
+        return _details(body.get("message") or body.get("description"), body, max_nested)
     if body.get("success") is False:
-        return _refusal(body.get("message"), body, depth)
-    return None
+        return _details(body.get("message"), body, max_nested)
+    message = _bare_message(body) if is_error else None
+    return _details(message, body, max_nested) if message else None
 
 
-def read_error_body(body: Any, *, depth: int = _DEPTH) -> Refusal | None:
-    """Return what the body of an error reply says, in the forms that others write, too; None if it says nothing."""
-    if refusal := read_refusal(body, depth=depth):
-        return refusal
-    if isinstance(body, list) and body:
-        return read_refusal({"error": body}, depth=depth)
-    if not isinstance(body, dict):
-        return None
+def _bare_message(body: Mapping[str, JSON]) -> str | None:
+    """Return the message of an object that has no error envelope, as proxies and web frameworks write it."""
     text = body.get("message") or body.get("description") or body.get("detail")
     if isinstance(text, list) and text and isinstance(text[0], dict):
         text = text[0].get("msg")
-    return _refusal(text, body, depth) if isinstance(text, str) and text else None
+    return text if isinstance(text, str) else None
 
 
-def _refusal(message: Any, facts: Mapping[str, Any], depth: int = _DEPTH) -> Refusal:
-    text = message if isinstance(message, str) else _as_text(message) if message else ""
-    status = _as_int(facts.get("httpCode") or facts.get("statusCode"))
-    code = _as_int(facts.get("code"))
-    if code is not None and 100 <= code < 600:  # an HTTP status in the place of a code
+def _details(message: JSON, fields: Mapping[str, JSON], max_nested: int = _MAX_NESTED_ERRORS) -> ErrorDetails:
+    """Return the details of a message and the fields beside it."""
+    text = message if isinstance(message, str) else _dump(message) if message else ""
+    status = _to_int(fields.get("httpCode") or fields.get("statusCode"))
+    code = _to_int(fields.get("code"))
+    if code is not None and 100 <= code < 600:  # some write the HTTP status as the code
         status, code = status or code, None
     if code is None:
-        code = _as_int(facts.get("internalCode"))
+        code = _to_int(fields.get("internalCode"))
     leading = _LEADING_CODE.match(text)
     if leading and code in (None, int(leading[1])):
         text, code = text[leading.end() :], int(leading[1])
@@ -221,62 +229,57 @@ def _refusal(message: Any, facts: Mapping[str, Any], depth: int = _DEPTH) -> Ref
     text = _PREFIX.sub("", _UUID.sub("", text)).strip()
     if code is None and (alone := _CODE_ALONE.match(text)):
         code = int(alone[1])
-    refusal = Refusal(text or _NO_REASON, code, status, uuid[1] if uuid else None)
-    inner = _embedded(text, depth - 1) if depth else None
+    details = ErrorDetails(text or _NO_REASON, code, status, uuid[1] if uuid else None)
+    inner = _read_embedded(text, max_nested - 1) if max_nested else None
     if inner is None:
-        return refusal
+        return details
     code = inner.code if code is None else code
-    return Refusal(inner.message, code, status or inner.http_status, refusal.request_id or inner.request_id)
+    return ErrorDetails(inner.message, code, status or inner.http_status, details.request_id or inner.request_id)
 
 
-def _as_text(value: Any) -> str:
+def _dump(value: JSON) -> str:
     try:
         return json.dumps(value)
     except RecursionError:
         return ""
 
 
-def _from_text(text: str) -> Refusal | None:
-    """Read ``"<code>: <text>"``, the way the binding throws; None for any other text."""
-    return _refusal(text, {}) if _LEADING_CODE.match(text) else None
-
-
-def _embedded(text: str, depth: int) -> Refusal | None:
-    """Return the error that stands in a message as JSON text, with the fields it names; None if there is none."""
+def _read_embedded(text: str, max_nested: int) -> ErrorDetails | None:
+    """Return the details of a message that is a JSON error, with its field errors; None for any other message."""
     if not text.startswith(("{", "[")):
         return None
     try:
-        inner = json.loads(text, strict=False)
+        inner: JSON = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
-    refusal = read_error_body(inner, depth=depth)
-    if refusal is None or refusal.message == _NO_REASON:
+    details = read_error(inner, is_error=True, max_nested=max_nested)
+    if details is None or details.message == _NO_REASON:
         return None
     fields = _field_errors(inner)
-    return refusal._replace(message=f"{refusal.message} ({fields})") if fields else refusal
+    return details._replace(message=f"{details.message} ({fields})") if fields else details
 
 
-def _field_errors(inner: Any) -> str:
+def _field_errors(error: JSON) -> str:
     """Return the field errors of a validation error of Clef: ``images: image payload is invalid``; "" if none."""
     for key in ("error", "details", "fieldErrors"):
-        inner = inner.get(key) if isinstance(inner, dict) else None
-    if not isinstance(inner, dict):
+        error = error.get(key) if isinstance(error, dict) else None
+    if not isinstance(error, dict):
         return ""
     return "; ".join(
-        f"{name}: {', '.join(map(str, texts)) if isinstance(texts, list) else texts}" for name, texts in inner.items()
+        f"{name}: {', '.join(map(str, texts)) if isinstance(texts, list) else texts}" for name, texts in error.items()
     )
 
 
-def _as_int(value: Any) -> int | None:
-    if isinstance(value, bool) or value is None:
+def _to_int(value: JSON) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
         return int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return None
 
 
-def _as_float(text: str | None) -> float | None:
+def _to_float(text: str | None) -> float | None:
     try:
         number = float(text or "")
     except ValueError:
@@ -284,29 +287,31 @@ def _as_float(text: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def classify(refusal: Refusal, status: int) -> type[e.APIStatusError] | None:
-    """Return the class of an error; None if neither code, text nor status says that anything failed."""
-    status = refusal.http_status or status
-    cls = CODES[refusal.code][0] if refusal.code in CODES else _by_status(status)
-    vague = refusal.code not in CODES and (status < 300 or status >= 500)
-    for text in _TEXTS:
-        overrules = vague or (cls is not None and issubclass(cls, text.narrows) and not issubclass(cls, text.cls))
-        if overrules and text.pattern.search(refusal.message):
-            return text.cls
+def classify(details: ErrorDetails, status: int) -> type[e.APIStatusError] | None:
+    """Return the class of an error; None if code, text and status all report success."""
+    status = details.http_status or status
+    cls = CODES[details.code][0] if details.code in CODES else _class_of_status(status)
+    is_unspecific = details.code not in CODES and (status < 300 or status >= 500)
+    for rule in _TEXT_RULES:
+        overrides = is_unspecific or (
+            cls is not None and issubclass(cls, rule.overrides) and not issubclass(cls, rule.cls)
+        )
+        if overrides and rule.pattern.search(details.message):
+            return rule.cls
     return cls
 
 
-def usual_status(code: int | None, otherwise: int) -> int:
-    """Return the HTTP status that a code usually comes with; ``otherwise`` if the code is unknown."""
-    return CODES[code][1] if code in CODES else otherwise
+def usual_status(code: int | None, default: int) -> int:
+    """Return the HTTP status that a code usually comes with; ``default`` for an unknown code."""
+    return CODES[code][1] if code in CODES else default
 
 
-def says_unknown_job(code: int | None, message: str) -> bool:
-    """Return whether an error says that the queue does not know a job: asking again does not help."""
+def is_unknown_job(code: int | None, message: str) -> bool:
+    """Return whether an error of the service reports an unknown job. Polling again does not help."""
     return code == UNKNOWN_JOB or bool(_UNKNOWN_JOB_TEXT.search(message))
 
 
-def _by_status(status: int) -> type[e.APIStatusError] | None:
+def _class_of_status(status: int) -> type[e.APIStatusError] | None:
     if status < 300:
         return None
     if status >= 500:
@@ -322,53 +327,59 @@ def error_from_reply(
     text: str,
     *,
     model: str | None = None,
-    body: Any = None,
+    body: JSON = None,
     scrub: Callable[[str], str] = lambda text: text,
     successor: Callable[[str], str | None] = lambda model: None,
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
 ) -> e.WorkersAIError:
-    """Make the typed error of a reply that is one.
+    """Create the typed error of an error response.
 
     Args:
         status: HTTP status.
-        headers: Reply headers, looked up in lower case.
+        headers: Response headers, with names in lower case.
         text: The body as text.
-        model: The model asked for.
-        body: The parsed body, or None where it is not JSON.
+        model: Model id of the request.
+        body: The parsed body; None if it is not JSON.
         scrub: Removes secrets from a text.
-        successor: Names the model that replaced a retired one.
-        now: The present time, in UTC.
+        successor: Returns the model that replaced a retired one.
+        now: Returns the current time, in UTC.
+
+    Returns:
+        An :class:`~workers_ai.errors.APIStatusError`; an ``APIResponseValidationError`` for a 2xx response whose
+        envelope reports a failure without a known code or text.
     """
     text = scrub(text)
-    said = text if body is None else body
-    refusal = read_error_body(said) or Refusal(_plain(text) or f"HTTP {status} with an empty body")
-    refusal = refusal._replace(message=scrub(refusal.message))
-    cls = classify(refusal, status)
-    reply = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
+    details = read_error(text if body is None else body, is_error=True)
+    if details is None:
+        details = ErrorDetails(_first_line(text) or f"HTTP {status} with an empty body")
+    details = details._replace(message=scrub(details.message))
+    cls = classify(details, status)
+    response = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
     ray = headers.get("cf-ray")
-    request_id = headers.get("cf-ai-req-id") or refusal.request_id or ray
-    shown = text if body is None else _scrubbed(body, scrub)
+    request_id = headers.get("cf-ai-req-id") or details.request_id or ray
+    scrubbed = text if body is None else _scrub_json(body, scrub)
     if cls is None:
         return e.APIResponseValidationError(
-            f"the service reported a failure with HTTP {status}: {refusal.message}",
-            model=model, body=shown, status_code=status, code=refusal.code, request_id=request_id, response=reply,
+            f"the service reported a failure with HTTP {status}: {details.message}",
+            model=model, body=scrubbed, status_code=status, code=details.code, request_id=request_id,
+            response=response,
         )  # fmt: skip
-    usual = refusal.http_status or usual_status(refusal.code, _USUAL_STATUSES.get(cls, status))
+    usual = details.http_status or usual_status(details.code, _USUAL_STATUSES.get(cls, status))
     error = cls(
-        refusal.message,
+        details.message,
         status_code=status if status >= 300 else usual,
-        code=refusal.code,
+        code=details.code,
         model=model,
         request_id=request_id,
         ray_id=ray,
         gateway_log_id=headers.get("cf-aig-log-id"),
-        body=shown,
-        response=reply,
+        body=scrubbed,
+        response=response,
         retry_after=retry_after_s(headers, now),
     )
     if cls is e.APIStatusError:
         error.is_retryable = status == 409
-    if isinstance(error, e.QuotaExhaustedError) and refusal.code != 2041:
+    if isinstance(error, e.QuotaExhaustedError) and details.code != 2041:
         error.resets_at = next_midnight_utc(now())
     if isinstance(error, e.ModelRetiredError) and model:
         error.successor = successor(model)
@@ -376,17 +387,17 @@ def error_from_reply(
 
 
 def scrub_error(error: e.WorkersAIError, scrub: Callable[[str], str]) -> None:
-    """Remove secrets from what an error has taken over from a reply that is none."""
+    """Remove secrets from the message and the body of an error that was created from a reply."""
     error.message = scrub(error.message)
     error.args = (error.message,)
     if isinstance(error, e.APIResponseValidationError):
-        error.body = _scrubbed(error.body, scrub)
+        error.body = _scrub_json(error.body, scrub)
 
 
-def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """Return parsed JSON with every text in it scrubbed; None if it is nested deeper than Python recurses."""
+def _scrub_json(value: JSON, scrub: Callable[[str], str]) -> JSON:
+    """Return parsed JSON with every text scrubbed; None if it is nested deeper than Python recurses."""
 
-    def scrubbed(value: Any) -> Any:
+    def scrubbed(value: JSON) -> JSON:
         if isinstance(value, str):
             return scrub(value)
         if isinstance(value, list):
@@ -401,20 +412,23 @@ def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
         return None
 
 
-def _plain(text: str) -> str:
-    """One short line out of an HTML page or a text."""
-    text = text[:_PLAIN_CHARACTERS]
+def _first_line(text: str) -> str:
+    """Return the title of an HTML page, or the text in one line, at most 300 characters long."""
+    text = text[:_MAX_SEARCHED_CHARACTERS]
     title = _TITLE.search(text)
     line = " ".join((title[1] if title else _TAG.sub(" ", text)).split())
     return line if len(line) <= 300 else line[:297] + "..."
 
 
 def retry_after_s(headers: Mapping[str, str], now: Callable[[], dt.datetime]) -> float | None:
-    """Seconds to wait, from ``retry-after-ms``, or ``retry-after`` as seconds or an HTTP date; None if neither fits."""
-    if (milliseconds := _as_float(headers.get("retry-after-ms"))) is not None:
+    """Return the seconds to wait before a retry; None if no header states them.
+
+    Reads ``retry-after-ms``, else ``retry-after`` as seconds or as an HTTP date.
+    """
+    if (milliseconds := _to_float(headers.get("retry-after-ms"))) is not None:
         return max(0.0, milliseconds / 1000)
     value = headers.get("retry-after") or ""
-    if (seconds := _as_float(value)) is not None:
+    if (seconds := _to_float(value)) is not None:
         return max(0.0, seconds)
     try:
         when = email.utils.parsedate_to_datetime(value)
@@ -426,5 +440,5 @@ def retry_after_s(headers: Mapping[str, str], now: Callable[[], dt.datetime]) ->
 
 
 def next_midnight_utc(now: dt.datetime) -> dt.datetime:
-    """The next 00:00 UTC, when the daily allocation is renewed."""
+    """Return the next 00:00 UTC, when the daily allocation is renewed."""
     return (now + dt.timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,11 +1,11 @@
-"""JSON as models write it: strict or nearly so, bare, in a fence, among words, or after a thought."""
+"""Parse JSON as models write it: strict or nearly so, bare, in a fence, among words, or after reasoning."""
 
 from __future__ import annotations
 
 import json
 import math
 import string
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, overload
 
 from pydantic_core import from_json
 
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
     from workers_ai.types import JSON
 
 __all__ = [
-    "HalfLetters",
+    "SurrogateJoiner",
     "is_json",
     "json_text",
-    "mended",
     "parse_answer",
     "parse_body",
     "parse_growing",
     "parse_json",
+    "replace_lone_surrogates",
     "whole_number",
-    "written_json",
 ]
 
 _FENCE: Final = "```"
-_THOUGHT_ENDS: Final = ("</think>", "</thinking>", "[/THINK]")
-_DIGITS: Final = 10
+_REASONING_STARTS: Final = ("<think>", "<thinking>", "[THINK]")
+_REASONING_ENDS: Final = ("</think>", "</thinking>", "[/THINK]")
+_LITERALS: Final = ("null", "true", "false", "-")
+_MAX_DIGITS: Final = 10
 _MAX_DEPTH: Final = 200
-"""Deepest nesting that is read; pydantic's parser has the same bound."""
-_MAX_BROKEN: Final = 50
-"""Broken values that are skipped among words: each costs a pass over the text."""
+"""Maximum nesting; pydantic's parser has the same limit."""
+_MAX_INVALID: Final = 50
+"""Maximum number of invalid values to skip among words. Each costs a pass over the text."""
 
 
 def json_text(value: JSON) -> str:
@@ -41,37 +42,7 @@ def json_text(value: JSON) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def written_json(value: Any) -> str:
-    """Return any Python value as strict JSON text.
-
-    Dates, sets and objects are written as pydantic writes them, bytes as base64, NaN and infinity as text.
-
-    Raises:
-        ValueError: The value contains itself, or is nested too deep.
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError):
-        from pydantic_core import to_jsonable_python
-
-        plain = to_jsonable_python(value, fallback=str, bytes_mode="base64")
-        return json.dumps(_finite(plain), ensure_ascii=False, allow_nan=False)
-    except RecursionError:
-        raise ValueError("the value is nested too deep") from None
-
-
-def _finite(value: JSON) -> JSON:
-    """Return the value with NaN and infinity as text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -83,7 +54,7 @@ def _finite_float(text: str) -> float:
 
 
 def _decoder(*, strict: bool) -> json.JSONDecoder:
-    return json.JSONDecoder(strict=strict, parse_constant=_no_constant, parse_float=_finite_float)
+    return json.JSONDecoder(strict=strict, parse_constant=_reject_constant, parse_float=_finite_float)
 
 
 _STRICT: Final = _decoder(strict=True)
@@ -101,7 +72,7 @@ def parse_json(text: str, *, strict: bool = False) -> JSON:
         ValueError: The text is not JSON, or is nested too deep.
     """
     try:
-        value = (_STRICT if strict else _LENIENT).decode(text)
+        value: JSON = (_STRICT if strict else _LENIENT).decode(text)
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     if text.count("[") + text.count("{") > _MAX_DEPTH:
@@ -123,66 +94,81 @@ def _children(node: JSON) -> list[JSON]:
     return [item for item in items if isinstance(item, (dict, list))]
 
 
-def parse_body(data: bytes, *, halves: bool = False) -> JSON:
+def parse_body(data: bytes, *, keep_lone_surrogates: bool = False) -> JSON:
     """Parse the JSON of a response or event. Replace invalid bytes and lone surrogates.
 
     Args:
         data: The JSON, in UTF-8, UTF-16 or UTF-32.
-        halves: Keep lone surrogates: the other half may come with the next event.
+        keep_lone_surrogates: Keep them. In a stream, the low surrogate may come with the next event.
 
     Raises:
         ValueError: The data is not JSON, or is nested too deep.
     """
     try:
-        return from_json(data)
+        parsed: JSON = from_json(data)
     except ValueError:
         text = data.decode(json.detect_encoding(data), errors="replace")
+    else:
+        return parsed
     try:
-        value = json.loads(text, strict=False)
+        value: JSON = json.loads(text, strict=False)
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     _check_depth(value)
-    return value if halves else mended(value)
+    return value if keep_lone_surrogates else replace_lone_surrogates(value)
 
 
-def mended(value: JSON) -> JSON:
-    """Return the value with surrogate pairs in its texts joined, and lone surrogates replaced."""
+@overload
+def replace_lone_surrogates(value: str) -> str: ...
+@overload
+def replace_lone_surrogates(value: JSON) -> JSON: ...
+@overload
+def replace_lone_surrogates(value: object) -> object: ...
+def replace_lone_surrogates(value: object) -> object:
+    """Return the value with surrogate pairs in its texts joined, and lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [mended(item) for item in value]
+        return [replace_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {mended(key): mended(item) for key, item in value.items()}
+        return {replace_lone_surrogates(key): replace_lone_surrogates(item) for key, item in value.items()}
     return value
 
 
-class HalfLetters:
-    """Joins surrogate pairs that are split between pieces of a text."""
+def _is_utf8(text: str) -> bool:
+    """Return whether a text can be encoded. Surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    __slots__ = ("_held",)
+
+class SurrogateJoiner:
+    """Join surrogate pairs that are split between the pieces of a stream."""
+
+    __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
 
     def join(self, text: str) -> str:
-        """Return the next piece. A high surrogate at its end waits for the piece after it."""
-        if not self._held and text.isascii():
+        """Return the next piece. Keep a high surrogate at its end until the next call."""
+        if not self._pending and text.isascii():
             return text
-        text = self._held + text
-        self._held = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        whole: str = mended(text[: len(text) - len(self._held)])
-        return whole
+        text = self._pending + text
+        self._pending = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return replace_lone_surrogates(text[: len(text) - len(self._pending)])
 
-    def rest(self) -> str:
-        """Return a replacement for a surrogate that is still waiting, else ""."""
-        held, self._held = self._held, ""
-        whole: str = mended(held)
-        return whole
+    def flush(self) -> str:
+        """Return a replacement for a pending surrogate; "" if there is none."""
+        pending, self._pending = self._pending, ""
+        return replace_lone_surrogates(pending)
 
 
 def whole_number(value: JSON) -> int | None:
-    """Return an index or id from 0 up, sent as a number, a text or a float; None for anything else."""
-    if isinstance(value, str) and len(value) < _DIGITS:
+    """Return an index or id of at least 0, written as a number, text or float; None for any other value."""
+    if isinstance(value, str) and len(value) < _MAX_DIGITS:
         whole, _, fraction = value.partition(".")
         if whole.isascii() and whole.isdecimal() and not fraction.strip("0"):
             return int(whole)
@@ -201,13 +187,13 @@ def is_json(text: str) -> bool:
 
 
 def parse_answer(text: str, *, among_words: bool = True) -> JSON:
-    """Parse the JSON value of an answer: the whole text, or one value in a fence, among words or after a thought.
+    """Parse the JSON value of an answer: the whole text, or one value in a fence, among words or after reasoning.
 
-    A truncated value is not repaired, and no part of it is returned.
+    A truncated value is neither repaired nor returned in part.
 
     Args:
         text: The answer.
-        among_words: Accept one value among words. Only objects and lists count there, and objects outrank lists.
+        among_words: Accept one value among words. Only objects and lists count there; objects take precedence.
 
     Raises:
         ValueError: There is no JSON value, more than one, or it is truncated.
@@ -216,8 +202,8 @@ def parse_answer(text: str, *, among_words: bool = True) -> JSON:
     try:
         return parse_json(bare)
     except ValueError as exc:
-        failure = exc
-    answer = _after_thoughts(bare)
+        error = exc
+    answer = _after_reasoning(bare)
     for candidate in (answer, *_fenced(answer, among_words=among_words)):
         try:
             return parse_json(candidate)
@@ -225,7 +211,7 @@ def parse_answer(text: str, *, among_words: bool = True) -> JSON:
             continue
     found = _embedded(answer) if among_words else []
     if not found:
-        raise failure
+        raise error
     if any(value != found[0] for value in found):
         raise ValueError(f"there are {len(found)} JSON values in the text")
     return found[0]
@@ -239,52 +225,63 @@ def _fenced(text: str, *, among_words: bool) -> list[str]:
     return [parts[1].lstrip(string.ascii_letters).strip()]
 
 
-def _after_thoughts(text: str) -> str:
-    """Return the text after the last mark that ends a thought; "" for a thought that does not end."""
-    end, mark = max((text.rfind(mark), mark) for mark in _THOUGHT_ENDS)
+def _after_reasoning(text: str) -> str:
+    """Return the text after the last end tag of reasoning; "" if the reasoning has no end tag."""
+    end, mark = max((text.rfind(mark), mark) for mark in _REASONING_ENDS)
     if end < 0:
-        return "" if text.startswith(("<think>", "<thinking>", "[THINK]")) else text
+        return "" if text.startswith(_REASONING_STARTS) else text
     return text[end + len(mark) :].strip()
 
 
 def _embedded(text: str) -> list[JSON]:
-    """Return the objects among words, else the lists. Parse each character once, and nothing inside a broken value.
+    """Return the objects among words, else the lists. Parse each character once, and nothing inside an invalid value.
 
     Raises:
         ValueError: A value is truncated.
     """
-    objects = _values(text, "{")
-    return objects or _values(text, "[")
+    objects = _find_values(text, "{")
+    return objects or _find_values(text, "[")
 
 
-def _values(text: str, opening: str) -> list[JSON]:
+def _find_values(text: str, opening: str) -> list[JSON]:
     found: list[JSON] = []
-    at = text.find(opening)
-    broken = 0
-    while at >= 0:
+    start = text.find(opening)
+    invalid = 0
+    while start >= 0:
         try:
-            value, end = _LENIENT.raw_decode(text, at)
+            value, end = _LENIENT.raw_decode(text, start)
             _check_depth(value)
             found.append(value)
         except json.JSONDecodeError as exc:
-            broken += 1
-            if exc.msg.startswith("Unterminated") or exc.pos >= len(text) or broken > _MAX_BROKEN:
+            invalid += 1
+            if _is_truncated(text, exc) or invalid > _MAX_INVALID:
                 raise
-            end = max(exc.pos, at + 1)
+            end = max(exc.pos, start + 1)
         except RecursionError:
             raise ValueError("the JSON is nested too deep") from None
-        at = text.find(opening, end)
+        start = text.find(opening, end)
     return found
 
 
+def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether the text ends inside the invalid value."""
+    rest = text[error.pos : error.pos + 6]
+    return (
+        error.msg.startswith("Unterminated")
+        or any(literal.startswith(rest) for literal in _LITERALS)
+        or (error.msg.startswith("Invalid \\uXXXX") and len(rest) < 6)
+    )
+
+
 def parse_growing(text: str) -> JSON:
-    """Return the part of a JSON answer that has arrived, its last text as far as it goes; None before it begins."""
-    bare = _after_thoughts(text.strip())
+    """Return the part of a JSON answer that has arrived, with its unfinished last text; None before the value begins."""
+    bare = _after_reasoning(text.strip())
     if not bare.startswith("["):
         bare = bare[bare.find("{") :] if "{" in bare else bare.removeprefix(_FENCE).lstrip(string.ascii_letters)
     if bare.endswith(_FENCE):
         bare = bare.removesuffix(_FENCE)
     try:
-        return from_json(bare, allow_partial="trailing-strings", allow_inf_nan=False)
+        value: JSON = from_json(bare, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:
         return None
+    return value

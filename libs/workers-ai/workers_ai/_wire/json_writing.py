@@ -1,15 +1,15 @@
-"""Python values as strict JSON, and content blocks that say nothing."""
+"""Write Python values as strict JSON, and recognize content blocks without content."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic_core import from_json, to_json
 
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai.errors import BadRequestError
 
 __all__ = ["is_cache_mark", "plain_json"]
@@ -18,15 +18,18 @@ _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 
 
-def is_cache_mark(part: Any) -> bool:
-    """Return whether a content block only marks the end of a cached prefix, as Bedrock's and Anthropic's do."""
+def is_cache_mark(part: object) -> bool:
+    """Return whether a content block only marks the end of a cached prefix, as those of Bedrock and Anthropic do."""
     if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
         return False
     return bool(_CACHE_MARKS & {str(part.get("type")), *part})
 
 
-def plain_json(value: Any) -> str:
-    """Return a Python value as strict JSON: dates in ISO 8601, bytes as text or base64, NaN and Infinity as null.
+def plain_json(value: object) -> str:
+    """Return a Python value as strict JSON.
+
+    Dates are written in ISO 8601, bytes as text or base64, NaN and infinity as null, arrays as lists, and other objects
+    as pydantic writes them, else as their ``str``.
 
     Raises:
         BadRequestError: The value contains itself, or is nested too deep.
@@ -35,18 +38,20 @@ def plain_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         with suppress(ValueError):  # bytes that are not UTF-8
-            return _plain(value, "utf8")
-        return _plain(value, "base64")
-    except (ValueError, RecursionError) as exc:
+            return _to_json(value, "utf8")
+        return _to_json(value, "base64")
+    except RecursionError:
+        raise BadRequestError("a value cannot be written as JSON: it contains itself, or is nested too deep") from None
+    except ValueError as exc:
         raise BadRequestError(f"a value cannot be written as JSON: {exc}") from None
 
 
-def _plain(value: Any, bytes_mode: Literal["utf8", "base64"]) -> str:
-    written = to_json(mended(value), inf_nan_mode="null", bytes_mode=bytes_mode, fallback=_listed)
+def _to_json(value: object, bytes_mode: Literal["utf8", "base64"]) -> str:
+    written = to_json(replace_lone_surrogates(value), inf_nan_mode="null", bytes_mode=bytes_mode, fallback=_fallback)
     return json.dumps(from_json(written), ensure_ascii=False)
 
 
-def _listed(value: Any) -> Any:
-    """Return what stands for a value that pydantic does not know: the numbers of an array, else its text."""
-    listed = getattr(value, "tolist", None)
-    return listed() if callable(listed) else str(value)
+def _fallback(value: object) -> object:
+    """Return the list of an array, else the text of a value that pydantic cannot write."""
+    to_list = getattr(value, "tolist", None)
+    return to_list() if callable(to_list) else str(value)

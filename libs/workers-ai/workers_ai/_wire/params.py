@@ -1,19 +1,121 @@
-"""The parameters of a chat call. Apart from the code that sends them, so that naming them costs no import."""
+"""Keywords of chat and embedding calls, apart from the code that sends them: importing their names is cheap.
+
+``ChatParams`` is the one list of parameters of a chat call: every parameter in it is accepted by the clients and sent.
+``tests/core/test_keywords.py`` compares it with the fields of the framework classes.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
-__all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS"]
+from workers_ai._settings.keywords import PER_CALL, CallKeywords
 
-CHAT_PARAMS: Final = frozenset(
-    {
-        "temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "frequency_penalty", "presence_penalty",
-        "repetition_penalty", "logprobs", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",
-        "response_format", "reasoning_effort", "chat_template_kwargs", "lora", "raw", "guided_json", "stream_options",
-    }
-)  # fmt: skip
-"""Parameters a chat call understands; others in ``extra_body`` go out as they are."""
+if TYPE_CHECKING:
+    from workers_ai.types import JSON, Api
+
+__all__ = [
+    "CHAT_PARAMS",
+    "EMBED_KEYWORDS",
+    "RUN_ONLY_PARAMS",
+    "ChatKeywords",
+    "ChatParams",
+    "EmbedKeywords",
+    "EmbedShape",
+]
+
+
+class ChatParams(TypedDict, total=False):
+    """Parameters of a chat call. None is not sent, except for ``reasoning_effort``."""
+
+    temperature: float | None
+    """Randomness of the answer: 0 to 2 on most models, 0 to 5 on older ones."""
+    top_p: float | None
+    """Nucleus sampling, 0 to 1."""
+    top_k: int | None
+    """Sample from the k most likely tokens; ``run`` only."""
+    max_tokens: int | None
+    """Maximum number of tokens in the answer, reasoning included."""
+    stop: Sequence[str] | str | None
+    """Texts that end the answer."""
+    seed: int | None
+    """Seed for repeatable answers, where the model supports it."""
+    frequency_penalty: float | None
+    """Penalty for frequent tokens, -2 to 2."""
+    presence_penalty: float | None
+    """Penalty for tokens that occurred, -2 to 2."""
+    repetition_penalty: float | None
+    """Multiplicative penalty for repetition; ``run`` only."""
+    logprobs: bool | None
+    """Whether to return log probabilities."""
+    top_logprobs: int | None
+    """Number of alternatives per token in ``logprobs``."""
+    tools: Sequence[Mapping[str, JSON]] | None
+    """Tools in OpenAI's form."""
+    tool_choice: str | bool | Mapping[str, JSON] | None
+    """Tool to call: ``"auto"``, ``"none"``, ``"required"`` (``"any"``, True), a tool's name, or OpenAI's dict."""
+    parallel_tool_calls: bool | None
+    """Whether one answer may hold several calls; some models reject the parameter."""
+    response_format: Mapping[str, JSON] | None
+    """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
+    reasoning_effort: str | None
+    """Effort of a reasoning model; values differ by model. None is sent as null."""
+    chat_template_kwargs: Mapping[str, JSON] | None
+    """Options of the chat template, such as ``{"enable_thinking": False}``."""
+    lora: str | None
+    """Name or id of a LoRA adapter; ``run`` only."""
+    raw: bool | None
+    """Send the prompt without the chat template; ``run`` only."""
+    guided_json: Mapping[str, JSON] | None
+    """JSON schema for models that accept it by this name; ``run`` only."""
+    stream_options: Mapping[str, JSON] | None
+    """Options of a stream on chat completions. Default ``{"include_usage": True}``."""
+
+
+class ChatKeywords(ChatParams, CallKeywords, total=False):
+    """Keywords of a chat call: parameters, the route, and settings of the call."""
+
+    api: Api | None
+    """The route; None chooses ``"run"`` for parameters that exist only there, else ``"chat_completions"``."""
+
+
+class EmbedShape(TypedDict, total=False):
+    """Options of an embedding model."""
+
+    batch_size: int | None
+    """Texts per request at most. Default: the model's own cap."""
+    empty_text: Literal["raise", "space"]
+    """What to do with an empty text: raise an error that names its index (the default), or embed one space."""
+    pooling: Literal["mean", "cls"] | None
+    """Pooling of the bge family; the service's default is ``"mean"``. Vectors of the two do not mix."""
+    truncate_inputs: bool | None
+    """Let the service truncate texts that are too long, where the model supports it."""
+    query_instruction: str | None
+    """Instruction for queries."""
+    normalize: bool
+    """Scale each vector to length 1. Default False."""
+    api: Literal["run", "embeddings"] | None
+    """The route: ``"run"``, or ``"embeddings"`` for ``/ai/v1/embeddings``; None chooses it by the model."""
+    dimensions: int | None
+    """Length of the vectors, for models that can shorten them; ``api="embeddings"`` only."""
+    queue: Literal["never", "overflow", "always"]
+    """Whether documents go through the asynchronous queue. Queries never do."""
+    deadline_s: float | None
+    """Seconds to wait for the queue. Default 3600; None waits without end."""
+
+
+class EmbedKeywords(EmbedShape, CallKeywords, total=False):
+    """Keywords of an embedding call: options of the model, and settings of the call."""
+
+    kind: Literal["document", "query"]
+    """Whether the texts are documents (the default) or queries."""
+
+
+CHAT_PARAMS: Final = frozenset(ChatParams.__annotations__)
+"""Parameters of a chat call; other body fields go in ``extra_body``."""
+
+EMBED_KEYWORDS: Final = frozenset(EmbedKeywords.__annotations__) - PER_CALL
+"""Options of an embedding call, without the settings of the call."""
 
 RUN_ONLY_PARAMS: Final = frozenset({"lora", "raw", "top_k", "repetition_penalty", "guided_json"})
-"""Parameters that exist on the native route alone; with one of them set, that route is the default."""
+"""Parameters that exist only on the native route; with one of them set, that route is the default."""

@@ -1,14 +1,10 @@
-"""A request as plain data."""
+"""Represent a request as plain data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai.types import JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,23 +18,23 @@ __all__ = ["ReplyContext", "Request"]
 
 
 class Request(NamedTuple):
-    """One HTTP request to the service, before account, token and host are added.
+    """One HTTP request to the service, without account, token and host.
 
     Attributes:
         path: Path after ``.../ai/``, such as ``"run/@cf/baai/bge-m3"`` or ``"v1/chat/completions"``.
-        body: JSON body; None for a request without one.
+        body: JSON body; None for no body.
         model: The model, for errors and for the shared limiter.
         task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"`` or ``"catalogue"``.
         method: HTTP method.
         query: Query string without ``?``.
-        headers: Headers of this request alone; a value may be masked.
-        timeout: Timeout of this request in place of the client's own: seconds or an ``httpx.Timeout``.
-        gateway: AI Gateway options of this request in place of the client's own.
-        total_s: Seconds that the exchange may take in all; None for no bound.
+        headers: Additional headers. A value may be a ``SecretStr``.
+        timeout: Seconds or an ``httpx.Timeout``; None for the client's own timeout.
+        gateway: AI Gateway options; None for the client's own.
+        total_s: Maximum seconds for the whole exchange; None for no limit.
     """
 
     path: str
-    body: JSON
+    body: Mapping[str, JSON] | None
     model: str
     task: str
     method: str = "POST"
@@ -50,14 +46,14 @@ class Request(NamedTuple):
 
 
 class ReplyContext(NamedTuple):
-    """What of the request is needed to read its reply.
+    """The facts of a request that its reply is read with.
 
     Attributes:
-        model: The model asked for.
-        known_ids: Tool-call ids the conversation has used already.
-        forced: Parameter schemas by name of the tools one of which was forced; empty when none was.
+        model: Model id of the request.
+        known_ids: Tool-call ids that the conversation already contains.
+        forced: Parameter schemas of the tools of which the model must call one, by name; empty if no call is forced.
         json_mode: Whether ``response_format`` or ``guided_json`` was sent.
-        max_tokens: Output bound in force, or None where it is not known.
+        max_tokens: The limit of output tokens; None if unknown.
         thinking_off: Whether the request turned thinking off.
     """
 

@@ -1,9 +1,9 @@
-"""Reading usage, whole and streamed."""
+"""Read the usage of whole and streamed replies."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from workers_ai.types import JSON, Usage
 
@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
 
+_N = TypeVar("_N", int, float)
+
 
 def finite(value: JSON) -> float | None:
-    """A number that a float can hold; None for anything else, NaN and infinity among it."""
+    """Return a finite number as a float; None for any other value."""
+    if type(value) is float:  # most often
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -24,7 +28,8 @@ def finite(value: JSON) -> float | None:
 
 
 def _count(value: JSON) -> int:
-    return int(value) if (number := finite(value)) is not None and number >= 0 else 0
+    # int() of the value itself: a float cannot hold every int.
+    return int(value) if isinstance(value, (int, float)) and (finite(value) or 0) > 0 else 0
 
 
 def _neurons(raw: Mapping[str, JSON]) -> float | None:
@@ -35,25 +40,28 @@ def _neurons(raw: Mapping[str, JSON]) -> float | None:
 def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int | None:
     for group in groups:
         details = raw.get(group)
-        if isinstance(details, dict) and isinstance(details.get(key), int):
-            return _count(details[key])
+        if isinstance(details, dict) and isinstance(count := details.get(key), int):
+            return _count(count)
     return None
 
 
 def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
-    """Return a usage record of either naming; the neurons of the header alone if there is no record, else None."""
+    """Read a usage record with the names of OpenAI or of the Responses route.
+
+    Without a record, return the neurons of the header alone; None if there is no such header either.
+    """
     if not isinstance(raw, dict):
         neurons = _float(neurons_header or "")
         return None if neurons is None else Usage(neurons=neurons)
-    given = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
-    made = _count(raw.get("completion_tokens", raw.get("output_tokens")))
+    input_tokens = _count(raw.get("prompt_tokens", raw.get("input_tokens")))
+    output_tokens = _count(raw.get("completion_tokens", raw.get("output_tokens")))
     neurons = _neurons(raw)
     if neurons is None and neurons_header:
         neurons = _float(neurons_header)
     return Usage(
-        input_tokens=given,
-        output_tokens=made,
-        total_tokens=_count(raw.get("total_tokens")) or given + made,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=_count(raw.get("total_tokens")) or input_tokens + output_tokens,
         cached_tokens=_detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
         reasoning_tokens=_detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
         neurons=neurons,
@@ -67,36 +75,31 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _plus(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else a + b
-
-
-def _plus_int(a: int | None, b: int | None) -> int | None:
+def _plus(a: _N | None, b: _N | None) -> _N | None:
     return b if a is None else a if b is None else a + b
 
 
 def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
-    """Add two records; None counts as nothing."""
+    """Return the sum of two records; None adds nothing."""
     if a is None or b is None:
         return a or b
     return Usage(
         a.input_tokens + b.input_tokens,
         a.output_tokens + b.output_tokens,
         a.total_tokens + b.total_tokens,
-        _plus_int(a.cached_tokens, b.cached_tokens),
-        _plus_int(a.reasoning_tokens, b.reasoning_tokens),
+        _plus(a.cached_tokens, b.cached_tokens),
+        _plus(a.reasoning_tokens, b.reasoning_tokens),
         _plus(a.neurons, b.neurons),
     )
 
 
 class UsageMeter:
-    """Finds the usage of a stream, whichever of the shapes on the wire it has, in any order of frames.
+    """Compute the usage of a stream from the records of its events, in any order.
 
-    - Totals, running (older models) or in a closing record alone, include the prompt; the largest counts.
-    - Increments, as newer models send them: only the first record includes the prompt. They are summed, unless a
-      total comes after them.
+    - Totals include the prompt. Older models send a running total, others a closing one. The largest counts.
+    - Newer models send increments: only the first record includes the prompt. They are summed, unless a total follows.
 
-    A record without tokens says nothing.
+    A record without tokens is ignored.
     """
 
     __slots__ = ("_increments", "_neurons", "_output", "_prompted", "_prompted_neurons", "_reasoning", "_totals")
@@ -111,21 +114,21 @@ class UsageMeter:
         self._neurons: float | None = None
 
     def add(self, raw: Mapping[str, JSON]) -> None:
-        """Take the usage record of one event.
+        """Add the usage record of one event.
 
-        Called for every piece of a stream: increments, by far the most of them, are added up without reading all of
-        the record.
+        Called for every event. Most records are increments, so they are added without reading the whole record.
         """
-        if _count(raw.get("prompt_tokens", raw.get("input_tokens"))):
+        prompt = raw["prompt_tokens"] if "prompt_tokens" in raw else raw.get("input_tokens")
+        if prompt and _count(prompt):
             self._add_prompted(read_usage(raw))
             return
-        if made := _count(raw.get("completion_tokens", raw.get("output_tokens"))):
-            self._output += made
+        if output_tokens := _count(raw.get("completion_tokens", raw.get("output_tokens"))):
+            self._output += output_tokens
             self._increments += 1
         if (neurons := _neurons(raw)) is not None:
             self._neurons = (self._neurons or 0.0) + neurons
         if raw.get("completion_tokens_details"):
-            self._reasoning = _plus_int(
+            self._reasoning = _plus(
                 self._reasoning,
                 _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
             )
@@ -141,10 +144,10 @@ class UsageMeter:
             self._prompted = usage if old is None else _with_details(usage, old)
 
     def total(self, neurons_header: str | None = None) -> Usage | None:
-        """Return the usage of the whole stream; None if no event had any.
+        """Return the usage of the whole stream; None if no event had a record.
 
         Args:
-            neurons_header: Neurons of the reply's header, for a stream without neurons.
+            neurons_header: The ``cf-ai-neurons`` header, used if no record has neurons.
         """
         usage = self._sum()
         if usage is None:
@@ -169,7 +172,7 @@ class UsageMeter:
 
 
 def _with_details(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage`` with the details that only an earlier record of the stream has."""
+    """Return ``usage``, with details that it lacks taken from an earlier record of the stream."""
     return usage._replace(
         cached_tokens=earlier.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
         reasoning_tokens=earlier.reasoning_tokens if usage.reasoning_tokens is None else usage.reasoning_tokens,

@@ -1,4 +1,4 @@
-"""Embeddings and reranking: requests and replies."""
+"""Write requests for embeddings and reranking, and read their replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError, Confi
 from workers_ai.types import JSON, EmbedReply, RerankScore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
     "CONTEXTS_PER_REQUEST",
@@ -37,23 +37,23 @@ __all__ = [
 ]
 
 CONTEXTS_PER_REQUEST: Final = 100
-"""Texts in one rerank request. No cap is documented; this is the cap of the embedding models."""
+"""Maximum texts in one rerank request. No limit is documented; this is the limit of the embedding models."""
 
 EmbedApi: TypeAlias = Literal["run", "embeddings"]
-"""Routes of embedding models: the native one, and ``/ai/v1/embeddings`` in OpenAI's form."""
+"""Routes of embedding models: ``"run"``, or ``"embeddings"`` for ``/ai/v1/embeddings`` in OpenAI's form."""
 
 
 class EmbedOptions(NamedTuple):
-    """What shapes a vector besides the text; vectors of different options do not mix.
+    """Options that change a vector. Vectors with different options cannot be compared.
 
     Attributes:
         pooling: ``"mean"`` (the service's default) or ``"cls"``, for the bge family.
-        truncate_inputs: Let the service cut texts that are too long, where the model has that option.
-        query_instruction: For qwen3-embedding sent as ``instruction`` with queries; for other models put before each
-            query, which is what their model cards ask for.
+        truncate_inputs: Whether the service truncates texts that are too long, for models with that option.
+        query_instruction: Sent as ``instruction`` with queries of qwen3-embedding; for other models put before each
+            query, as their model cards require.
         normalize: Scale each vector to length 1.
-        api: The route; None chooses it by the model, see :func:`embed_api`.
-        dimensions: Length of the vectors, for models that can shorten them; ``api="embeddings"`` only.
+        api: The route; None for the default of the model, see :func:`embed_api`.
+        dimensions: Length of the vectors, for models that can shorten them. Only for ``api="embeddings"``.
     """
 
     pooling: Literal["mean", "cls"] | None = None
@@ -67,8 +67,8 @@ class EmbedOptions(NamedTuple):
 def embed_api(model: str, api: EmbedApi | None = None) -> EmbedApi:
     """Return the route of an embedding model.
 
-    The native route serves the models of Cloudflare's own catalogue. Dynamic routes and third-party ``author/model``
-    ids, which AI Gateway forwards, speak OpenAI's form
+    Models of Cloudflare's own catalogue have the native route. Dynamic routes and third-party ``author/model`` ids,
+    which AI Gateway forwards, have OpenAI's form
     (https://developers.cloudflare.com/ai-gateway/features/dynamic-routing/).
     """
     if api is not None:
@@ -77,15 +77,15 @@ def embed_api(model: str, api: EmbedApi | None = None) -> EmbedApi:
 
 
 def check_embed_options(model: str, options: EmbedOptions, *, queued: bool = False) -> None:
-    """Check that the route of a model knows these options.
+    """Check that the route of a model has these options.
 
     Args:
         model: Model id.
-        options: What shapes the vectors.
-        queued: Whether the texts go through the asynchronous queue.
+        options: Options of the vectors.
+        queued: Whether the texts are sent to the asynchronous queue.
 
     Raises:
-        ConfigurationError: The route is unknown, or lacks an option.
+        ConfigurationError: The route is unknown or lacks an option.
     """
     require_one_of("api", options.api, (None, "run", "embeddings"))
     require_int("dimensions", options.dimensions, 1, None)
@@ -94,21 +94,23 @@ def check_embed_options(model: str, options: EmbedOptions, *, queued: bool = Fal
         if options.dimensions not in (None, own):
             length = "a fixed length" if own is None else f"{own} dimensions"
             raise ConfigurationError(
-                f"dimensions={options.dimensions} exists only on api='embeddings': on the native route, vectors of "
-                f"{model} have {length}; drop dimensions=, or choose another model"
+                f"dimensions={options.dimensions} exists only on api='embeddings'. On the native route, vectors of "
+                f"{model} have {length}: omit dimensions=, or choose another model"
             )
         return
     native = {"pooling": options.pooling, "truncate_inputs": options.truncate_inputs}
     if misplaced := [name for name, value in native.items() if value is not None]:
-        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api='embeddings'")
+        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run': omit it, or use api='run'")
     if queued:
-        raise ConfigurationError("the asynchronous queue belongs to api='run': use queue='never' with api='embeddings'")
+        raise ConfigurationError(
+            "the asynchronous queue exists only on api='run': use queue='never' with api='embeddings'"
+        )
 
 
 def embed_inputs(
     model: str, texts: Sequence[str], options: EmbedOptions, *, kind: Literal["document", "query"]
 ) -> dict[str, JSON]:
-    """The inputs of one embedding request, as they stand in a body or among the requests of a batch."""
+    """Return the inputs of one embedding request, for a body or for the requests of a batch."""
     texts = list(texts)
     body: dict[str, JSON]
     if QUERIES_AND_DOCUMENTS.of(lookup(model)):
@@ -133,7 +135,7 @@ def embed_request(
     kind: Literal["document", "query"],
     reject_if_busy: bool = False,
 ) -> Request:
-    """One synchronous embedding request."""
+    """Return one synchronous embedding request."""
     api = embed_api(model, options.api)
     inputs = _openai_inputs if api == "embeddings" else embed_inputs
     body = inputs(model, texts, options, kind=kind)
@@ -147,7 +149,7 @@ def embed_request(
 def _openai_inputs(
     model: str, texts: Sequence[str], options: EmbedOptions, *, kind: Literal["document", "query"]
 ) -> dict[str, JSON]:
-    """The body of ``POST /ai/v1/embeddings``. The instruction stands before each query: the route has no field."""
+    """Return the body of ``POST /ai/v1/embeddings``. It has no field for the instruction, which precedes each query."""
     prefix = (options.query_instruction or "") if kind == "query" else ""
     body: dict[str, JSON] = {"model": model, "input": [prefix + text for text in texts]}
     if options.dimensions is not None:
@@ -158,36 +160,37 @@ def _openai_inputs(
 def read_vectors(
     data: JSON, model: str, count: int, *, normalize: bool = False, neurons: str | None = None
 ) -> EmbedReply:
-    """Read vectors of any shape on the wire, and check them.
+    """Read and check vectors in any form that was seen.
 
-    Accepts ``data`` or ``response`` holding lists of numbers, and OpenAI items with ``index`` and an ``embedding`` that
-    is a list or base64 of little-endian float32.
+    Accepts ``data`` or ``response`` with lists of numbers, and OpenAI items with ``index`` and ``embedding``. An
+    embedding is a list, or base64 of little-endian float32.
 
     Raises:
-        APIResponseValidationError: Not one finite, non-zero vector per text, all of the same length.
+        APIResponseValidationError: The reply does not have one finite, non-zero vector per text, all of one length.
     """
     result = unwrap(data)
     rows = vector_rows(result, model)
     if rows is None:
-        what = "was queued" if isinstance(result, dict) and "request_id" in result else "has no vectors"
-        raise _misfit(f"the reply {what}", model, data)
+        queued = isinstance(result, dict) and "request_id" in result
+        problem = "the request was queued instead of answered" if queued else "the reply has no vectors"
+        raise _invalid(problem, model, data)
     if len(rows) != count:
-        raise _misfit(f"the reply has {len(rows)} vectors for {count} texts", model, None)
-    _check(rows, model)
+        raise _invalid(f"the reply has {len(rows)} vectors for {count} texts", model, None)
+    vectors = _check(rows, model)
     if normalize:
-        rows = [_unit(row) for row in rows]
-    facts = result if isinstance(result, dict) else {}
-    pooling = facts.get("pooling")
+        vectors = [_unit(vector) for vector in vectors]
+    fields = result if isinstance(result, dict) else {}
+    pooling = fields.get("pooling")
     return EmbedReply(
-        rows, model, read_usage(facts.get("usage"), neurons), pooling if isinstance(pooling, str) else None
+        vectors, model, read_usage(fields.get("usage"), neurons), pooling if isinstance(pooling, str) else None
     )
 
 
 def vector_rows(result: JSON, model: str) -> list[JSON] | None:
-    """Return the vectors of a result in the order of the texts, not yet checked; None if there is no list of them.
+    """Return the unchecked vectors of a result in the order of the texts; None if the result has no list of vectors.
 
     Raises:
-        APIResponseValidationError: Indexes do not fit, or a text is not base64 of float32.
+        APIResponseValidationError: The indexes do not match the texts, or a text is not base64 of float32.
     """
     rows = (result.get("data") or result.get("response")) if isinstance(result, dict) else result
     if not isinstance(rows, list):
@@ -197,60 +200,67 @@ def vector_rows(result: JSON, model: str) -> list[JSON] | None:
     if rows and isinstance(rows[0], str):
         return [_from_base64(row, model) for row in rows]
     if rows and isinstance(rows[0], (int, float)):
-        return [rows]  # one vector without the list around it
+        return [rows]  # a single vector, not in a list
     return rows
 
 
-def _misfit(message: str, model: str, data: JSON) -> APIResponseValidationError:
+def _invalid(message: str, model: str, data: JSON) -> APIResponseValidationError:
     return APIResponseValidationError(
         message, model=model, body=shortened(data) if data is not None else None, status_code=200
     )
 
 
 def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
-    """The embeddings of OpenAI items, in the order of their indexes, or as they came where none has one."""
-    if not all(isinstance(item, dict) for item in items):
-        raise _misfit("the reply mixes items of several kinds", model, None)
-    if all("index" not in item and "id" not in item for item in items):
-        return [item.get("embedding") for item in items]
-    by_index = {whole_number(item.get("index", item.get("id"))): item.get("embedding") for item in items}
-    if by_index.keys() != set(range(len(items))):
-        raise _misfit("the indexes of the vectors are not those of the texts", model, None)
-    return [by_index[index] for index in range(len(items))]
+    """Return the embeddings of OpenAI items, sorted by index; in their order if no item has an index."""
+    rows = [item for item in items if isinstance(item, dict)]
+    if len(rows) != len(items):
+        raise _invalid("the reply mixes vectors of several forms", model, None)
+    if all("index" not in row and "id" not in row for row in rows):
+        return [row.get("embedding") for row in rows]
+    by_index = {whole_number(row.get("index", row.get("id"))): row.get("embedding") for row in rows}
+    if by_index.keys() != set(range(len(rows))):
+        raise _invalid("the indexes of the vectors do not match the texts", model, None)
+    return [by_index[index] for index in range(len(rows))]
 
 
 def _from_base64(text: JSON, model: str) -> list[float]:
     floats = array.array("f")
     try:
+        if not isinstance(text, str):
+            raise TypeError
         floats.frombytes(base64.b64decode(text, validate=True))
     except (TypeError, ValueError):
-        raise _misfit("a vector is not base64 of float32 numbers", model, None) from None
+        raise _invalid("a vector is not base64 of float32 numbers", model, None) from None
     return floats.tolist()
 
 
 def require_one_length(vectors: Sequence[Sequence[float]], model: str) -> None:
-    """Check that vectors of several replies mix.
+    """Check that the vectors of several replies have one length.
 
     Raises:
-        APIResponseValidationError: They differ in length.
+        APIResponseValidationError: The lengths differ.
     """
     if len(lengths := sorted({len(vector) for vector in vectors})) > 1:
-        raise _misfit(f"vectors of one call differ in length: {lengths}", model, None)
+        raise _invalid(f"vectors of one call differ in length: {lengths}", model, None)
 
 
-def _check(rows: Sequence[JSON], model: str) -> None:
+def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
+    """Return the vectors if all are valid."""
     length = len(rows[0]) if isinstance(rows[0], list) else 0
+    vectors: list[list[float]] = []
     for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != length or not length:
-            raise _misfit(f"vector {index} has another length than vector 0 ({length})", model, None)
+            raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
         try:
             total = sum(row)
         except (TypeError, OverflowError):
-            raise _misfit(f"vector {index} holds what is not a number", model, None) from None
+            raise _invalid(f"vector {index} contains a value that is not a number", model, None) from None
         if finite(total) is None:
-            raise _misfit(f"vector {index} holds NaN or infinity", model, None)
+            raise _invalid(f"vector {index} contains NaN or infinity", model, None)
         if not any(row):
-            raise _misfit(f"vector {index} is all zeros", model, None)
+            raise _invalid(f"vector {index} is all zeros", model, None)
+        vectors.append(row)
+    return vectors
 
 
 def _unit(row: list[float]) -> list[float]:
@@ -261,13 +271,13 @@ def _unit(row: list[float]) -> list[float]:
 def rerank_request(
     model: str, query: str, texts: Sequence[str], top_k: int, *, reject_if_busy: bool = False
 ) -> Request:
-    """One rerank request for the best ``top_k`` of ``texts``.
+    """Return the rerank request for the best ``top_k`` of ``texts``.
 
     Raises:
-        BadRequestError: The query is empty or no string.
+        BadRequestError: The query is empty or not a string.
     """
     if not isinstance(query, str) or not query:
-        raise BadRequestError(f"the query is {query!r}: texts are scored against a query", model=model)
+        raise BadRequestError(f"the query must be a text that is not empty, not {query!r}", model=model)
     body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts], "top_k": top_k}
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
@@ -278,7 +288,7 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
     """Read the scores of ``count`` texts, matched by ``id``, best first.
 
     Raises:
-        APIResponseValidationError: Fewer than ``top_k`` of the texts have a finite score.
+        APIResponseValidationError: Fewer than ``top_k`` texts have a finite score.
     """
     result = unwrap(data)
     rows: JSON = result
@@ -286,15 +296,16 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
         rows = next((rows for key in ("response", "data", "results") if (rows := result.get(key))), None)
     scores: dict[int, float] = {}
     for row in rows if isinstance(rows, list) else ():
-        index, score = _scored(row)
+        index, score = _read_score(row)
         if index is not None and index < count and score is not None:
             scores[index] = score
     if len(scores) < top_k:
-        raise _misfit(f"the reply scores {len(scores)} of the {top_k} texts asked for", model, data)
+        raise _invalid(f"the reply has scores for {len(scores)} texts, and {top_k} were requested", model, data)
     return sorted((RerankScore(index, score) for index, score in scores.items()), key=lambda item: -item.score)[:top_k]
 
 
-def _scored(row: Mapping[str, JSON]) -> tuple[int | None, float | None]:
+def _read_score(row: JSON) -> tuple[int | None, float | None]:
+    """Return the index and the score of a row; None for each that is missing."""
     if not isinstance(row, dict):
         return None, None
     index, score = whole_number(row.get("id")), finite(row.get("score"))

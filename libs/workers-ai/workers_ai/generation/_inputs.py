@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -52,7 +52,7 @@ def canonical(chat: ChatInput) -> str:
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError):
-        plain = mended(json.loads(plain_json(value)))
+        plain = replace_lone_surrogates(json.loads(plain_json(value)))
         text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return text
 

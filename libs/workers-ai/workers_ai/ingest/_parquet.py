@@ -70,7 +70,7 @@ def arrow() -> tuple[Any, Any]:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as exc:
-        raise ConfigurationError("Parquet needs pyarrow: pip install 'workers-ai[parquet]'") from exc
+        raise ConfigurationError("Parquet needs pyarrow: pip install 'workers-ai[cli]'") from exc
     return pa, pq
 
 

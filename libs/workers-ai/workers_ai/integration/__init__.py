@@ -1,1 +1,134 @@
-"""The names that framework packages build on."""
+"""Building blocks for framework packages: fields, checks, flows and wire helpers.
+
+The names here are public for authors of framework packages. They may change in a minor release; the changelog says so.
+Each name is imported at its first use, so that ``import workers_ai.integration`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
+    from workers_ai._calls.queue import require_queue
+    from workers_ai._calls.replies import Reply
+    from workers_ai._calls.requests import Calls
+    from workers_ai._connection import Connection
+    from workers_ai._flow.concurrency import agather, gather
+    from workers_ai._flow.drivers import adrive, drive
+    from workers_ai._flow.steps import Flow
+    from workers_ai._settings.keywords import PER_CALL
+    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
+    from workers_ai._validation import check_model, require_kind, unknown_keyword
+    from workers_ai._wire.chat.images import image_data_url
+    from workers_ai._wire.chat.reply import shortened, unwrap
+    from workers_ai._wire.chat.request import run_request
+    from workers_ai._wire.chat.schema_validation import conform
+    from workers_ai._wire.chat.schemas import inline_refs
+    from workers_ai._wire.chat.tool_calls import CallIds, argument_error, recover_leaked_calls
+    from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
+    from workers_ai._wire.json_writing import is_cache_mark, plain_json
+    from workers_ai._wire.params import CHAT_PARAMS
+    from workers_ai._wire.request import Request
+    from workers_ai._wire.usage import read_usage
+    from workers_ai._wire.vectors import require_one_length
+    from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
+    from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
+    from workers_ai.ledger._file import LedgerFile
+    from workers_ai.ledger._records import text_hash
+
+__all__ = [
+    "CHAT_PARAMS",
+    "MAX_CONCURRENCY",
+    "PER_CALL",
+    "CallIds",
+    "Calls",
+    "ChatConstructor",
+    "ChatFields",
+    "Connection",
+    "ConnectionConstructor",
+    "ConnectionFields",
+    "EmbeddingConstructor",
+    "EmbeddingFields",
+    "Flow",
+    "LedgerFile",
+    "Reply",
+    "Request",
+    "adrive",
+    "agather",
+    "argument_error",
+    "check_model",
+    "check_texts",
+    "conform",
+    "drive",
+    "embed_flows",
+    "gather",
+    "image_data_url",
+    "inline_refs",
+    "is_cache_mark",
+    "join_embeddings",
+    "mask_secrets",
+    "masked_headers",
+    "parse_answer",
+    "parse_growing",
+    "parse_json",
+    "plain_json",
+    "read_usage",
+    "recover_leaked_calls",
+    "require_kind",
+    "require_one_length",
+    "require_queue",
+    "run_request",
+    "shortened",
+    "text_hash",
+    "unknown_keyword",
+    "unwrap",
+]
+
+_MODULES = {
+    # Fields of pydantic classes
+    "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
+    "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
+    # Keywords of a call, and checks of arguments
+    "_settings.keywords": ("PER_CALL",),
+    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
+    "_validation": ("check_model", "require_kind", "unknown_keyword"),
+    "_wire.params": ("CHAT_PARAMS",),
+    # Flows, their drivers, and the rate limiter of a framework
+    "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
+    "_calls.replies": ("Reply",),
+    "_calls.queue": ("require_queue",),
+    "_calls.requests": ("Calls",),
+    "_flow.concurrency": ("agather", "gather"),
+    "_flow.drivers": ("adrive", "drive"),
+    "_flow.steps": ("Flow",),
+    "_connection": ("Connection",),
+    # Requests and replies
+    "_wire.chat.images": ("image_data_url",),
+    "_wire.chat.reply": ("shortened", "unwrap"),
+    "_wire.chat.request": ("run_request",),
+    "_wire.chat.schema_validation": ("conform",),
+    "_wire.chat.schemas": ("inline_refs",),
+    "_wire.chat.tool_calls": ("CallIds", "argument_error", "recover_leaked_calls"),
+    "_wire.json_parsing": ("parse_answer", "parse_growing", "parse_json"),
+    "_wire.json_writing": ("is_cache_mark", "plain_json"),
+    "_wire.request": ("Request",),
+    "_wire.usage": ("read_usage",),
+    "_wire.vectors": ("require_one_length",),
+    # The ledger of an ingestion
+    "ledger._file": ("LedgerFile",),
+    "ledger._records": ("text_hash",),
+}
+_HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if home := _HOMES.get(name):
+        from importlib import import_module
+
+        return getattr(import_module(home), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 from workers_ai.catalogue import USD_PER_NEURON, lookup
@@ -161,7 +162,8 @@ class NoBar:
 def progress_bar(total: int | None, verb: str, noun: str) -> Bar:
     """Return a bar for a terminal or a notebook, or lines for redirected output."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if is_terminal or "ipykernel" in sys.modules:
+    is_interactive = is_terminal or "ipykernel" in sys.modules
+    if is_interactive and find_spec("tqdm"):
         return TqdmBar(total, verb, noun)
     return LineBar(total, noun=noun)
 

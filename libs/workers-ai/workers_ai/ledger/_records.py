@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from workers_ai._calls.queue import require_queue
 from workers_ai._validation import require_int, require_one_of
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
-from workers_ai._wire.json_parsing import mended
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai.catalogue import lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
 
@@ -256,8 +256,7 @@ def well_formed(text: str) -> str:
     """Return the text with lone surrogates replaced, as a request carries it."""
     if not has_lone_surrogate(text):
         return text
-    whole: str = mended(text)
-    return whole
+    return replace_lone_surrogates(text)
 
 
 def checked_id(doc_id: object) -> str | int:

@@ -1,13 +1,13 @@
-"""Cloudflare Workers AI embeddings for LlamaIndex."""
+"""LlamaIndex embeddings for Cloudflare Workers AI."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llama_index.embeddings.workers_ai._version import __version__
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from llama_index.embeddings.workers_ai.batch import WorkersAIBatchEmbedding
 from llama_index.embeddings.workers_ai.docstore import docstore_rollback
 
-from workers_ai._settings.settings import GatewayOptions
+from workers_ai import GatewayOptions
 
 if TYPE_CHECKING:
     from workers_ai.ingest import LedgerError
@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "LedgerError":  # with SQLite behind it, which only a ledger needs
+def __getattr__(name: str) -> object:
+    if name == "LedgerError":  # imported on first use: it loads SQLite
         from workers_ai.ingest import LedgerError
 
         return LedgerError

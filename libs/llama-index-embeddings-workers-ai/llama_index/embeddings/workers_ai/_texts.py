@@ -1,4 +1,4 @@
-"""The texts of one call: each is embedded once, and what a cache knows is not embedded at all. No I/O."""
+"""The texts of one call: distinct texts to embed, and vectors by text. No I/O."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai._wire.vectors import require_one_length
+from workers_ai.integration import require_one_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from workers_ai._flow.steps import Flow
     from workers_ai.errors import WorkersAIError
+    from workers_ai.integration import Flow
     from workers_ai.types import JSON, EmbedReply
 
 __all__ = ["Texts"]
 
 
 class Texts:
-    """Texts on the way to their vectors.
+    """The texts of one call and their vectors. Equal texts are embedded once, cached ones not at all.
 
     Args:
         texts: The texts of the caller, in order.
-        options: What shapes a vector besides its text: model, kind and more.
+        options: The options that a vector depends on, such as the model.
     """
 
     def __init__(self, texts: Sequence[str], options: Sequence[JSON]) -> None:
@@ -31,28 +31,28 @@ class Texts:
         self._options = options
         self._vectors: dict[str, list[float]] = {}
         self.new: list[str] = []
-        """Texts whose vectors came from the service."""
+        """Texts that were embedded by the service."""
 
     def key(self, text: str) -> str:
-        """Key of a vector in a cache: the options are part of it, since each of them changes the vector."""
+        """Return the cache key of a vector. It includes the options, because a vector depends on each of them."""
         return hashlib.sha256(json.dumps([*self._options, text], ensure_ascii=False).encode()).hexdigest()
 
     def entry(self, text: str) -> dict[str, list[float]]:
-        """What a cache is to keep of a text."""
+        """Return the cache entry of a text."""
         return {"embedding": self._vectors[text]}
 
-    def recall(self, text: str, entry: Mapping[str, list[float]] | None) -> None:
-        """Take a vector from a cache, if it has one."""
+    def add_cached(self, text: str, entry: Mapping[str, list[float]] | None) -> None:
+        """Store the vector of a cache entry; ignore None."""
         if entry:
             self._vectors[text] = next(iter(entry.values()))
 
     @property
     def missing(self) -> list[str]:
-        """Texts without a vector yet, each of them once."""
+        """Distinct texts without a vector."""
         return [text for text in dict.fromkeys(self._texts) if text not in self._vectors]
 
-    def watch(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:
-        """The flow that embeds ``texts``; what it brings is kept even if another flow fails."""
+    def store(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:
+        """Run ``flow``, and store the vectors of ``texts`` at once, so that they are kept if another flow fails."""
         reply = yield from flow
         known = [next(iter(self._vectors.values()))] if self._vectors else []
         require_one_length([*known, *reply.vectors], reply.model)
@@ -60,19 +60,19 @@ class Texts:
         self.new += texts
         tick(len(texts))
 
-    def blame(self, error: WorkersAIError, sent: Sequence[str]) -> None:
-        """Let an error name the place of a text in the caller's list, not among the texts that were ``sent``."""
+    def correct_index(self, error: WorkersAIError, sent: Sequence[str]) -> None:
+        """Replace the index of an error, which counts the texts ``sent``, by the index in the caller's list."""
         if error.index is not None:
-            place = self._texts.index(sent[error.index])
-            error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
-            error.index = place
+            index = self._texts.index(sent[error.index])
+            error.message = error.message.replace(f"text {error.index} ", f"text {index} ", 1)
+            error.index = index
 
     def vectors(self) -> list[list[float]]:
-        """One vector per text of the caller, none of them shared."""
-        given: set[str] = set()
-        found = []
+        """Return one vector per text of the caller, in order. Equal texts get separate lists."""
+        returned: set[str] = set()
+        vectors = []
         for text in self._texts:
             vector = self._vectors[text]
-            found.append(list(vector) if text in given else vector)
-            given.add(text)
-        return found
+            vectors.append(list(vector) if text in returned else vector)
+            returned.add(text)
+        return vectors

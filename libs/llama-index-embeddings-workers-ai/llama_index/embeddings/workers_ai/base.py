@@ -1,9 +1,9 @@
-"""The embedding model: one engine for sync and one for async behind LlamaIndex's ten methods."""
+"""The embedding class. LlamaIndex's methods call ``_embed`` or ``_aembed``."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, Unpack, overload
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -13,14 +13,9 @@ from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._calls.requests import check_texts
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._settings.settings import MAX_CONCURRENCY
-from workers_ai._transports.rate_limited import Paced
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration._pydantic_fields import EmbeddingFields
+from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,14 +23,13 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
-    from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
+    from workers_ai.integration import Connection, EmbeddingConstructor, Flow
     from workers_ai.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
 DEFAULT_MODEL: Final = "@cf/baai/bge-m3"
-"""Many languages, long texts, 1,024 dimensions."""
+"""Multilingual, for long texts, 1,024 dimensions."""
 
 _Kind: TypeAlias = Literal["document", "query"]
 
@@ -48,16 +42,24 @@ dispatcher = get_dispatcher(__name__)
 class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     """An embedding model of Cloudflare Workers AI.
 
-    Requests hold at most ``embed_batch_size`` texts, and at most ``max_concurrency`` are in flight, in sync (threads)
-    and in async alike. Each distinct text of a call is sent once. The first failure stops the rest; what had arrived is
-    in ``embeddings_cache``, if there is one.
+    A request has up to ``embed_batch_size`` texts, and up to ``max_concurrency`` requests are in flight, in sync
+    (threads) and async calls. Each distinct text of a call is sent once. The first failure stops the remaining
+    requests; vectors received before it are in ``embeddings_cache``, if one is set.
 
-    A pickle, and so an ``IngestionPipeline`` with ``num_workers``, leaves ``rate_limiter`` and ``callback_manager``
-    behind: they belong to their process.
+    Pickles do not include ``rate_limiter`` and ``callback_manager``. This matters for an ``IngestionPipeline`` with
+    ``num_workers``, which pickles the model.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "no embedding request"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -66,7 +68,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
     knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",
@@ -77,12 +79,12 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     }
 
     model_name: str = Field(default=DEFAULT_MODEL, alias="model")
-    """Model id; ``model`` and ``model_name`` are both taken."""
+    """Model id (alias ``model``)."""
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, data: Any) -> Any:
-        """Defaults that depend on the model, or that stand for two fields."""
+    def _set_defaults(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Set the defaults that depend on the model, and keep both names of the concurrency equal."""
         size = _cap(data.get("model_name") or DEFAULT_MODEL)
         limit = data.get("max_concurrency") or MAX_CONCURRENCY
         return {"embed_batch_size": size, **data, **dict.fromkeys(_CONCURRENCY, limit)}
@@ -98,7 +100,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class in dumps and events."""
+        """Return the name of the class in dumps and events."""
         return "WorkersAIEmbedding"
 
     @property
@@ -107,12 +109,13 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return self.model_name
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """What shapes the vectors: the key of an ingestion cache, without secrets and without how requests are sent."""
+        """Return the options that vectors depend on. LlamaIndex uses them as the key of an ingestion cache.
+
+        Secrets and connection settings are left out.
+        """
         return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
 
-    # The engine: sync and async differ in their I/O alone.
-
-    def _begin(self, texts: Sequence[str], kind: _Kind) -> Texts:
+    def _texts_of_call(self, texts: Sequence[str], kind: _Kind) -> Texts:
         options: list[JSON] = [
             self.model_name,
             kind,
@@ -121,12 +124,12 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
             self.query_instruction,
             self.normalize,
         ]
-        if self.dimensions is not None:  # keys of other vectors stay as they are
+        if self.dimensions is not None:  # appended only if set, so that existing cache keys stay valid
             options.append(self.dimensions)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
     def _shape(self, kind: _Kind) -> dict[str, Any]:
-        """Options of the core's embedding call."""
+        """Return the options of the core's embedding call."""
         return {
             "kind": kind,
             "batch_size": self.embed_batch_size,
@@ -142,40 +145,35 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         }
 
     def _flows(
-        self, service: Service, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
+        self, connection: Connection, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
     ) -> list[Flow[None]]:
-        flows = service.embeddings(self.model_name, sent, **self._shape(kind))
+        flows = embed_flows(connection.calls, self.model_name, sent, **self._shape(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
-        return [texts.watch(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
+        return [texts.store(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
-    def _connection(self) -> Service:
-        """The service behind both clients, paced by ``rate_limiter``."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire))
+    def _connection(self) -> Connection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.async_acquire)
 
-    def _sender(self) -> Any:
-        return self._connection().transport
-
-    def _service_of_call(self, settings: dict[str, Any]) -> Service:
-        """Return the service of one call. Keywords for other steps of a pipeline are ignored."""
-        return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})[0]
+    def _connection_of_call(self, settings: dict[str, Any]) -> Connection:
+        """Return the connection of one call. Keywords for other steps of a pipeline are ignored."""
+        return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})
 
     def _embed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
-        texts, cache = self._begin(given, kind), self.embeddings_cache
+        connection = self._connection_of_call(settings)
+        texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
-                    texts.recall(text, cache.get(texts.key(text), collection=_COLLECTION))
+                    texts.add_cached(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    gather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    gather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -185,15 +183,15 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     async def _aembed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
-        texts, cache = self._begin(given, kind), self.embeddings_cache
+        connection = self._connection_of_call(settings)
+        texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
-                    texts.recall(text, await cache.aget(texts.key(text), collection=_COLLECTION))
+                    texts.add_cached(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    await agather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    await agather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -202,36 +200,34 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     @contextmanager
     def _sending(
-        self, service: Service, texts: Texts, kind: _Kind, *, show_progress: bool
+        self, connection: Connection, texts: Texts, kind: _Kind, *, show_progress: bool
     ) -> Iterator[list[Flow[None]]]:
-        """Flows that embed what is missing; an error out of them names a place in the caller's list."""
+        """Yield the flows that embed the missing texts. Correct the index of an error to the caller's list."""
         sent = texts.missing
         try:
             with _progress(len(sent), shown=show_progress) as tick:
-                yield self._flows(service, texts, sent, kind, tick)
+                yield self._flows(connection, texts, sent, kind, tick)
         except WorkersAIError as exc:
-            texts.blame(exc, sent)
+            texts.correct_index(exc, sent)
             raise
 
     @contextmanager
     def _observed(self, texts: Sequence[str]) -> Iterator[Callable[[list[Embedding]], list[Embedding]]]:
-        """Both kinds of events around one call; the function it gives takes the vectors and hands them on."""
+        """Send LlamaIndex's start and end events of one call. Yield a function that accepts and returns the vectors."""
         payload = self.to_payload()
         dispatcher.event(EmbeddingStartEvent(model_dict=payload))
         with self.callback_manager.event(CBEventType.EMBEDDING, payload={EventPayload.SERIALIZED: payload}) as event:
 
             def finish(vectors: list[Embedding]) -> list[Embedding]:
                 event.on_end(payload={EventPayload.CHUNKS: list(texts), EventPayload.EMBEDDINGS: vectors})
-                # The vectors were checked when they were read; pydantic would go over every number again.
+                # Skip pydantic's validation: it would check every number of vectors that are valid already.
                 dispatcher.event(EmbeddingEndEvent.model_construct(chunks=list(texts), embeddings=vectors))
                 return vectors
 
             yield finish
 
-    # LlamaIndex's public methods.
-
     def get_query_embedding(self, query: str) -> Embedding:
-        """Vector of a query.
+        """Return the vector of a query.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
@@ -243,7 +239,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return (await self._aembed([query], "query"))[0]
 
     def get_text_embedding(self, text: str) -> Embedding:
-        """Vector of a document.
+        """Return the vector of a document.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
@@ -258,12 +254,12 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         """Return the vectors of documents, in their order.
 
         Args:
-            texts: Any number of strings.
+            texts: The documents; any number.
             show_progress: Show a progress bar.
-            **kwargs: Settings of this call, as ``extra_headers``, ``timeout``, ``gateway``; others are ignored.
+            **kwargs: Settings of this call, such as ``extra_headers``, ``timeout``, ``gateway``; others are ignored.
 
         Raises:
-            BadRequestError: A text is empty or no string; its index is named, and nothing was sent.
+            BadRequestError: A text is empty or not a string. The error has its index, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         return self._embed(texts, "document", show_progress=show_progress, **kwargs)
@@ -275,7 +271,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return await self._aembed(texts, "document", show_progress=show_progress, **kwargs)
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
-        """Give each node that has none its vector."""
+        """Embed the nodes that have no vector."""
         bare = [node for node in nodes if node.embedding is None]
         _attach(bare, self.get_text_embedding_batch(_contents(bare), **kwargs))
         return nodes
@@ -286,7 +282,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         _attach(bare, await self.aget_text_embedding_batch(_contents(bare), **kwargs))
         return nodes
 
-    # What LlamaIndex's base class asks of a subclass: without events, cache and rate limiter.
+    # LlamaIndex's abstract methods. They send no events, and use neither the cache nor the rate limiter.
 
     def _get_query_embedding(self, query: str) -> Embedding:
         return self.client.embed(self.model_name, [query], **self._shape("query")).vectors[0]
@@ -308,7 +304,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
 
 def _cap(model: str) -> int:
-    """Texts that one request to ``model`` may hold."""
+    """Return the maximum number of texts in one request to ``model``."""
     return lookup(model).max_items or TEXTS_PER_REQUEST
 
 

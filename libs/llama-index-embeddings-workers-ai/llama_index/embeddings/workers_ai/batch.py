@@ -1,29 +1,29 @@
-"""The embedding model for whole corpora: documents go through the queue, and are recorded in a ledger."""
+"""The embedding class for large corpora. It uses the asynchronous queue and a ledger on disk."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
 
-from workers_ai._calls.requests import check_texts
 from workers_ai.errors import BatchItemError, ConfigurationError
+from workers_ai.integration import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from llama_index.core.base.embeddings.base import Embedding
 
-    from workers_ai._service import Service
     from workers_ai.ingest import IngestReport
+    from workers_ai.integration import EmbeddingConstructor
 
 __all__ = ["WorkersAIBatchEmbedding"]
 
 
 class WorkersAIBatchEmbedding(WorkersAIEmbedding):
-    """An embedding model whose documents are embedded once and for all, through the asynchronous queue.
+    """An embedding model that embeds documents through the asynchronous queue and stores the vectors in a ledger.
 
     ::
 
@@ -31,16 +31,24 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         nodes = IngestionPipeline(transformations=[splitter, embedding]).run(documents=documents)
         index = VectorStoreIndex(nodes, embed_model=embedding)
 
-    Every vector is on disk, in the ledger, as soon as it has arrived. Whatever ends a run, the next one sends only the
-    texts that are still missing, whatever the caches of the pipeline say. Several processes share the work, as those
-    of a pipeline with ``num_workers`` do.
+    Each vector is stored in the ledger when it arrives. After an interrupted run, the next run sends only the texts
+    without a vector, whatever the caches of the pipeline contain. Several processes can share a ledger, for example
+    those of a pipeline with ``num_workers``.
 
-    No node comes back without its vector: when texts have failed, the call raises after all others were recorded.
-    Queries are sent directly. Documents go past ``embeddings_cache``; the ledger is theirs.
+    No node is returned without a vector: if a text failed, the call raises after the other vectors were stored.
+    Queries are sent directly. ``embeddings_cache`` is not used for documents.
 
     Raises:
         ConfigurationError: A setting is missing or malformed, or the model has no queue.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     knobs: ClassVar[frozenset[str]] = WorkersAIEmbedding.knobs | {
         "ledger",
@@ -50,37 +58,33 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     }
 
     ledger: str | Path
-    """Path of the ledger, on a local disk; made where it is missing."""
+    """Path of the ledger, on a local disk. It is created if missing."""
     queue: Literal["never", "overflow", "always"] = "always"
-    """``"always"``: documents go through the queue; ``"never"``: by direct requests, with the same ledger."""
+    """``"always"``: send documents through the queue; ``"never"``: send direct requests, with the same ledger."""
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds one call may take; None for no end."""
+    """Maximum seconds of one call; None for no limit."""
     texts_per_job: int | None = Field(default=None, ge=1)
-    """Texts of one submission; None for 1,000."""
+    """Texts per submission; None for 1,000."""
     limit_cost_usd: float | None = Field(default=None, ge=0)
-    """Stop before one call spends more than this, by list price; None for no limit."""
+    """Maximum cost of one call in US dollars, by list price. The call stops before it; None for no limit."""
     show_progress: bool = False
-    """Show a bar also where the caller cannot ask for one, as in a pipeline."""
+    """Show a progress bar in every call. A pipeline cannot pass ``show_progress`` to its transformations."""
 
     @model_validator(mode="after")
     def _check_mode(self) -> Self:
         if self.queue == "overflow":
-            raise ConfigurationError("queue='overflow' has no meaning here: choose 'always' or 'never'")
+            raise ConfigurationError("queue='overflow' does not work with a ledger: use 'always' or 'never'")
         if self.api == "embeddings" or self.dimensions is not None:
-            raise ConfigurationError("a ledger has no api='embeddings' and no dimensions: leave both unset")
+            raise ConfigurationError("api='embeddings' and dimensions do not work with a ledger: leave both unset")
         return self
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class in dumps and events."""
+        """Return the name of the class in dumps and events."""
         return "WorkersAIBatchEmbedding"
 
-    def _service(self, settings: dict[str, Any]) -> Service:
-        """Return the connection of one call, behind the rate limiter."""
-        return self._service_of_call(settings).through(self._sender())
-
     def _options(self, *, show_progress: bool) -> dict[str, Any]:
-        """Arguments of the core's ingestion."""
+        """Return the arguments of :func:`workers_ai.ingest.ingest`."""
         return {
             "ledger": self.ledger,
             "model": self.model_name,
@@ -105,7 +109,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = ingest(texts, client=Client(service=self._service(settings)), **options)
+            report = ingest(texts, client=Client._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     async def _aembed(
@@ -119,7 +123,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = await aingest(texts, client=AsyncClient(service=self._service(settings)), **options)
+            report = await aingest(texts, client=AsyncClient._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:
@@ -130,17 +134,17 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
 
 
 def _vectors(report: IngestReport) -> list[Embedding]:
-    """One vector per text, in the order of the texts.
+    """Return one vector per text, in the order of the texts.
 
     Raises:
-        BatchItemError: A text failed; names the first of them.
+        BatchItemError: A text failed. ``index`` is the first one's.
     """
     if report.failed:
         first = report.failures[0]
         total = report.embedded + report.reused + report.failed
         raise BatchItemError(
             f"{report.failed:,} of {total:,} texts failed, the first of them text {first.id}: {first.message}; the "
-            "others are in the ledger",
+            "other vectors are in the ledger, so the next run sends only the failed texts",
             index=first.id, code=first.code, model=report.model,
         )  # fmt: skip
     return [vector.tolist() for _, vector in report.vectors()]

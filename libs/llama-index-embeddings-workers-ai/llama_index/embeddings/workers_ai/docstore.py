@@ -1,4 +1,4 @@
-"""What a failed run of an ingestion pipeline leaves in its document store, taken back."""
+"""Roll back a document store after a failed run of an ingestion pipeline."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ __all__ = ["docstore_rollback"]
 
 @contextmanager
 def docstore_rollback(docstore: BaseDocumentStore) -> Iterator[None]:
-    """Let a document store forget what a run of a pipeline that fails has noted as done.
+    """Remove the documents that a failed run of a pipeline added to its document store.
 
     ::
 
         with docstore_rollback(pipeline.docstore):
             pipeline.run(documents=documents)
 
-    With ``DocstoreStrategy.DUPLICATES_ONLY``, and wherever a pipeline has a document store but no vector store,
-    LlamaIndex notes documents as done before they are transformed; after a failure the next run would pass over them
-    in silence (https://github.com/run-llama/llama_index/issues/22638). ``UPSERTS`` with a vector store needs no such
-    help.
+    With ``DocstoreStrategy.DUPLICATES_ONLY``, and in any pipeline with a document store but no vector store, LlamaIndex
+    stores documents as processed before it transforms them. After a failure the next run silently skips them
+    (https://github.com/run-llama/llama_index/issues/22638). ``UPSERTS`` with a vector store does not need this.
     """
     before = _hashes(docstore)
     try:

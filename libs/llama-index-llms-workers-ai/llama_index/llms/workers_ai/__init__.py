@@ -1,9 +1,10 @@
-"""Cloudflare Workers AI as a LlamaIndex LLM."""
+"""LlamaIndex LLM for Cloudflare Workers AI."""
 
 from llama_index.llms.workers_ai._version import __version__
 from llama_index.llms.workers_ai.base import WorkersAI
+from llama_index.llms.workers_ai.extractor import WorkersAIBatchExtractor
 from llama_index.llms.workers_ai.retry import WorkersAIRetryPolicy
 
-from workers_ai._settings.settings import GatewayOptions
+from workers_ai import GatewayOptions
 
-__all__ = ["GatewayOptions", "WorkersAI", "WorkersAIRetryPolicy", "__version__"]
+__all__ = ["GatewayOptions", "WorkersAI", "WorkersAIBatchExtractor", "WorkersAIRetryPolicy", "__version__"]

@@ -1,4 +1,4 @@
-"""From the core's replies and pieces to LlamaIndex's responses. Pure, and the same for sync and async."""
+"""Translate replies and stream deltas of the core to LlamaIndex responses. Pure functions, for sync and async."""
 
 from __future__ import annotations
 
@@ -17,16 +17,24 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.llm import ToolSelection
 from pydantic_core import from_json
 
-from workers_ai._wire.chat.tool_calls import argument_error
-from workers_ai._wire.json_parsing import parse_json
 from workers_ai.errors import APIResponseValidationError
+from workers_ai.integration import argument_error, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from llama_index.core.base.llms.types import ContentBlock
+
     from workers_ai.types import JSON, ChatDelta, ChatReply, Usage
 
-__all__ = ["StreamedResponse", "breaks_off", "is_whole", "partial_object", "to_chat_response", "to_tool_selections"]
+__all__ = [
+    "StreamedResponse",
+    "is_complete",
+    "is_truncated_json",
+    "partial_object",
+    "to_chat_response",
+    "to_tool_selections",
+]
 
 
 @dataclass(slots=True)
@@ -37,16 +45,16 @@ class _Call:
 
 
 def to_chat_response(reply: ChatReply, names: Mapping[str, str], model: str) -> ChatResponse:
-    """The response of a whole reply.
+    """Return the response for a complete reply.
 
     Args:
         reply: The reply.
-        names: A tool's own name by the name it was sent under, where the two differ.
-        model: The model that was asked, for where the reply names none.
+        names: Original tool names by the names that were sent; only those that differ.
+        model: The requested model. Used if the reply does not name one.
     """
     calls = [_Call(call.id, names.get(call.name, call.name), call.arguments) for call in reply.tool_calls]
     return ChatResponse(
-        message=_message(reply.text, reply.reasoning, calls, whole=True, usage=reply.usage, refusal=reply.refusal),
+        message=_message(reply.text, reply.reasoning, calls, complete=True, usage=reply.usage, refusal=reply.refusal),
         delta="",
         raw=_raw(reply, model, reply.raw),
         logprobs=_logprobs(reply.logprobs),
@@ -55,11 +63,11 @@ def to_chat_response(reply: ChatReply, names: Mapping[str, str], model: str) -> 
 
 
 class StreamedResponse:
-    """Adds the pieces of a stream up: each response carries all that has come, and the new text as its delta.
+    """Accumulates the deltas of a stream. Each response holds everything so far, and the new text in ``delta``.
 
     Args:
-        names: A tool's own name by the name it was sent under, where the two differ.
-        model: The model that was asked, for where the reply names none.
+        names: Original tool names by the names that were sent; only those that differ.
+        model: The requested model. Used if the reply does not name one.
     """
 
     def __init__(self, names: Mapping[str, str], model: str) -> None:
@@ -71,7 +79,7 @@ class StreamedResponse:
         self._calls: dict[int, _Call] = {}
 
     def add(self, delta: ChatDelta) -> ChatResponse:
-        """The response up to and with ``delta``."""
+        """Return the response that includes ``delta``."""
         self._text += delta.text
         self._reasoning += delta.reasoning
         self._refusal += delta.refusal
@@ -87,7 +95,7 @@ class StreamedResponse:
             kwargs["thinking_delta"] = delta.reasoning
         return ChatResponse(
             message=_message(
-                self._text, self._reasoning, calls, whole=delta.last, usage=delta.usage, refusal=self._refusal
+                self._text, self._reasoning, calls, complete=delta.last, usage=delta.usage, refusal=self._refusal
             ),
             delta=delta.text,
             raw=_raw(delta, self._model) if delta.last else None,
@@ -97,23 +105,24 @@ class StreamedResponse:
 
 
 def _message(
-    text: str, reasoning: str, calls: list[_Call], *, whole: bool, usage: Usage | None, refusal: str | None
+    text: str, reasoning: str, calls: list[_Call], *, complete: bool, usage: Usage | None, refusal: str | None
 ) -> ChatMessage:
-    blocks: list[Any] = []
+    # The text comes first, also if it is empty: without a TextBlock ``content`` is None, and LlamaIndex's
+    # DocumentContextExtractor reads ``blocks[0]`` only.
+    blocks: list[ContentBlock] = [TextBlock(text=text)]
     if reasoning:
         blocks.append(ThinkingBlock(content=reasoning, num_tokens=usage.reasoning_tokens if usage else None))
-    blocks.append(TextBlock(text=text))  # empty beside calls, too: else ``content`` is None
     kwargs: dict[str, Any] = {"refusal": refusal} if refusal else {}
     if calls:
         blocks += [
             ToolCallBlock(
                 tool_call_id=call.id,
                 tool_name=call.name,
-                tool_kwargs=_whole_arguments(call.arguments) if whole else call.arguments,
+                tool_kwargs=_parse_arguments(call.arguments) if complete else call.arguments,
             )
             for call in calls
         ]
-        # LlamaIndex looks for this key, as a list and in every piece, before it asks for the calls themselves.
+        # LlamaIndex checks this key in every response before it reads the ToolCallBlocks.
         kwargs["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls
@@ -121,8 +130,8 @@ def _message(
     return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=kwargs)
 
 
-def _whole_arguments(text: str) -> dict[str, Any] | str:
-    """The arguments as a dict, or the text itself where it is not a JSON object."""
+def _parse_arguments(text: str) -> dict[str, JSON] | str:
+    """Return the arguments as a dict; the text if it is not a JSON object."""
     try:
         value = parse_json(text)
     except ValueError:
@@ -130,9 +139,9 @@ def _whole_arguments(text: str) -> dict[str, Any] | str:
     return value if isinstance(value, dict) else text
 
 
-def _raw(reply: ChatReply | ChatDelta, model: str, body: JSON = None) -> dict[str, Any]:
-    """What the service sent, with usage under the names that LlamaIndex's token counter reads."""
-    raw = dict(body) if isinstance(body, dict) else {}
+def _raw(reply: ChatReply | ChatDelta, model: str, body: JSON = None) -> dict[str, JSON]:
+    """Return the body of the response, with usage under the names that LlamaIndex's token counter reads."""
+    raw: dict[str, JSON] = dict(body) if isinstance(body, dict) else {}
     raw |= {
         "id": reply.id,
         "model": reply.model or model,
@@ -145,8 +154,8 @@ def _raw(reply: ChatReply | ChatDelta, model: str, body: JSON = None) -> dict[st
     return raw
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
-    counts: dict[str, Any] = _tokens(usage)
+def _usage(usage: Usage) -> dict[str, JSON]:
+    counts: dict[str, JSON] = {**_tokens(usage)}
     if usage.cached_tokens is not None:
         counts["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
     if usage.reasoning_tokens is not None:
@@ -164,48 +173,48 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-def _closing_kwargs(reply: ChatReply | ChatDelta) -> dict[str, Any]:
+def _closing_kwargs(reply: ChatReply | ChatDelta) -> dict[str, str | int | None]:
     return {"finish_reason": reply.finish_reason, **(_tokens(reply.usage) if reply.usage else {})}
 
 
 def _logprobs(logprobs: JSON) -> list[list[LogProb]] | None:
-    """Log probabilities per position: the token that was taken first, then the ones it was chosen from."""
+    """Return the log probabilities per position: the chosen token first, then the alternatives."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
         return None
     try:
-        return [[_logprob(place), *(_logprob(other) for other in place.get("top_logprobs") or ())] for place in content]
-    except (AttributeError, KeyError, TypeError, ValueError):  # of no form that is known; the answer is worth more
+        return [[_logprob(entry), *(_logprob(other) for other in entry.get("top_logprobs") or ())] for entry in content]
+    except (AttributeError, KeyError, TypeError, ValueError):  # unknown form: do not lose the answer for it
         return None
 
 
-def _logprob(place: Mapping[str, JSON]) -> LogProb:
-    return LogProb(token=place.get("token") or "", logprob=place["logprob"], bytes=place.get("bytes") or [])
+def _logprob(entry: Mapping[str, JSON]) -> LogProb:
+    return LogProb(token=entry.get("token") or "", logprob=entry["logprob"], bytes=entry.get("bytes") or [])
 
 
-def is_whole(response: ChatResponse) -> bool:
-    """Whether ``response`` is complete: a whole reply, or the last of a stream."""
+def is_complete(response: ChatResponse) -> bool:
+    """Return whether ``response`` is complete: not streamed, or the last of a stream."""
     return "finish_reason" in response.additional_kwargs
 
 
 def to_tool_selections(response: ChatResponse) -> Iterable[ToolSelection]:
-    """The calls of a response that has all or part of them.
+    """Yield the tool calls of a response. Calls of an incomplete response have the arguments received so far.
 
     Raises:
-        APIResponseValidationError: The arguments of a whole response are not a JSON object.
+        APIResponseValidationError: The response is complete, and the arguments of a call are not a JSON object.
     """
     for block in response.message.blocks:
         if isinstance(block, ToolCallBlock):
             arguments = block.tool_kwargs
             if isinstance(arguments, str):
-                if is_whole(response):
+                if is_complete(response):
                     raise _malformed(block.tool_name, arguments, response)
                 arguments = partial_object(arguments)
             yield ToolSelection(tool_id=block.tool_call_id or "", tool_name=block.tool_name, tool_kwargs=arguments)
 
 
-def partial_object(text: str) -> dict[str, Any]:
-    """The part of a JSON object that has come; an empty one where there is nothing to read yet."""
+def partial_object(text: str) -> dict[str, JSON]:
+    """Return the fields of an incomplete JSON object that are readable; {} if there are none yet."""
     try:
         value = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:
@@ -213,8 +222,8 @@ def partial_object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def breaks_off(text: str) -> bool:
-    """Whether ``text`` is JSON that ends in the middle, as it does where the bound of tokens was met."""
+def is_truncated_json(text: str) -> bool:
+    """Return whether ``text`` is the beginning of a JSON value, as after reaching ``max_tokens``."""
     try:
         from_json(text)
     except ValueError as exc:
@@ -225,10 +234,10 @@ def breaks_off(text: str) -> bool:
 def _malformed(name: str, arguments: str, response: ChatResponse) -> APIResponseValidationError:
     reason = response.additional_kwargs["finish_reason"]
     cut = ""
-    if not arguments.strip() or breaks_off(arguments):
+    if not arguments.strip() or is_truncated_json(arguments):
         cut = "length" if reason in ("stop", "tool_calls") else reason
     return APIResponseValidationError(
-        f"the model called {name} with arguments that are not a JSON object: {arguments[:200]!r}: "
+        f"the arguments of a call of {name} are not a JSON object: {arguments[:200]!r}: "
         f"{argument_error(arguments, cut)}",
         model=(response.raw or {}).get("model"),
         body=arguments,

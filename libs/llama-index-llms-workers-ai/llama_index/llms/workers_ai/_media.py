@@ -1,10 +1,10 @@
-"""Images and documents of LlamaIndex as parts of a message. Their bytes decide what they are."""
+"""Translate images and documents of LlamaIndex to parts of a message. The type is detected from the first bytes."""
 
 from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from llama_index.core.base.llms.types import DocumentBlock, ImageBlock
@@ -20,7 +20,7 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]+={0,2}")
 
 
 def image_part(block: ImageBlock) -> dict[str, JSON]:
-    """Return an image as a part with a data URL. The core rejects links.
+    """Return an image as a part with a data URL. A link is returned unchanged, and the core rejects it.
 
     Raises:
         BadRequestError: The image cannot be read, or its media type is unknown.
@@ -31,12 +31,12 @@ def image_part(block: ImageBlock) -> dict[str, JSON]:
             return {"type": "image_url", "image_url": {"url": link}}
         data = link.encode()
     else:
-        data = _read(block, "resolve_image")
+        data = _read(block)
     data, stated = _decode(data)
     kind = _image_type(data) or block.image_mimetype or stated or ""
     if not kind.lower().startswith("image/"):
         raise BadRequestError(
-            f"an ImageBlock holds {kind or 'data of unknown type'}: "
+            f"an ImageBlock contains {kind or 'data of unknown type'}: "
             "pass an image, or set its type with image_mimetype='image/...'"
         )
     image: dict[str, JSON] = {"url": _data_url(kind, data)}
@@ -46,14 +46,14 @@ def image_part(block: ImageBlock) -> dict[str, JSON]:
 
 
 def document_part(block: DocumentBlock) -> dict[str, JSON]:
-    """Return a text document as its text, and an image as an image; the core rejects other documents by type.
+    """Return a text document as text, and an image as an image. The core rejects other types of documents.
 
     Raises:
         BadRequestError: The document cannot be read.
     """
     if block.url and not block.data and not block.path:
         return {"type": block.block_type}
-    data = _read(block, "resolve_document")
+    data = _read(block)
     if kind := _image_type(data):
         return {"type": "image_url", "image_url": {"url": _data_url(kind, data)}}
     if DocumentBlock(data=data).document_mimetype is None:
@@ -64,16 +64,17 @@ def document_part(block: DocumentBlock) -> dict[str, JSON]:
     return {"type": block.block_type}
 
 
-def _read(block: Any, method: str) -> bytes:
+def _read(block: ImageBlock | DocumentBlock) -> bytes:
     try:
-        data: bytes = getattr(block, method)().read()
+        source = block.resolve_image() if isinstance(block, ImageBlock) else block.resolve_document()
+        data: bytes = source.read()
     except (OSError, ValueError) as exc:
         raise BadRequestError(f"the content of a {type(block).__name__} cannot be read: {exc}") from exc
     return data
 
 
 def _decode(data: bytes) -> tuple[bytes, str]:
-    """Return the bytes of a data URL or of base64 with the stated media type; other bytes unchanged."""
+    """Decode a data URL or base64. Return the bytes and the stated media type; return other bytes unchanged."""
     if data[:5].lower() == b"data:":
         head, _, encoded = data[5:].partition(b",")
         stated = head.partition(b";")[0].decode("ascii", "replace")
@@ -99,7 +100,7 @@ def _from_base64(data: bytes) -> bytes | None:
 
 
 def _image_type(data: bytes) -> str | None:
-    kind = ImageBlock(image=data).image_mimetype if data else None  # LlamaIndex looks at the first bytes
+    kind = ImageBlock(image=data).image_mimetype if data else None  # detected from the first bytes
     return kind if kind and kind.startswith("image/") else None
 
 

@@ -1,43 +1,44 @@
-"""Turns at LlamaIndex's rate limiter. It takes one for each call itself; tries after the first take theirs here."""
+"""Use LlamaIndex's rate limiter for retries. LlamaIndex acquires it once per call; each retry acquires it here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
-
-from workers_ai._transports.rate_limited import Paced
 
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter
 
     from workers_ai.client import AsyncClient, Client
 
-__all__ = ["paced"]
+__all__ = ["limited", "paced"]
 
-Face = TypeVar("Face", "Client", "AsyncClient")
+ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
 
-class _LaterTurns:
-    """The turns of one call but the first."""
+class _RetryTurns:
+    """Acquires the limiter for each request of one call except the first."""
 
     def __init__(self, limiter: BaseRateLimiter) -> None:
         self._limiter = limiter
-        self._begun = False
+        self._sent_first = False
 
-    def _is_later(self) -> bool:
-        begun, self._begun = self._begun, True
-        return begun
+    def _is_retry(self) -> bool:
+        is_retry, self._sent_first = self._sent_first, True
+        return is_retry
 
     def acquire(self) -> None:
-        if self._is_later():
+        if self._is_retry():
             self._limiter.acquire()
 
     async def async_acquire(self) -> None:
-        if self._is_later():
+        if self._is_retry():
             await self._limiter.async_acquire()
 
 
-def paced(client: Face, limiter: BaseRateLimiter) -> Face:
-    """The client of one call, each try of which counts at the limiter once."""
-    turns = _LaterTurns(limiter)
-    service = client.service
-    return type(client)(service=service.through(Paced(service.transport, turns.acquire, turns.async_acquire)))
+def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
+    """Return a client for one call that acquires ``limiter`` before each retry."""
+    return limited(client, _RetryTurns(limiter))
+
+
+def limited(client: ClientT, limiter: BaseRateLimiter | _RetryTurns) -> ClientT:
+    """Return a client that acquires ``limiter`` before each request."""
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.async_acquire))

@@ -1,4 +1,4 @@
-"""Structured prediction: what to ask for, and how to read the object out of the reply, whole or in pieces."""
+"""Structured prediction: request an object, and parse it from complete and streamed responses."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.program.utils import FlexibleModel, create_flexible_model
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.types import Model
-from llama_index.llms.workers_ai._from_wire import breaks_off, is_whole, partial_object
+from llama_index.llms.workers_ai._from_wire import is_complete, is_truncated_json, partial_object
 from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
-from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
-from workers_ai._wire.json_parsing import parse_answer, parse_growing
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
+from workers_ai.integration import CallIds, parse_answer, parse_growing, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
 
     from workers_ai.types import JSON
 
-__all__ = ["Mode", "StructuredPrediction", "StructuredReader", "schema_format"]
+__all__ = ["Mode", "StructuredPrediction", "StructuredReader", "check_output_cls", "schema_format"]
 
 dispatcher = get_dispatcher(__name__)
 
-_DECIDED_HERE: Final = frozenset({"tool_required", "tool_choice", "allow_parallel_tool_calls"})
+_SET_HERE: Final = frozenset({"tool_required", "tool_choice", "allow_parallel_tool_calls"})
 _EMPTY: Final = frozenset({"", "{}", "null"})
 
 
 Mode: TypeAlias = Literal["tool", "schema", "text"]
-"""How an object is requested: by a forced tool, by the schema of the answer, or by instructions in the prompt."""
+"""How an object is requested: by a forced tool, by a JSON schema, or by instructions in the prompt."""
 
 
 def schema_format(output_cls: type[BaseModel]) -> dict[str, JSON]:
-    """Return the ``response_format`` that requests the object as the text of the answer."""
+    """Return the ``response_format`` that requests an object of ``output_cls`` as the text of the answer."""
     schema = output_cls.model_json_schema()
     named: dict[str, JSON] = {"name": output_cls.__name__, "schema": schema}
     if description := schema.get("description"):
@@ -52,13 +51,19 @@ def schema_format(output_cls: type[BaseModel]) -> dict[str, JSON]:
     return {"type": "json_schema", "json_schema": named}
 
 
+def check_output_cls(output_cls: object) -> None:
+    """Raise ``ConfigurationError`` unless ``output_cls`` is a pydantic class."""
+    if not (isinstance(output_cls, type) and issubclass(output_cls, BaseModel)):
+        raise ConfigurationError(f"output_cls must be a pydantic class, not {output_cls!r}")
+
+
 class StructuredReader(Generic[Model]):
-    """Reads objects of one class from responses.
+    """Parses objects of one class from responses.
 
     Args:
         output_cls: The class.
         model: The requested model, for errors.
-        from_text: Whether the object is requested as the text of the answer, not as the arguments of a call.
+        from_text: Whether the object is the text of the answer. Otherwise it is the arguments of a tool call.
     """
 
     def __init__(self, output_cls: type[Model], model: str, *, from_text: bool) -> None:
@@ -68,62 +73,62 @@ class StructuredReader(Generic[Model]):
         self._flexible: type[FlexibleModel] | None = None
 
     def read(self, response: ChatResponse) -> Model | FlexibleModel | None:
-        """Return the object so far; None before it begins. The object of a whole response is complete.
+        """Return the object received so far; None before its first field.
 
         Raises:
-            APIResponseValidationError: The response is whole and holds no such object.
+            APIResponseValidationError: The response is complete and has no valid object.
         """
-        if is_whole(response):
-            return self.whole(response)
+        if is_complete(response):
+            return self.read_complete(response)
         arguments = self._arguments(response)
         value = parse_growing(response.message.content or "") if arguments is None else partial_object(arguments)
         return self._partial(value) if value and isinstance(value, dict) else None
 
     async def aread(self, responses: ChatResponseAsyncGen) -> AsyncGenerator[Model | FlexibleModel, None]:
-        """Yield what :meth:`read` finds in each response."""
+        """Yield the object of each response; see :meth:`read`."""
         async for response in responses:
             if (found := self.read(response)) is not None:
                 yield found
 
-    def whole(self, response: ChatResponse) -> Model:
-        """Return the object of a whole response. A forced call may have come as text.
+    def read_complete(self, response: ChatResponse) -> Model:
+        """Return the object of a complete response. Some models write a forced call as text; it is parsed as well.
 
         Raises:
-            APIResponseValidationError: There is no object, or it does not fit the class.
+            APIResponseValidationError: The object is missing or invalid.
         """
         if refusal := response.message.additional_kwargs.get("refusal"):
-            raise self._misfit(response, refusal, "the model refused")
+            raise self._invalid(response, refusal, "the model refused to answer")
         arguments = self._arguments(response)
         text = (response.message.content or "") if arguments is None else arguments
         if arguments is None and not self._from_text:
-            raise self._misfit(response, text, "plain text in place of a call")
+            raise self._invalid(response, text, "plain text instead of a tool call")
         try:
             found = json.dumps(parse_answer(text), ensure_ascii=False)
         except ValueError as exc:
-            raise self._misfit(response, text, f"invalid JSON: {exc}") from exc
+            raise self._invalid(response, text, f"invalid JSON: {exc}") from exc
         if found in _EMPTY and _ended_early(response):
-            raise self._misfit(response, text, "the answer ended before its first field")
+            raise self._invalid(response, text, "the answer ended before its first field")
         try:
             return self._output_cls.model_validate_json(found)
         except ValidationError as exc:
-            what = "; ".join(f"{'.'.join(map(str, found['loc'])) or 'text'}: {found['msg']}" for found in exc.errors())
-            raise self._misfit(response, text, what) from exc
+            reason = "; ".join(f"{'.'.join(map(str, err['loc'])) or 'text'}: {err['msg']}" for err in exc.errors())
+            raise self._invalid(response, text, reason) from exc
 
     def _arguments(self, response: ChatResponse) -> str | None:
-        """Return the arguments of the call that holds the object; None where the text does."""
+        """Return the arguments of the tool call with the object; None if the object is in the text."""
         if self._from_text:
             return None
         if calls := response.message.additional_kwargs.get("tool_calls"):
             arguments: str = calls[0]["function"]["arguments"]
             return arguments
-        if not is_whole(response):
+        if not is_complete(response):
             return None
         schema = self._output_cls.model_json_schema()
         forced = {schema.get("title") or self._output_cls.__name__: schema}
         written = recover_leaked_calls(response.message.content or "", forced, CallIds(), among_words=True)
         return written[0].arguments if written else None
 
-    def _partial(self, value: dict[str, Any]) -> Model | FlexibleModel:
+    def _partial(self, value: dict[str, JSON]) -> Model | FlexibleModel:
         try:
             return self._output_cls.model_validate(value)
         except ValidationError:
@@ -131,12 +136,12 @@ class StructuredReader(Generic[Model]):
                 self._flexible = create_flexible_model(self._output_cls)
             return self._flexible.model_validate(value)
 
-    def _misfit(self, response: ChatResponse, text: str, what: str) -> APIResponseValidationError:
+    def _invalid(self, response: ChatResponse, text: str, reason: str) -> APIResponseValidationError:
         shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
-        cut = response.additional_kwargs.get("finish_reason") == "length" or breaks_off(text)
+        truncated = response.additional_kwargs.get("finish_reason") == "length" or is_truncated_json(text)
         return APIResponseValidationError(
-            f"the reply holds no {self._output_cls.__name__}: {what}"
-            + (" (it was cut off: raise max_tokens)" if cut else "")
+            f"the reply has no valid {self._output_cls.__name__}: {reason}"
+            + (" (the answer was truncated: raise max_tokens)" if truncated else "")
             + f"; the model wrote {shown!r}",
             model=self._model,
             body=text,
@@ -145,29 +150,33 @@ class StructuredReader(Generic[Model]):
 
 
 class StructuredPrediction(FunctionCallingLLM):
-    """The four structured methods of an LLM: the forced choice holds in streams too, and async keeps the system prompt.
+    """Structured prediction of an LLM, sync, async and streamed.
 
-    LlamaIndex's own methods take over where ``_structured_mode`` is None.
+    It differs from LlamaIndex's own in two points: streams force the tool as well, and async calls keep the system
+    prompt. If ``_structured_mode`` returns None, LlamaIndex's own methods are used.
     """
 
     @abstractmethod
     def _structured_mode(self) -> Mode | None:
-        """Return how an object is requested; None leaves it to LlamaIndex."""
+        """Return how to request an object; None to use LlamaIndex's own methods."""
 
     def _structured_call(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: Mapping[str, Any] | None,
-        prompt_args: Mapping[str, Any],
+        prompt_args: Mapping[str, object],
     ) -> tuple[StructuredReader[Model], dict[str, Any]] | None:
-        """The reader of the reply and the arguments of the chat call; None to leave it to LlamaIndex."""
-        if not (isinstance(output_cls, type) and issubclass(output_cls, BaseModel)):
-            raise ConfigurationError(f"output_cls is {output_cls!r}: objects are asked for by a pydantic class")
+        """Return the reader of the response and the arguments of the chat call; None to use LlamaIndex's own methods.
+
+        Raises:
+            ConfigurationError: ``output_cls`` is not a pydantic class.
+        """
+        check_output_cls(output_cls)
         mode = self._structured_mode()
         if mode is None:
             return None
-        kwargs = {name: value for name, value in (llm_kwargs or {}).items() if name not in _DECIDED_HERE}
+        kwargs = {name: value for name, value in (llm_kwargs or {}).items() if name not in _SET_HERE}
         if mode == "text":
             prompt = copy(prompt)
             prompt.output_parser = PydanticOutputParser(output_cls=output_cls)
@@ -187,16 +196,16 @@ class StructuredPrediction(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Model:
-        """Answer with an object of ``output_cls``.
+        """Return the answer as an object of ``output_cls``.
 
         Args:
-            output_cls: Pydantic class.
+            output_cls: A pydantic class.
             prompt: Template of the prompt.
             llm_kwargs: Options of the chat call.
-            **prompt_args: What goes into the template.
+            **prompt_args: Values for the template.
 
         Raises:
-            APIResponseValidationError: The model answered with something else.
+            APIResponseValidationError: The answer has no valid object. ``body`` holds its text.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
@@ -205,7 +214,7 @@ class StructuredPrediction(FunctionCallingLLM):
             return plain
         reader, arguments = call
         _began(output_cls, prompt, prompt_args)
-        return _ended(reader.whole(self.chat(**arguments)))
+        return _ended(reader.read_complete(self.chat(**arguments)))
 
     async def astructured_predict(
         self,
@@ -221,7 +230,7 @@ class StructuredPrediction(FunctionCallingLLM):
             return plain
         reader, arguments = call
         _began(output_cls, prompt, prompt_args)
-        return _ended(reader.whole(await self.achat(**arguments)))
+        return _ended(reader.read_complete(await self.achat(**arguments)))
 
     def _structured_stream_call(
         self,
@@ -257,7 +266,7 @@ def _ended_early(response: ChatResponse) -> bool:
     return response.additional_kwargs.get("finish_reason") in ("length", "content_filter", "error")
 
 
-def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, Any]) -> None:
+def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, object]) -> None:
     dispatcher.event(LLMStructuredPredictStartEvent(output_cls=output_cls, template=prompt, template_args=prompt_args))
 
 

@@ -1,4 +1,4 @@
-"""From LlamaIndex messages and tools to the OpenAI-shaped dicts that the core takes. Pure functions."""
+"""Translate LlamaIndex messages and tools to the OpenAI-shaped dicts that the core accepts. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ROLES: Final = {
     MessageRole.CHATBOT: "assistant",
     MessageRole.MODEL: "assistant",
 }
-"""Roles of LlamaIndex that the service knows under another name."""
+"""Roles that have another name on the wire."""
 
 _MODES: Final = frozenset({"auto", "none", "any", "required"})
 _RESULT_IDS: Final = ("tool_call_id", "call_id", "toolUseId", "tool_use_id", "tool_id", "name")
-"""Where integrations keep the id of the call that a result belongs to."""
+"""Keys under which integrations store the id of the call that a result answers."""
 _CALL_IDS: Final = ("call_id", "toolUseId", "tool_call_id", "tool_id", "id")
 _ARGUMENTS: Final = ("arguments", "input", "args", "tool_kwargs", "parameters")
 _NESTED: Final = ("function", "toolUse", "functionCall", "function_call")
@@ -48,10 +48,10 @@ _UNSENDABLE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def to_wire_messages(messages: Sequence[ChatMessage]) -> list[dict[str, JSON]]:
-    """Return messages as the core takes them; the caller's own stay as they are.
+    """Return messages for the core. The given messages are not changed.
 
     Raises:
-        BadRequestError: A message is not a ChatMessage, or has content that cannot be sent.
+        BadRequestError: A message is not a ChatMessage, or it contains a block that cannot be sent.
     """
     wire = [_message(message, index) for index, message in enumerate(messages)]
     _fill_in_ids(wire)
@@ -89,12 +89,12 @@ def _content(parts: list[dict[str, JSON]]) -> JSON:
     return parts or ""
 
 
-def _parts(block: Any) -> list[dict[str, JSON]]:
+def _parts(block: object) -> list[dict[str, JSON]]:
     """Return the content parts of a block. The core rejects the types that cannot be sent."""
     if isinstance(block, TextBlock):
         return [{"type": "text", "text": block.text}]
     if isinstance(block, CachePoint):
-        return []  # the prefix cache needs no marks: session_id keeps it warm
+        return []  # the service has no cache marks; session_id keeps the prefix cache warm
     if isinstance(block, CitableBlock):
         return [part for inner in block.content for part in _parts(inner)]
     if isinstance(block, CitationBlock):
@@ -106,15 +106,15 @@ def _parts(block: Any) -> list[dict[str, JSON]]:
     return [{"type": getattr(block, "block_type", type(block).__name__)}]
 
 
-def _call(call_id: Any, name: str, arguments: Any) -> dict[str, JSON]:
+def _call(call_id: JSON, name: str, arguments: JSON) -> dict[str, JSON]:
     return {"id": call_id, "type": "function", "function": {"name": sendable(name), "arguments": arguments}}
 
 
 def _kept_calls(kept: Mapping[str, Any], index: int) -> list[JSON]:
-    """Return the calls of a message of an integration that does not use ToolCallBlock.
+    """Return the calls in ``additional_kwargs``, written by integrations that do not use ToolCallBlock.
 
-    OpenAI, Mistral and Ollama keep ``function``; Anthropic ``input``; Bedrock ``toolUseId``; Gemini ``args``. Each
-    entry is a dict or an object of the SDK.
+    OpenAI, Mistral and Ollama use ``function``, Anthropic ``input``, Bedrock ``toolUseId``, Gemini ``args``. Each entry
+    is a dict or an object of the SDK.
     """
     entries = kept.get("tool_calls") or [kept[name] for name in ("function_call",) if kept.get(name)]
     if not isinstance(entries, (list, tuple)):
@@ -122,20 +122,20 @@ def _kept_calls(kept: Mapping[str, Any], index: int) -> list[JSON]:
     return [_kept_call(entry, index) for entry in entries]
 
 
-def _kept_call(entry: Any, index: int) -> dict[str, JSON]:
+def _kept_call(entry: object, index: int) -> dict[str, JSON]:
     fields = _as_mapping(entry)
     inner = next((found for name in _NESTED if (found := _as_mapping(fields.get(name)))), fields)
     name = _first(inner, ("name", "tool_name"))
     if not isinstance(name, str):
         raise BadRequestError(
-            f"message {index} holds a tool call of unknown form ({type(entry).__name__}) in additional_kwargs: "
-            "use a ToolCallBlock"
+            f"message {index} has a tool call of unknown form ({type(entry).__name__}) in additional_kwargs: "
+            "pass a ToolCallBlock"
         )
     call_id = _first(fields, _CALL_IDS)
     return _call(_first(inner, _CALL_IDS) if call_id is None else call_id, name, _first(inner, _ARGUMENTS))
 
 
-def _as_mapping(entry: Any) -> Mapping[str, Any]:
+def _as_mapping(entry: object) -> Mapping[str, Any]:
     if isinstance(entry, Mapping):
         return entry
     if isinstance(entry, BaseModel):
@@ -143,12 +143,12 @@ def _as_mapping(entry: Any) -> Mapping[str, Any]:
     return getattr(entry, "__dict__", {})
 
 
-def _first(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+def _first(fields: Mapping[str, JSON], names: Iterable[str]) -> JSON:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _fill_in_ids(wire: Sequence[dict[str, Any]]) -> None:
-    """Give ids to calls without one. Pair results by id, else by the tool's name, else in the order of the calls."""
+    """Set missing ids of calls. Match results by id, else by the name of the tool, else by the order of the calls."""
     waiting: list[dict[str, Any]] = []
     for index, message in enumerate(wire):
         for number, call in enumerate(message.get("tool_calls", ())):
@@ -165,26 +165,26 @@ def _fill_in_ids(wire: Sequence[dict[str, Any]]) -> None:
 
 
 def sendable(name: str) -> str:
-    """``name`` in the letters that a function name may have on the wire, as LlamaIndex itself writes it."""
+    """Return ``name`` with each character that is not allowed in a function name replaced by ``_``."""
     return _UNSENDABLE.sub("_", name)
 
 
 def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dict[str, str]]:
-    """Tools as the core takes them, and the tool's own name behind each name that had to be changed.
+    """Return tools for the core, and the original names by the names that were changed.
 
     Raises:
-        BadRequestError: What is given is no tool.
-        ValueError: A tool has no name, or two have the same one on the wire.
+        BadRequestError: An entry is not a LlamaIndex tool.
+        ValueError: A tool has no name, or two tools have the same name on the wire.
     """
     specs: dict[str, dict[str, JSON]] = {}
     renamed: dict[str, str] = {}
     for index, tool in enumerate(tools):
         if not isinstance(tool, BaseTool):
-            raise BadRequestError(f"tool {index} is a {type(tool).__name__}: wrap it, FunctionTool.from_defaults(...)")
+            raise BadRequestError(f"tool {index} is a {type(tool).__name__}: use FunctionTool.from_defaults(...)")
         own = tool.metadata.get_name()
         sent = sendable(own)
         if sent in specs:
-            raise ValueError(f"two tools are called {sent!r} on the wire: rename {own!r}")
+            raise ValueError(f"two tools have the name {sent!r} on the wire: rename {own!r}")
         specs[sent] = tool.metadata.to_openai_tool(skip_length_check=True)
         if sent != own:
             renamed[sent] = own
@@ -192,7 +192,7 @@ def to_wire_tools(tools: Iterable[BaseTool]) -> tuple[list[dict[str, JSON]], dic
 
 
 def named_tool(choice: JSON) -> str | None:
-    """The tool that a choice names, as it is called on the wire; None where it names none."""
+    """Return the name on the wire of the tool that ``choice`` selects; None if it selects no single tool."""
     if isinstance(choice, dict):
         function = choice.get("function")
         choice = function.get("name") if isinstance(function, dict) else None
@@ -200,7 +200,7 @@ def named_tool(choice: JSON) -> str | None:
 
 
 def to_wire_tool_choice(choice: JSON, *, required: bool) -> JSON:
-    """``tool_choice`` out of what LlamaIndex passes: None, a mode, a tool's name or a dict; None where none is set."""
+    """Return ``tool_choice`` for the wire. LlamaIndex passes None, a mode, the name of a tool, or a dict."""
     if choice is None or (required and choice in ("auto", "none")):
         return "required" if required else None
     return named_tool(choice) or choice

@@ -1,10 +1,11 @@
-"""The LLM: one class that joins LlamaIndex's contract to the core client."""
+"""The LLM class. It maps LlamaIndex's methods to calls of the core client."""
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -28,57 +29,74 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
-from llama_index.llms.workers_ai._pacing import paced
-from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, schema_format
+from llama_index.llms.workers_ai._generation import generation_options, parsed, rendered_rows
+from llama_index.llms.workers_ai._pacing import limited, paced
+from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, check_output_cls, schema_format
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from workers_ai._calls.per_call import PER_CALL
-from workers_ai._validation import unknown_keyword
-from workers_ai._wire.chat.request import CHAT_PARAMS
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration._pydantic_fields import ChatFields
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     from llama_index.core.chat_engine.types import AgentChatResponse
     from llama_index.core.llms.llm import ToolSelection
+    from llama_index.core.prompts import PromptTemplate
     from llama_index.core.tools.types import BaseTool
+    from llama_index.core.types import Model
 
     from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
 DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
-"""Calls tools, takes JSON schemas, and is not retired."""
+"""A current model with tools and JSON schemas."""
 
 DEFAULT_CONTEXT_WINDOW: Final = 8_192
-"""Tokens assumed for a model that the catalogue does not know: what every current chat model has at least."""
+"""Tokens assumed for a model that is not in the catalogue; every current chat model has at least as many."""
 
 _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.FUNCTION: "tool",
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
+_GENERATION: Final = frozenset({
+    "deadline_s", "dedupe", "expected_output_tokens", "limit_cost_usd", "mode", "progress", "repair",
+    "requests_per_job", "take_over",
+})  # fmt: skip
+"""Options of ``generate`` that ``structured_predict_many`` accepts."""
 _IGNORED: Final = frozenset({
     "allow_parallel_tool_calls", "cache_control", "formatted", "metadata", "n", "prompt_cache_key",
     "safety_identifier", "service_tier", "store", "stream", "tool_required", "user", "verbose",
 })  # fmt: skip
-"""Keywords of LlamaIndex's components and of other providers without a meaning here."""
+"""Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 
 
 class WorkersAI(ChatFields, StructuredPrediction):
     """A chat model of Cloudflare Workers AI.
 
-    Every option can be given per call as well: ``llm.chat(messages, temperature=0)``. Only what was set is sent. Fields
-    of the body that have no option go in ``additional_kwargs``; any other keyword raises and names the nearest known
-    one.
+    Each option can be set per call as well: ``llm.chat(messages, temperature=0)``. Only options that were set are sent.
+    Pass further fields of the request body in ``additional_kwargs``. An unknown keyword raises an error that suggests
+    the nearest known one.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "additional_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -87,36 +105,38 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL
     """Model id (alias ``model_name``)."""
     additional_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the body, sent as they are."""
+    """Further fields of the request body, sent unchanged."""
     context_window: int | None = Field(default=None, gt=0)
-    """Tokens of input and output together; else the catalogue's."""
+    """Tokens of input and output together. Default: from the catalogue."""
     num_output: int | None = Field(default=None, gt=0)
-    """Tokens that LlamaIndex keeps free for the answer; else ``max_tokens``, else the catalogue's default."""
+    """Tokens that LlamaIndex reserves for the answer. Default: ``max_tokens``, else from the catalogue."""
     is_function_calling_model: bool | None = None
-    """Whether the model calls tools; else the catalogue's, and yes for a model it does not know."""
+    """Whether the model calls tools. Default: from the catalogue; true for an unknown model."""
     should_use_structured_outputs: bool | None = None
-    """Ask for structured answers with a JSON schema instead of a forced tool. None does so where the model takes a
-    schema, and cannot be forced to call a tool."""
+    """Request structured answers by a JSON schema (True) or a forced tool (False). Default: a schema if the model
+    accepts one and cannot be forced to call a tool."""
+
+    _queued: QueuedClient | None = PrivateAttr(default=None)
 
     @field_validator("response_format", mode="before")
     @classmethod
-    def _read_response_format(cls, given: Any) -> Any:
-        return _format_of(given)
+    def _read_response_format(cls, given: object) -> object:
+        return _response_format(given)
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class in dumps and events."""
+        """Return the name of the class in dumps and events."""
         return "WorkersAI"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex plans with: from the catalogue, unless a field says otherwise."""
+        """Return the context window, output size and abilities of the model: the fields if set, else the catalogue."""
         card = lookup(self.model)
         return LLMMetadata(
             context_window=self.context_window or card.context_window or DEFAULT_CONTEXT_WINDOW,
@@ -147,61 +167,63 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return not by_tool and bool(card.json_schema or card.guided_json)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what makes an equal model with :meth:`from_dict`, without secrets and how requests are sent."""
+        """Return the arguments of an equal model, for :meth:`from_dict`, without secrets and connection settings."""
         dumped: dict[str, Any] = super().to_dict(
             **{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs}
         )
-        if self.reasoning_effort is None:  # it is sent as null
+        if self.reasoning_effort is None:  # None is sent as null, so it differs from the default
             dumped["reasoning_effort"] = None
         return dumped
 
     def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
-        """Model, options of the core's chat call, and tool names to map back, of one call."""
-        given = self._named(kwargs)
+        """Return the model, the options of the core's chat call, and the original names of renamed tools."""
+        given = self._known_keywords(kwargs)
         options = self._set_params() | {"api": self.api}
         model = given.pop("model", None) or self.model
         names = given.pop("tool_names", None) or {}
         extra = [self.additional_kwargs, given.pop("additional_kwargs", None), given.pop("extra_body", None)]
         options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
-        options["response_format"] = _format_of(options.get("response_format"))
+        options["response_format"] = _response_format(options.get("response_format"))
         return model, options, names
 
-    def _named(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the keywords of one call under their own names.
+    def _known_keywords(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keywords of one call with aliases resolved and ignored ones left out.
 
         Raises:
-            ConfigurationError: A keyword is unknown, or given twice.
+            ConfigurationError: A keyword is unknown, or an option was set twice.
         """
         given: dict[str, Any] = {}
         for name, value in kwargs.items():
-            own = self.keyword_aliases.get(name, name)
+            option = self.keyword_aliases.get(name, name)
             if name in _IGNORED:
-                self._ignore(name, value)
-            elif own not in _PER_CALL:
+                self._check_ignored(name, value)
+            elif option not in _PER_CALL:
                 raise unknown_keyword(type(self).__name__, name, _PER_CALL, "additional_kwargs")
-            elif given.get(own) is not None and value is not None:
-                raise ConfigurationError(f"a call was given {own} twice, once as {name}")
-            elif own not in given or value is not None:
-                given[own] = value
+            elif given.get(option) is not None and value is not None:
+                raise ConfigurationError(f"{option} was set twice in one call, once as {name}: set it once")
+            elif option not in given or value is not None:
+                given[option] = value
         return given
 
-    def _ignore(self, name: str, value: Any) -> None:
+    def _check_ignored(self, name: str, value: object) -> None:
         if name == "n" and value not in (None, 1):
-            raise ConfigurationError(f"n={value!r}: a call has one answer; call once for each")
+            raise ConfigurationError(f"n={value!r} is not supported: a call returns one answer; call once per answer")
         if name not in ("n", "formatted") and value is not None:
             warnings.warn(
-                f"{type(self).__name__} ignores {name}=, which has no meaning here; fields of the body go in "
-                "additional_kwargs",
+                f"{type(self).__name__} ignores {name}=: Workers AI has no such parameter; pass further fields of the "
+                "request body in additional_kwargs",
                 stacklevel=2,
             )
 
     def _sync(self) -> Client:
-        """The client of one call."""
+        """Return the client for one call."""
         return self.client if self.rate_limiter is None else paced(self.client, self.rate_limiter)
 
     def _async(self) -> AsyncClient:
-        """The client of one call."""
+        """Return the async client for one call."""
+        if self._queued is not None:
+            return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
     def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -221,9 +243,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
                 yield streamed.add(delta)
 
     async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        return self._apieces(messages, **kwargs)
+        return self._astream(messages, **kwargs)
 
-    async def _apieces(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         async with aclosing(self._async().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
@@ -232,7 +254,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Answer a conversation.
+        """Return the answer to a conversation.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
@@ -246,7 +268,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Answer in pieces: each has all that has come, and what is new as ``delta``; the last one has the usage."""
+        """Stream the answer. Each response holds everything so far, and the new text in ``delta``.
+
+        The last response has the usage.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`. ``partial`` holds the text received before an interruption.
+        """
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
@@ -256,7 +284,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """Answer one prompt, sent as a message of the user."""
+        """Return the answer to one prompt, sent as a user message."""
         return chat_to_completion_decorator(self._chat)(prompt, **kwargs)
 
     @llm_completion_callback()
@@ -266,13 +294,121 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """Answer one prompt in pieces; see :meth:`stream_chat`."""
+        """Stream the answer to one prompt; see :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
+
+    def queued(
+        self,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Return a copy whose async calls share submissions of the asynchronous queue.
+
+        Use it with components that send one async call per item, such as ``SummaryExtractor(llm=llm, num_workers=200)``.
+        Only calls that wait at the same time share a submission, so set ``num_workers`` high. Answers are stored in the
+        ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+
+        Args:
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            window_s: Maximum seconds from the first waiting call to the submission.
+            max_items: Maximum calls per submission.
+            deadline_s: Maximum seconds of one submission; None for no limit.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        twin: Self = self.model_copy()
+        twin._queued = self.async_client.queued(
+            self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
+        )
+        return twin
+
+    def structured_predict_many(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Model | Exception]:
+        """Return an object of ``output_cls`` for each row, through the asynchronous queue.
+
+        Each answer is stored in the ledger when it arrives. After an interrupted call, the same call sends only the
+        rows without an answer.
+
+        Args:
+            output_cls: A pydantic class.
+            prompt: Template of the prompt.
+            rows: Values for the template, one mapping per object.
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            llm_kwargs: Parameters of the chat calls.
+            **options: Options of :func:`workers_ai.generation.generate`, such as ``mode``, ``limit_cost_usd``,
+                ``deadline_s``, ``repair`` and ``progress``.
+
+        Returns:
+            The objects in the order of the rows. A failed row has a :class:`~workers_ai.errors.BatchItemError` in its
+            place; the next call sends it again.
+
+        Raises:
+            ConfigurationError: A row has no value for a variable of the prompt, an option is invalid, the model has no
+                queue, or the ledger belongs to another model, class or parameter.
+            WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`.
+        """
+        from workers_ai.generation import generate
+
+        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        client = self.client if self.rate_limiter is None else limited(self.client, self.rate_limiter)
+        report = generate(inputs, client=client, **arguments)
+        return parsed(report.answers(), output_cls, report.model)
+
+    async def astructured_predict_many(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Model | Exception]:
+        """See :meth:`structured_predict_many`."""
+        from workers_ai.generation import agenerate
+
+        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        client = self.async_client if self.rate_limiter is None else limited(self.async_client, self.rate_limiter)
+        report = await agenerate(inputs, client=client, **arguments)
+        return await asyncio.to_thread(parsed, report.answers(), output_cls, report.model)
+
+    def _generation(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+    ) -> tuple[list[tuple[int, ChatInput]], dict[str, Any]]:
+        """Return the inputs and arguments of a generation.
+
+        Raises:
+            ConfigurationError: ``output_cls`` is not a pydantic class, an option is unknown, or a row does not fit.
+        """
+        check_output_cls(output_cls)
+        if unknown := sorted(options.keys() - _GENERATION):
+            raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
+        model, params, _ = self._options(llm_kwargs or {})
+        arguments = {"ledger": ledger, "model": model, "schema": output_cls, **generation_options(params), **options}
+        return rendered_rows(self, prompt, rows), arguments
 
     def _prepare_chat_with_tools(
         self,
@@ -284,9 +420,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         tool_required: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Arguments of a chat call with tools.
+        """Return the arguments of a chat call with tools.
 
-        ``allow_parallel_tool_calls`` is not sent, since LlamaIndex sets it on its own; ``parallel_tool_calls`` is.
+        ``allow_parallel_tool_calls`` is not sent, because LlamaIndex sets it unasked. Pass ``parallel_tool_calls`` to
+        send a value.
         """
         messages = list(chat_history or ())
         if user_msg is not None:
@@ -306,11 +443,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return prepared
 
     def predict_and_call(self, tools: Sequence[BaseTool], *args: Any, **kwargs: Any) -> AgentChatResponse:
-        """Let the model choose a tool, and call it.
+        """Let the model select a tool, and run the tool.
 
         Raises:
-            ConfigurationError: The model calls no tools, and ``react_chat_formatter`` or ``output_parser`` is missing.
-            ValueError: It called none, and ``error_on_no_tool_call`` is set.
+            ConfigurationError: The model does not call tools, and ``react_chat_formatter`` or ``output_parser`` is
+                missing.
+            ValueError: The model selected no tool, and ``error_on_no_tool_call`` is true.
         """
         self._require_tools(kwargs)
         return super().predict_and_call(tools, *args, **kwargs)
@@ -320,12 +458,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         self._require_tools(kwargs)
         return await super().apredict_and_call(tools, *args, **kwargs)
 
-    def _require_tools(self, given: Mapping[str, Any]) -> None:
-        # Without tools LlamaIndex runs a ReActAgent, which fails unless it is given a formatter and a parser.
+    def _require_tools(self, given: Mapping[str, object]) -> None:
+        # For a model without tools LlamaIndex runs a ReActAgent, which fails without a formatter and a parser.
         if not self._calls_tools() and not {"react_chat_formatter", "output_parser"} <= given.keys():
             raise ConfigurationError(
-                f"{self.model} calls no tools: choose a model that does, pass react_chat_formatter=ReActChatFormatter()"
-                " and output_parser=ReActOutputParser(), or set is_function_calling_model=True if you know better"
+                f"{self.model} does not call tools: use a model that does, pass "
+                "react_chat_formatter=ReActChatFormatter() and output_parser=ReActOutputParser(), or set "
+                "is_function_calling_model=True if the catalogue is wrong"
             )
 
     def _validate_chat_with_tools_response(
@@ -333,9 +472,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
         response: ChatResponse,
         tools: Sequence[BaseTool],
         allow_parallel_tool_calls: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> ChatResponse:
-        """Keep the first call alone where several were not asked for."""
+        """Keep only the first call unless parallel calls are allowed."""
         message = response.message
         calls = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
         if not allow_parallel_tool_calls and len(calls) > 1:
@@ -345,13 +484,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return response
 
     def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: object
     ) -> list[ToolSelection]:
-        """The calls of a response; from a piece of a stream, as much of their arguments as has come.
+        """Return the tool calls of a response. Calls of a streamed response have the arguments received so far.
 
         Raises:
-            ValueError: There is none, and ``error_on_no_tool_call`` is set.
-            APIResponseValidationError: The arguments of a whole response are not a JSON object.
+            ValueError: There is no call, and ``error_on_no_tool_call`` is true.
+            APIResponseValidationError: The response is complete, and the arguments of a call are not a JSON object.
         """
         selections = list(to_tool_selections(response))
         if error_on_no_tool_call and not selections:
@@ -359,8 +498,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return selections
 
 
-def _format_of(response_format: Any) -> Any:
-    """Return a ``response_format``, made of the schema of a pydantic class where one is given."""
+def _response_format(response_format: object) -> object:
+    """Return the ``response_format`` for a pydantic class; any other value unchanged."""
     if isinstance(response_format, type) and issubclass(response_format, BaseModel):
         return schema_format(response_format)
     return response_format

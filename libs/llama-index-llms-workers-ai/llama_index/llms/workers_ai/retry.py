@@ -1,4 +1,4 @@
-"""A retry policy for the steps of a LlamaIndex workflow."""
+"""Retry policy for the steps of a LlamaIndex workflow."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["WorkersAIRetryPolicy"]
 
 
 class WorkersAIRetryPolicy:
-    """Runs a step again when Workers AI failed in a way that passes, after the time the service asked for.
+    """Retries a step after a retryable Workers AI error, and honours ``Retry-After``.
 
-    ``@step(retry_policy=WorkersAIRetryPolicy())``. A step that fails with anything else, with a used-up allocation or
-    with a refused request is not run again. These tries multiply with the model's own: a step that makes one call of
-    ``max_retries=2`` sends at most ``3 * max_attempts`` requests.
+    Use it as ``@step(retry_policy=WorkersAIRetryPolicy())``. Other errors, an exhausted quota and rejected requests
+    fail the step at once. The LLM retries as well: a step with one call of ``max_retries=2`` sends up to
+    ``3 * max_attempts`` requests.
 
     Args:
-        max_attempts: Times the step runs at most, the first one included.
-        base_s: Bound in seconds of the first jittered wait; it doubles with each try.
-        cap_s: Bound in seconds of any jittered wait. What the service asks for is honoured up to 60 s.
-        total_s: Seconds since the first failure after which the step is not run again.
+        max_attempts: Maximum runs of the step, including the first.
+        base_s: Maximum of the first jittered delay, in seconds. It doubles with each retry.
+        cap_s: Maximum of any jittered delay, in seconds. ``Retry-After`` is honoured up to 60 s.
+        total_s: Seconds since the first failure after which the step is not retried.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class WorkersAIRetryPolicy:
         self._total_s = total_s
 
     def next(self, elapsed_time: float, attempts: int, error: Exception, *, seed: int | None = None) -> float | None:
-        """Seconds to wait before the step runs again; None to let it fail.
+        """Return the seconds to wait before the next run; None to fail the step.
 
         Args:
             elapsed_time: Seconds since the first failure.
             attempts: Failures so far.
-            error: The last one, or one that was raised from it.
-            seed: Makes the jitter repeatable.
+            error: The last error. Its causes are searched for a Workers AI error.
+            seed: Seed of the jitter.
         """
         ours = next((found for found in _chain(error) if isinstance(found, WorkersAIError)), None)
         if ours is None:

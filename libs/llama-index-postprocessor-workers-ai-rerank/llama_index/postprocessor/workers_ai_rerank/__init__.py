@@ -1,8 +1,8 @@
-"""Cloudflare Workers AI reranking for LlamaIndex."""
+"""LlamaIndex reranker for Cloudflare Workers AI."""
 
 from llama_index.postprocessor.workers_ai_rerank._version import __version__
 from llama_index.postprocessor.workers_ai_rerank.base import WorkersAIRerank
 
-from workers_ai._settings.settings import GatewayOptions
+from workers_ai import GatewayOptions
 
 __all__ = ["GatewayOptions", "WorkersAIRerank", "__version__"]

@@ -1,9 +1,9 @@
-"""The reranker: a node postprocessor whose sync and async methods differ in one line."""
+"""The reranker, a node postprocessor."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -12,13 +12,13 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
-from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai.errors import BadRequestError
-from workers_ai.integration._pydantic_fields import ConnectionFields
+from workers_ai.integration import MAX_CONCURRENCY, ConnectionFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from workers_ai.integration import ConnectionConstructor
     from workers_ai.types import RerankScore
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIRerank"]
@@ -30,55 +30,64 @@ dispatcher = get_dispatcher(__name__)
 
 
 class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
-    """Puts nodes in the order of their relevance to the query, as a reranking model of Workers AI judges it.
+    """Sorts nodes by relevance to the query, using a reranking model of Cloudflare Workers AI.
 
-    The nodes handed in stay as they are; lists of any length are scored, 100 nodes a request.
+    The given nodes are not changed. Lists of any length are scored, in requests of 100 nodes.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "no rerank request"
     keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields.keyword_aliases, "model_name": "model"}
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager"}
 
     model: str = DEFAULT_MODEL
     """Model id (alias ``model_name``)."""
     top_n: int | None = Field(default=3, ge=1)
-    """Nodes to keep; None keeps all."""
+    """Number of nodes to return; None for all."""
     max_concurrency: int | None = MAX_CONCURRENCY
-    """Requests in flight of this object."""
+    """Maximum requests in flight of this object."""
     keep_retrieval_score: bool = False
-    """Keep the score of the retrieval in ``node.metadata["retrieval_score"]``, out of sight of models."""
+    """Store the score of the retriever in ``node.metadata["retrieval_score"]``. It is excluded from LLM and embedding
+    inputs."""
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the class in dumps."""
+        """Return the name of the class in dumps."""
         return "WorkersAIRerank"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """What makes an equal reranker, without secrets and without how requests are sent."""
+        """Return the arguments of an equal reranker, without secrets and connection settings."""
         return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._reranking(nodes, query_bundle) as ranking:
-            ranking.take(self.client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
+            ranking.sort(self.client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
         return ranking.best
 
-    @dispatcher.span  # LlamaIndex sees to the sync one alone, which is abstract
+    @dispatcher.span  # LlamaIndex adds the span to abstract methods only, and this one is not abstract
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._reranking(nodes, query_bundle) as ranking:
-            ranking.take(await self.async_client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
+            ranking.sort(await self.async_client.rerank(self.model, ranking.query, ranking.texts, top_n=self.top_n))
         return ranking.best
 
     @contextmanager
     def _reranking(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Ranking]:
-        """Both kinds of events around one ranking, also where there is nothing to rank."""
+        """Send LlamaIndex's start and end events of one ranking, also for an empty list."""
         if query_bundle is None:
             raise ValueError("Missing query bundle in extra info.")
         ranking = _Ranking(nodes, query_bundle.query_str, keep_retrieval_score=self.keep_retrieval_score)
@@ -97,19 +106,19 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
 
 
 class _Ranking:
-    """One ranking: the texts to score, and the nodes that come out."""
+    """One ranking: the texts to score, and the sorted nodes."""
 
     def __init__(self, nodes: Sequence[NodeWithScore], query: str, *, keep_retrieval_score: bool) -> None:
         if odd := {type(node).__name__ for node in nodes if not isinstance(node, NodeWithScore)}:
-            raise BadRequestError(f"a node to rank is a {min(odd)}: pass NodeWithScore(node=...)")
+            raise BadRequestError(f"nodes contains a {min(odd)}: pass NodeWithScore(node=...)")
         self._nodes = nodes
         self._keep = keep_retrieval_score
         self.query = query
         self.texts = [node.node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
         self.best: list[NodeWithScore] = []
 
-    def take(self, scores: Sequence[RerankScore]) -> None:
-        """Choose the nodes that were scored, in the order of the scores."""
+    def sort(self, scores: Sequence[RerankScore]) -> None:
+        """Set ``best`` to the scored nodes, in the order of the scores."""
         self.best = [self._scored(self._nodes[score.index], score.score) for score in scores]
 
     def _scored(self, found: NodeWithScore, score: float) -> NodeWithScore:

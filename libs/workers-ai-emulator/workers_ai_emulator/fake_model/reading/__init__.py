@@ -1,0 +1,1 @@
+"""Read a request: its question, context, topics, words and arithmetic."""

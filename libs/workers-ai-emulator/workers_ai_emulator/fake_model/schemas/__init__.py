@@ -1,0 +1,1 @@
+"""Fill JSON schemas with values from a text."""

@@ -1,0 +1,96 @@
+"""Keep exchanges of the probe as cassettes: without secrets, account and ids, and with listed headers only.
+
+The files are JSON, and so YAML that VCR can read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from workers_ai._settings.settings import Settings
+    from workers_ai.cli._probe.session import Exchange
+
+__all__ = ["KEPT_HEADERS", "write_cassette"]
+
+KEPT_HEADERS: Final = frozenset(
+    {
+        "api-version", "cf-ai-neurons", "cf-ai-req-id", "cf-aig-cache-status", "cf-auditlog-id", "cf-ray",
+        "content-type", "ratelimit", "ratelimit-policy", "retry-after",
+    }
+)  # fmt: skip
+"""Headers of replies that are kept."""
+
+_UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_HEX_ID: Final = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-f])", re.IGNORECASE)
+_TIME_ID: Final = re.compile(r"\bid-\d{13}\b")
+
+
+class _Scrub:
+    """Replaces secrets, the account and ids; equal ids become equal stand-ins, so that a batch can be replayed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ids: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        text = self._settings.scrub(text)
+        if self._settings.account_id:
+            text = text.replace(self._settings.account_id, "ACCOUNT")
+        text = _TIME_ID.sub("id-0000000000000", _HEX_ID.sub("0" * 32, text))
+        return _UUID.sub(lambda found: self._stand_in(found[0].lower()), text)
+
+    def _stand_in(self, uuid: str) -> str:
+        return self._ids.setdefault(uuid, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
+
+    def body(self, text: str) -> dict[str, Any] | None:
+        scrubbed = self.text(text)
+        try:
+            return {"json": json.loads(scrubbed)}
+        except ValueError:
+            return {"text": scrubbed} if scrubbed else None
+
+    def header(self, name: str, value: str) -> str:
+        return "0000000000000000-AMS" if name == "cf-ray" else self.text(value)
+
+
+def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], settings: Settings) -> Path:
+    """Write the exchanges of one question; return the file.
+
+    Args:
+        folder: Folder of the file; created if it is missing.
+        name: Name of the question.
+        exchanges: Calls and replies, in their order.
+        settings: Source of the secrets and the account to remove.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    scrub = _Scrub(settings)
+    interactions = [
+        {
+            "request": {
+                "method": "POST",
+                "uri": scrub.text(f"{settings.root}/{call.path}"),
+                "body": scrub.body(json.dumps(dict(call.body))),
+                "headers": {"content-type": "application/json"},
+            },
+            "response": {
+                "status": {"code": reply.status, "message": ""},
+                "headers": {
+                    name: [scrub.header(name, value)] for name, value in reply.headers.items() if name in KEPT_HEADERS
+                },
+                "body": scrub.body(reply.text),
+            },
+        }
+        for call, reply in exchanges
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps({"version": 1, "interactions": interactions}, indent=2) + "\n", encoding="utf-8")
+    return path

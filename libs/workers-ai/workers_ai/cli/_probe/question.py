@@ -1,0 +1,49 @@
+"""A question to the service: what this project assumes, how to ask, how to read the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from workers_ai.cli._probe.calls import Call
+from workers_ai.cli._probe.session import Session
+
+__all__ = ["Question", "Value"]
+
+Value: TypeAlias = str | int | bool | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question.
+
+    Attributes:
+        name: Its name; the name of the emulator's switch if it has one.
+        text: What only the service can answer.
+        positions: Possible answers; the first one is what this project assumes.
+        calls: Requests it sends, batches left out.
+        read: Asks the service and returns the answer.
+        batches: Submissions to the queue that it needs.
+        waits: Whether it needs a finished batch; such questions are asked last.
+        where: File with the assumption; empty if the question is a switch of the emulator.
+    """
+
+    name: str
+    text: str
+    positions: tuple[Value, ...]
+    calls: tuple[Call, ...]
+    read: Callable[[Session], Value]
+    batches: tuple[Call, ...] = ()
+    waits: bool = False
+    where: str = ""
+
+    @property
+    def choice(self) -> Value:
+        """The answer that this project assumes."""
+        return self.positions[0]
+
+    @property
+    def cost_usd(self) -> float:
+        """Estimated cost of this question alone."""
+        return sum(call.cost_usd for call in (*self.calls, *self.batches))
