@@ -174,7 +174,7 @@ def _supported(kind: Any) -> Any:
             bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
             wrap = extensions.Required if name in kind.__required_keys__ else extensions.NotRequired
             fields[name] = wrap[_supported(bare)]
-        return extensions.TypedDict(kind.__name__, fields)  # type: ignore[operator]
+        return extensions.TypedDict(kind.__name__, fields)
     origin, args = get_origin(kind), get_args(kind)
     if not any(is_typeddict(part) or get_args(part) for part in args):
         return kind
