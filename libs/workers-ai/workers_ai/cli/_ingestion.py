@@ -163,8 +163,9 @@ class Ingestion:
     def _options(self) -> dict[str, Any]:
         shape = self.shape
         if self.resume:
-            with Ledger(self.ledger) as ledger:
-                shape = shape or ledger.fingerprint
+            with Ledger(self.ledger, task="embed") as ledger:
+                found = ledger.fingerprint
+            shape = shape or (found if isinstance(found, Fingerprint) else None)
         assert shape is not None
         return asdict(shape)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -180,5 +182,5 @@ def _supported(kind: Any) -> Any:
         return kind
     parts = tuple(map(_supported, args))
     if origin in (Union, UnionType):
-        return Union[parts]
+        return functools.reduce(operator.or_, parts)
     return kind if origin in (Literal, Annotated) else origin[parts]  # type: ignore[index]
