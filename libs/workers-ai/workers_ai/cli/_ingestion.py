@@ -163,11 +163,9 @@ class Ingestion:
     def _options(self) -> dict[str, Any]:
         shape = self.shape
         if self.resume:
-            with Ledger(self.ledger) as ledger:
+            with Ledger(self.ledger, task="embed") as ledger:
                 found = ledger.fingerprint
-            if not isinstance(found, Fingerprint):
-                raise InputError(f"{self.ledger} is a ledger of generation: pass a ledger of ingest")
-            shape = shape or found
+            shape = shape or (found if isinstance(found, Fingerprint) else None)
         assert shape is not None
         return asdict(shape)
 
