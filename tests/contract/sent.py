@@ -265,7 +265,7 @@ IMAGES = [
         user(text("Who?"), image({"url": "https://example.org/cat.jpg"})),
         model=VISION,
         error="BadRequestError",
-        says="pass the bytes as base64 or as a data: URL with their media type",
+        says="Pass the bytes as base64, or as a data: URL with their media type",
     ),
     *(
         Sent(

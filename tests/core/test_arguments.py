@@ -58,7 +58,7 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
             lambda c, url=url: c.chat(
                 VISION, [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
             ),
-            "message 0 has data that is not marked as an image",
+            "message 0 has data without the media type of an image",
         )
         for url in (None, 5)
     },
@@ -69,14 +69,14 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a text to rank": (lambda c: c.rerank(RERANK, "q", "abc"), "texts must be a list of strings, not one string"),
     "nothing to rank": (lambda c: c.rerank(RERANK, "q", None), "texts must be a list of strings, not a NoneType"),
     "a number to rank": (lambda c: c.rerank(RERANK, "q", ["a"] * 150 + [5]), "text 150 is a int, not a string"),
-    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "the query is None"),
+    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "a text that is not empty, not None"),
     "no requests": (lambda c: c.batch.run(BGE, None), "requests must be a list of inputs .* not a NoneType"),
     "one request": (lambda c: c.batch.run(BGE, {"text": ["a"]}), "requests must be a list of inputs .* not a dict"),
     "requests that run out": (lambda c: c.batch.run(BGE, iter([])), "requests must be a list of inputs .* not a list_"),
     "a text among requests": (lambda c: c.batch.run(CHAT, [{}, "a"]), "request 1 must be a dict .* not a str"),
     "no submission": (lambda c: c.batch.submit(BGE, None), "requests must be a list of inputs .* not a NoneType"),
-    "an id to poll": (lambda c: c.batch.poll("id"), r"a job is a BatchJob, not a str: BatchJob\(request_id, model\)"),
-    "an id to collect": (lambda c: c.batch.collect("id"), "a job is a BatchJob, not a str"),
+    "an id to poll": (lambda c: c.batch.poll("id"), r"job must be a BatchJob, not a str: create one with BatchJob\(request_id, model\)"),
+    "an id to collect": (lambda c: c.batch.collect("id"), "job must be a BatchJob, not a str"),
 }
 
 ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -85,13 +85,13 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "tools must be a list, not a int: the form of a tool is",
     ),
     "one tool": (lambda c: c.chat(CHAT, HI, tools=tool({})), "tools must be a list, not a dict"),
-    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict: the form of a tool is"),
+    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict, not a int: the form of a tool is"),
     "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "a tool must be a dict"),
     "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "a tool has no name"),
     "parameters": (lambda c: c.chat(CHAT, HI, tools=[tool([1])]), "parameters of tool 'clock' must be a JSON schema"),
-    "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "properties that are no obj"),
-    "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "properties that are no obj"),
-    "tool_choice": (lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5), "tool_choice 5 is none of auto, none"),
+    "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "properties of tool 'clock' must be an object"),
+    "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "properties of tool 'clock' must be an object"),
+    "tool_choice": (lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5), "tool_choice must be auto, none, any, the name of a tool or a dict, not 5"),
     "response_format": (lambda c: c.chat(CHAT, HI, response_format=5), "response_format must be a dict such as"),
     "extra_body": (
         lambda c: c.chat(CHAT, HI, extra_body="x"),
@@ -112,10 +112,10 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda c: c.embed(BGE, ["a"], query_instruction=5),
         "query_instruction must be text, not int",
     ),
-    "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be seconds, or None for no end, not '5'"),
+    "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be a number of seconds, or None for no bound, not '5'"),
     "a deadline that is none": (
         lambda c: c.embed(BGE, ["a"], queue="always", deadline_s=float("nan")),
-        "deadline_s must be seconds, or None for no end, not nan",
+        "deadline_s must be a number of seconds, or None for no bound, not nan",
     ),
     "the URL of a Worker": (lambda c: BatchWorker(5), "the url of a BatchWorker must be text, not int"),  # type: ignore[arg-type]
     "headers of a Worker": (lambda c: BatchWorker("https://a.example", "x"), "headers of a BatchWorker must be"),  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_of_an_assistants_turn_parts_alone_are_its_words(account: dict[str, Any]
     left = [{"executable_code": {"code": "1"}}, {"type": "text", "text": "Hel"}, "lo"]
     client.chat(CHAT, [*HI, {"role": "assistant", "content": left}])
     assert [message["content"] for message in sent[0]] == ["hi", "Hello"]
-    with pytest.raises(e.BadRequestError, match=r"message 0 has content of unknown form with the keys \['a'\]"):
+    with pytest.raises(e.BadRequestError, match=r"message 0 has content of an unknown form with the keys \['a'\]"):
         client.chat(CHAT, [{"role": "user", "content": [{"a": 1}]}])
 
 

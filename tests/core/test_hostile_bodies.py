@@ -134,5 +134,5 @@ def test_any_value_is_written_as_strict_json() -> None:
     assert parse_json(plain_json(value), strict=True)["at"] == "2026-11-30"
     circle: dict[str, Any] = {}
     circle["circle"] = circle
-    with pytest.raises(BadRequestError, match=r"[Cc]irc"):
+    with pytest.raises(BadRequestError, match="contains itself"):
         plain_json(circle)

@@ -31,8 +31,8 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.ingest import IngestReport, Ledger, aingest, ingest
-from workers_ai.ingest import _api as api
-from workers_ai.ingest import _engine as engine
+from workers_ai.ledger import _run as api
+from workers_ai.ledger import _engine as engine
 from workers_ai_emulator import Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -136,7 +136,7 @@ def test_every_document_with_a_failed_text_is_reported(run: Any, emulator: Any) 
 
 def test_failures_raise_where_that_is_asked_for(run: Any, texts: Any, emulator: Any) -> None:
     emulator.queue.settings.failures = [ItemFailure(contains=f'"{BAD}"', code=5004, message="not this one")]
-    with pytest.raises(BatchItemError, match="1 of 40 documents failed; the first: not this one") as caught:
+    with pytest.raises(BatchItemError, match="1 of 40 inputs failed; the first: not this one") as caught:
         run(texts(40), raise_on_failure=True)
     error = caught.value
     assert (error.index, error.external_reference, error.code) == (37, "doc-37", 5004)
@@ -201,7 +201,7 @@ def test_texts_that_the_queue_loses_three_times_are_reported(run: Any, texts: An
     emulator.queue.settings.lose = 100
     report = run(texts(30))
     assert (report.embedded, report.failed) == (0, 30)
-    assert "the queue does not know" in report.failures[0].message
+    assert "is unknown to the asynchronous queue" in report.failures[0].message
     assert emulator.queue.submitted == 3
 
 
@@ -340,8 +340,7 @@ def test_the_limit_on_cost_stops_before_it_is_passed(run: Any, texts: Any, emula
     """4,000 texts of 4 tokens at $0.02 for a million: $0.00032 in all."""
     with pytest.raises(BatchError, match=r"the cost limit of \$0.0002 is reached; the ledger is ready to go on"):
         run(texts(4000), limit_cost_usd=0.0002, texts_per_job=100, max_concurrency=2)
-    assert 1000 < emulator.log.texts_embedded < 3000
-    assert emulator.log.texts_embedded % 100 == 0
+    assert 2000 < emulator.log.texts_embedded <= 2500
     report = run(texts(4000))
     assert report.embedded + report.reused == 4000
     assert emulator.log.texts_repeated == 0

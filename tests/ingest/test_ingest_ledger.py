@@ -16,6 +16,7 @@ from workers_ai.errors import APIResponseValidationError, BatchError, Configurat
 from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
 from workers_ai.ledger import _file as ledger_file
 from workers_ai.ledger._failure_policy import Retry
+from workers_ai.ledger._records import Document, Measured, text_hash
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1
@@ -29,7 +30,8 @@ def opened(ledger: Path) -> Callable[..., Ledger]:
 
 
 def feed(ledger: Ledger, run: int, *texts: str) -> None:
-    ledger.feed(run, [(text, text) for text in texts], part=100, max_bytes=10**6)
+    documents = [Document(text, text_hash(text), text) for text in texts]
+    ledger.feed(run, documents, part=100, measure=lambda text: Measured(len(text) + 2, max(1, len(text) // 4)))
 
 
 def claim(ledger: Ledger, run: int, texts: int = 1000, **bounds: Any) -> Any:
@@ -278,7 +280,7 @@ def test_a_truncated_ledger_is_refused_and_not_touched(run: Any, texts: Any, emu
     cut = whole[: int(rest * len(whole)) if rest == 0.5 else int(rest)]
     path.write_bytes(cut)
     before = emulator.log.requests
-    with pytest.raises(LedgerError, match=r"truncated|no ledger|damaged") as caught:
+    with pytest.raises(LedgerError, match=r"truncated|not a ledger|damaged") as caught:
         run(texts(300))
     assert isinstance(caught.value, BatchError)
     assert str(path) in str(caught.value)
@@ -296,7 +298,7 @@ def test_an_empty_file_becomes_a_ledger(run: Any, texts: Any, ledger: Path) -> N
 @pytest.mark.parametrize("content", [b"not a ledger at all\n" * 500, b"SQLite format 3\0" + b"\xff" * 8000, b"{}"])
 def test_garbage_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, content: bytes) -> None:
     ledger.write_bytes(content)
-    with pytest.raises(LedgerError, match=r"no ledger|truncated|damaged"):
+    with pytest.raises(LedgerError, match=r"not a ledger|truncated|damaged"):
         run(texts(3))
     assert ledger.read_bytes() == content
 
@@ -317,9 +319,9 @@ def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: A
 def test_another_database_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, tables: str) -> None:
     changed(ledger, f"CREATE TABLE {tables}")
     before = ledger.read_bytes()
-    with pytest.raises(LedgerError, match="is an SQLite file, but no ledger"):
+    with pytest.raises(LedgerError, match="is an SQLite file, but not a ledger"):
         run(texts(3))
-    with pytest.raises(LedgerError, match="is an SQLite file, but no ledger"):
+    with pytest.raises(LedgerError, match="is an SQLite file, but not a ledger"):
         Ledger(ledger)
     assert ledger.read_bytes() == before
     assert list(ledger.parent.iterdir()) == [ledger]
@@ -354,7 +356,7 @@ def test_a_ledger_of_odd_contents_is_refused(run: Any, texts: Any, emulator: Any
     changed(path, script)
     before = emulator.log.requests
     for use in (lambda: run(texts(3)), lambda: Ledger(path)):
-        with pytest.raises(LedgerError, match="holds what no ledger holds") as caught:
+        with pytest.raises(LedgerError, match="has invalid contents") as caught:
             use()
         assert str(path) in str(caught.value)
     assert emulator.log.requests == before
@@ -380,9 +382,9 @@ def test_a_job_that_is_none_is_damage(opened: Any, ledger: Path, groups: str) ->
     changed(ledger, f"UPDATE jobs SET groups = '{groups}'")
     with opened() as second:
         mine = second.begin_run()
-        with pytest.raises(LedgerError, match="holds what no ledger holds"):
+        with pytest.raises(LedgerError, match="has invalid contents"):
             second.in_flight()
-        with pytest.raises(LedgerError, match="holds what no ledger holds"):
+        with pytest.raises(LedgerError, match="has invalid contents"):
             second.adopt(mine)
 
 
@@ -473,7 +475,7 @@ def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger_file, "connect", small)
-        with pytest.raises(LedgerError, match="free some space and run the same ingestion again"):
+        with pytest.raises(LedgerError, match="free some space and run the same call again"):
             run(texts(2000), texts_per_job=100, max_concurrency=1)
     with Ledger(run.ledger) as held:
         kept = held.counts()["vectors"]

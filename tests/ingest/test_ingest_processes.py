@@ -150,7 +150,7 @@ def test_a_file_that_may_not_grow_is_one_line_and_nothing_is_lost(
         )
         assert (full.returncode, full.stdout) == (1, "")
         assert full.stderr.startswith("workers-ai: the ledger ")
-        assert "run the same ingestion again; what was recorded is kept" in full.stderr
+        assert "run the same call again; what was recorded is kept" in full.stderr
         assert len(full.stderr.splitlines()) == 1
         with Ledger(docs.with_name("v.parquet.ledger")) as held:
             kept = held.counts()["vectors"]

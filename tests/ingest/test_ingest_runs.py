@@ -17,7 +17,7 @@ import pytest
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
 from workers_ai.ingest import Fingerprint, Ledger, estimate, ingest
-from workers_ai.ingest import _api as api
+from workers_ai.ledger import _run as api
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
@@ -174,14 +174,14 @@ def test_an_estimate_refuses_what_the_run_would_refuse(options: dict[str, Any], 
 
 
 @pytest.mark.parametrize("document", ["a", ("a", 5), ("a", "t", {}), (None, "t")])
-def test_an_estimate_refuses_a_document_that_is_none(document: Any) -> None:
+def test_an_estimate_rejects_an_invalid_document(document: Any) -> None:
     with pytest.raises(BadRequestError):
         estimate([("a", "text"), document], model=MODEL)
 
 
 @pytest.mark.parametrize("source", [5, None])
 def test_a_source_that_cannot_be_read_is_refused_before_anything_is_made(run: Any, ledger: Any, source: Any) -> None:
-    with pytest.raises(BadRequestError, match="must be an iterable of pairs of id and text, not"):
+    with pytest.raises(BadRequestError, match="must be an iterable of pairs of id and input, not"):
         run(source)
     assert not ledger.exists()
 
@@ -248,10 +248,10 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         ((None, "text"), "the id None is neither a string nor an integer of 64 bits"),
         ((True, "text"), "the id True is neither a string nor an integer of 64 bits"),
         ((2**63, "text"), "the id 9223372036854775808 is neither"),
-        (("\ud800", "text"), r"the id '\ud800' holds half a surrogate pair"),
-        ("text", "a document is a pair of id and text, not 'text'"),
-        (("a", "text", {}), "a document is a pair of id and text, not ('a', 'text', {})"),
-        (7, "a document is a pair of id and text, not 7"),
+        (("\ud800", "text"), r"the id '\ud800' contains a lone surrogate"),
+        ("text", "a document is a pair of id and text, or a mapping with 'id' and 'text', not 'text'"),
+        (("a", "text", {}), "a document is a pair of id and text, or a mapping with 'id' and 'text', not ('a', 'text', {})"),
+        (7, "a document is a pair of id and text, or a mapping with 'id' and 'text', not 7"),
     ],
 )
 def test_what_is_no_document_ends_the_run_and_says_which(run: Any, document: Any, says: str) -> None:

@@ -287,7 +287,7 @@ class TestFailures:
             ([[1.0, 2.0]] * 4, "4 vectors for 3 texts"),
             ([[1.0, 2.0], [1.0], [1.0, 2.0]], "vector 1 has another length"),
             ([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]], "vector 1 is all zeros"),
-            ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 holds NaN"),
+            ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 contains NaN"),
         ],
     )
     def test_invalid_vectors_raise(self, embedding: Make, script: Script, call: Caller, rows: Any, said: str) -> None:

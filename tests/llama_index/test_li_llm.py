@@ -277,7 +277,7 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("block", "cure"),
         [
-            (ImageBlock(url="https://example.org/cat.jpg"), "pass the bytes as base64"),
+            (ImageBlock(url="https://example.org/cat.jpg"), "Pass the bytes as base64"),
             (ImageBlock(image=b"not a picture"), "image_mimetype"),
             (DocumentBlock(data=b"%PDF-1.4", title="t", document_mimetype="application/pdf"), "send its text"),
             (AudioBlock(audio=b"RIFF", format="wav"), "send its text"),

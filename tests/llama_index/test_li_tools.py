@@ -114,7 +114,7 @@ class TestRequest:
 
     @pytest.mark.parametrize("choice", ["wether", {"type": "function", "function": {"name": "wether"}}])
     def test_choice_of_an_unknown_tool_raises(self, llm: Make, emulator: Emulator, call: Caller, choice: Any) -> None:
-        with pytest.raises(ConfigurationError, match="'wether' is none of the tools: weather, clock"):
+        with pytest.raises(ConfigurationError, match="'wether' is not one of the tools: weather, clock"):
             call(llm(), "chat_with_tools", [WEATHER, CLOCK], chat_history=USER, tool_choice=choice)
         assert emulator.log.requests == 0
 

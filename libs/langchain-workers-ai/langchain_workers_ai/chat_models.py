@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from workers_ai.integration import ChatConstructor
     from workers_ai.types import JSON
 
 __all__ = ["ChatWorkersAI"]
@@ -67,6 +68,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "model_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {

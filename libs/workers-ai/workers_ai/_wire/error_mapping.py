@@ -138,10 +138,11 @@ _TEXT_RULES: Final = (
     _rule(r"internal (?:server )?error", e.InternalServerError),
 )  # fmt: skip
 
-_ERROR_NAMES: Final = r"\s*(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*:\s*)"
-_PREFIX = re.compile(rf"^{_ERROR_NAMES}+", re.IGNORECASE)
+# Possessive quantifiers keep the time linear in the length of the text.
+_ERROR_NAME: Final = r"(?:(?:Ai|(?:Ai|AiInternal|AiGateway|InferenceUpstream)?Error|undefined|null)\s*+:\s*+)"
+_PREFIX = re.compile(rf"^\s*+{_ERROR_NAME}++", re.IGNORECASE)
 _UUID = re.compile(r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)\s*$", re.IGNORECASE)
-_LEADING_CODE = re.compile(rf"^{_ERROR_NAMES}*\s*(\d{{4,5}})\s*:\s*", re.IGNORECASE)
+_LEADING_CODE = re.compile(rf"^\s*+{_ERROR_NAME}*+(\d{{4,5}})\s*+:\s*+", re.IGNORECASE)
 _CODE_ALONE = re.compile(r"^error code:\s*(\d{4,5})$", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{0,500})</title>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,500}>")

@@ -27,6 +27,7 @@ __all__ = [
 _FENCE: Final = "```"
 _REASONING_STARTS: Final = ("<think>", "<thinking>", "[THINK]")
 _REASONING_ENDS: Final = ("</think>", "</thinking>", "[/THINK]")
+_LITERALS: Final = ("null", "true", "false", "-")
 _MAX_DIGITS: Final = 10
 _MAX_DEPTH: Final = 200
 """Maximum nesting; pydantic's parser has the same limit."""
@@ -253,13 +254,23 @@ def _find_values(text: str, opening: str) -> list[JSON]:
             found.append(value)
         except json.JSONDecodeError as exc:
             invalid += 1
-            if exc.msg.startswith("Unterminated") or exc.pos >= len(text) or invalid > _MAX_INVALID:
+            if _is_truncated(text, exc) or invalid > _MAX_INVALID:
                 raise
             end = max(exc.pos, start + 1)
         except RecursionError:
             raise ValueError("the JSON is nested too deep") from None
         start = text.find(opening, end)
     return found
+
+
+def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
+    """Return whether the text ends inside the invalid value."""
+    rest = text[error.pos : error.pos + 6]
+    return (
+        error.msg.startswith("Unterminated")
+        or any(literal.startswith(rest) for literal in _LITERALS)
+        or (error.msg.startswith("Invalid \\uXXXX") and len(rest) < 6)
+    )
 
 
 def parse_growing(text: str) -> JSON:

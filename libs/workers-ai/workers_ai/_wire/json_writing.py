@@ -40,7 +40,9 @@ def plain_json(value: object) -> str:
         with suppress(ValueError):  # bytes that are not UTF-8
             return _to_json(value, "utf8")
         return _to_json(value, "base64")
-    except (ValueError, RecursionError) as exc:
+    except RecursionError:
+        raise BadRequestError("a value cannot be written as JSON: it contains itself, or is nested too deep") from None
+    except ValueError as exc:
         raise BadRequestError(f"a value cannot be written as JSON: {exc}") from None
 
 

@@ -226,7 +226,9 @@ def _in_order(items: Sequence[JSON], model: str) -> list[JSON]:
 def _from_base64(text: JSON, model: str) -> list[float]:
     floats = array.array("f")
     try:
-        floats.frombytes(base64.b64decode(text if isinstance(text, str) else "?", validate=True))
+        if not isinstance(text, str):
+            raise TypeError
+        floats.frombytes(base64.b64decode(text, validate=True))
     except (TypeError, ValueError):
         raise _invalid("a vector is not base64 of float32 numbers", model, None) from None
     return floats.tolist()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import ChatPlan, plan_chat
@@ -24,8 +25,8 @@ from workers_ai.types import BatchItem, BatchStatus, ChatReply, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workers_ai._connection import Connection
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
     from workers_ai.generation._output import OutputFormat
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
@@ -56,7 +57,7 @@ class GenerateTask:
         extra_body: Fields added to the body of all requests.
         repair: How many times an answer that does not fit is asked for again.
         mode: ``"queue"`` or ``"direct"``.
-        service: Sends direct requests; None to estimate only.
+        connection: Sends direct requests; None to estimate only.
     """
 
     noun = "inputs"
@@ -74,7 +75,7 @@ class GenerateTask:
         extra_body: Mapping[str, JSON] | None,
         repair: int,
         mode: Literal["queue", "direct"],
-        service: Service | None,
+        connection: Connection | None,
     ) -> None:
         self.model = model
         self._renderer = renderer
@@ -82,7 +83,7 @@ class GenerateTask:
         self._extra_body = extra_body
         self._repair = repair
         self._mode = mode
-        self._service = service
+        self._connection = connection
         card = lookup(model)
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
@@ -150,10 +151,12 @@ class GenerateTask:
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
-        assert self._service is not None
+        assert self._connection is not None
         messages, params = self._request(read_input(texts[0]))
-        plan = self._service.plan(self.model, messages, stream=False, extra_body=self._extra_body, **params)
-        reply = yield from self._service.calls.chat(plan)
+        calls = self._connection.calls
+        options = {**params, "extra_body": self._extra_body}
+        plan = plan_call(calls.settings, self.model, messages, options, stream=False)
+        reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
 
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:

@@ -185,7 +185,7 @@ class _Count:
         card = lookup(model)
         self._part = card.max_items or TEXTS_PER_REQUEST
         self._window = window
-        texts = limits.texts_per_job if mode == "queue" else self._part
+        texts = limits.per_job if mode == "queue" else self._part
         requests = None if mode == "queue" else 1
         self._new_packer = partial(Packer, texts, limits.max_bytes, card.context_window, requests)
         self._packer: Packer | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -76,6 +77,8 @@ class Limits:
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
                 raise ConfigurationError(f"{name} must be a number of 0 or more, or None, not {bound!r:.200}")
+        if self.cost_usd is not None and self.cost_usd > sys.float_info.max:
+            self.cost_usd = None
 
 
 class Document(NamedTuple):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai.integration import Paced
-
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter
 
@@ -43,5 +41,4 @@ def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
 
 def limited(client: ClientT, limiter: BaseRateLimiter | _RetryTurns) -> ClientT:
     """Return a client that acquires ``limiter`` before each request."""
-    service = client.service
-    return type(client)(service=service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire)))
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.async_acquire))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
@@ -89,6 +90,14 @@ class WorkersAI(ChatFields, StructuredPrediction):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "additional_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
         **ChatFields.keyword_aliases,
@@ -96,7 +105,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL

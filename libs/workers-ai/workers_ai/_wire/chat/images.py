@@ -1,4 +1,4 @@
-"""Images as data: URLs: their media type, known by their first bytes where nothing else says it."""
+"""Write images as data: URLs, with the media type taken from their first bytes if it is missing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["image_data_url"]
 _DATA_URL: Final = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _UNMARKED: Final = ("", "none", "application/octet-stream", "binary/octet-stream")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_STANDARD: Final = str.maketrans("-_", "+/")
-_HEAD: Final = 24
-"""Base64 letters that hold the signature of every format below."""
+_TO_STANDARD_BASE64: Final = str.maketrans("-_", "+/")
+_SIGNATURE_CHARACTERS: Final = 24
+"""Base64 characters that contain the signature of every format below."""
 _SIGNATURES: Final = {
     "image/png": re.compile(rb"\x89PNG"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),
@@ -23,25 +23,26 @@ _SIGNATURES: Final = {
 
 
 def image_data_url(url: str) -> str | None:
-    """Return the data: URL of an image; None where the content is not known to be one.
+    """Return the data: URL of an image; None if the content is not a known image.
 
-    Bare base64, and a data: URL without a useful media type, are recognized by their first bytes: PNG, JPEG, GIF, WebP.
+    In bare base64 and in a data: URL without a specific media type, images are recognized by their first bytes: PNG,
+    JPEG, GIF and WebP.
     """
     if url[:11].lower().startswith("data:image/"):
         return url
     head = _DATA_URL.match(url)
     if head and head[1].lower() not in _UNMARKED:
         return None
-    data = "".join(url[head.end() if head else 0 :].split()).translate(_STANDARD)
+    data = "".join(url[head.end() if head else 0 :].split()).translate(_TO_STANDARD_BASE64)
     kind = _media_type(data)
     return f"data:{kind};base64,{data}" if kind else None
 
 
 def _media_type(data: str) -> str | None:
-    """Return the media type of an image in base64; None for another content."""
+    """Return the media type of an image in base64; None for other content."""
     if not _BASE64.fullmatch(data):
         return None
-    first = data[:_HEAD].rstrip("=")
+    first = data[:_SIGNATURE_CHARACTERS].rstrip("=")
     try:
         head = base64.b64decode(first + "=" * (-len(first) % 4))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reading a whole chat reply of any family: native, OpenAI, Responses; inside the envelope or without it."""
+"""Read whole chat replies of all families (native, OpenAI, Responses), with or without the envelope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Content",
-    "cut_by",
+    "cut_reason",
     "finish_reason",
     "first_choice",
     "kept_headers",
@@ -38,36 +38,36 @@ _FINISH: Final[dict[str, FinishReason]] = {
     "error": "error",
 }
 _COMPLETE: Final = frozenset({"stop", "tool_calls", "eos", "end_turn", "stop_sequence", "tool_use"})
-"""Reasons of a complete answer: ours, and those that third-party models behind a gateway use."""
+"""Finish reasons of a complete answer, those of third-party models behind a gateway included."""
 _TEXTS: Final = frozenset({"text", "output_text"})
-_THOUGHTS: Final = frozenset({"reasoning", "thinking", "reasoning_text", "reasoning_content"})
-_PARTS: Final = _TEXTS | _THOUGHTS | {"refusal", "redacted_thinking", "reference", "image_url", "tool_use"}
-_KEPT: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
+_REASONING: Final = frozenset({"reasoning", "thinking", "reasoning_text", "reasoning_content"})
+_KNOWN_PARTS: Final = _TEXTS | _REASONING | {"refusal", "redacted_thinking", "reference", "image_url", "tool_use"}
+_KEPT_HEADERS: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
 
 
 def kept_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers that tell where a reply came from: ray, request and gateway ids, cache status, neurons."""
+    """Return the headers that identify a reply: ray, request and gateway ids, cache status, neurons."""
     kept = {}
     for name, value in raw:
         if name[:3].lower() == b"cf-":
             text = name.decode("latin-1").lower()
-            if text in _KEPT or text.startswith("cf-aig-"):
+            if text in _KEPT_HEADERS or text.startswith("cf-aig-"):
                 kept[text] = value.decode("latin-1")
     return kept
 
 
 def unwrap(data: JSON) -> JSON:
-    """The payload inside Cloudflare's envelope; third-party models are wrapped twice."""
+    """Return the payload inside Cloudflare's envelope. Replies of third-party models have two envelopes."""
     for _ in range(2):
         if isinstance(data, dict) and "result" in data and not ("choices" in data or "response" in data):
             data = data["result"]
     return data
 
 
-def cut_by(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReason:
-    """Return the finish reason of an answer that is not complete; "" for a complete one.
+def cut_reason(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReason:
+    """Return the finish reason of a truncated, filtered or failed answer; "" for a complete one.
 
-    If the service names no reason, an answer as long as the bound in force counts as truncated by it.
+    Without a finish reason, an answer with ``max_tokens`` output tokens counts as truncated ("length").
     """
     if isinstance(raw, str) and raw:
         reason = _FINISH.get(raw, raw)
@@ -78,13 +78,14 @@ def cut_by(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReaso
 def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishReason:
     """Return the finish reason for the frameworks.
 
-    What the service says of a truncated, filtered or failed answer outranks the presence of calls; a reason that is
-    unknown stays as it is. A bound that was only met by the count of tokens does not, unless a call is broken.
+    The service's reason for a truncated, filtered or failed answer takes precedence over tool calls. An unknown reason
+    is returned unchanged. If truncation was only inferred from the number of tokens, tool calls take precedence, unless
+    one is invalid.
 
     Args:
-        raw: The service's reason, or None.
-        cut: What :func:`cut_by` returned.
-        calls: Whether there are calls.
+        raw: The service's reason; None if it sent none.
+        cut: The result of :func:`cut_reason`.
+        calls: Whether the answer has tool calls.
         broken: Whether one of them must not run.
     """
     if cut and (raw or broken or not calls):
@@ -96,7 +97,7 @@ def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishRe
 
 
 class Content(NamedTuple):
-    """Text of a message, and the reasoning and the refusal that stand among its parts."""
+    """The text, the reasoning and the refusal of a message's content."""
 
     text: str
     reasoning: str = ""
@@ -104,64 +105,65 @@ class Content(NamedTuple):
 
 
 def read_content(content: JSON, *, in_stream: bool = False) -> Content:
-    """Read the content of a message: a string, a list of parts, or JSON that the service has parsed already.
+    """Read the content of a message: a string, a list of parts, or JSON that the service has already parsed.
 
-    Parts of unknown type are dropped. A list counts as parts if one of its types is known; in a stream, always.
+    Parts of unknown types are ignored. A list counts as parts if at least one type is known; in a stream, always.
     """
     if type(content) is str:
         return Content(content)
     if not isinstance(content, list) or not _has_parts(content, in_stream=in_stream):
         return Content(json_text(content))
-    texts, thoughts, refusals = [], [], []
+    texts, reasoning, refusals = [], [], []
     for part in content:
-        kind = part["type"] if isinstance(part, dict) else "text"
+        fields: Mapping[str, JSON] = part if isinstance(part, dict) else {"type": "text", "text": part}
+        kind = fields["type"]
         if kind in _TEXTS:
-            texts.append(json_text(part.get("text") if isinstance(part, dict) else part))
-        elif kind in _THOUGHTS:
-            thoughts.append(_thought(part))
+            texts.append(json_text(fields.get("text")))
+        elif kind in _REASONING:
+            reasoning.append(_reasoning_of(part))
         elif kind == "refusal":
-            refusals.append(json_text(part.get("refusal")))
-    return Content("".join(texts), "".join(thoughts), "".join(refusals))
+            refusals.append(json_text(fields.get("refusal")))
+    return Content("".join(texts), "".join(reasoning), "".join(refusals))
 
 
 def _has_parts(content: list[JSON], *, in_stream: bool) -> bool:
     kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
     typed = [isinstance(kind, str) or isinstance(part, str) for kind, part in zip(kinds, content, strict=True)]
-    known = [kind for kind in kinds if isinstance(kind, str) and (in_stream or kind in _PARTS)]
+    known = [kind for kind in kinds if isinstance(kind, str) and (in_stream or kind in _KNOWN_PARTS)]
     return bool(known) and all(typed)
 
 
-def _thought(value: JSON) -> str:
+def _reasoning_of(value: JSON) -> str:
     """Return the text of reasoning: a string, a part, or a list of parts."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "".join(map(_thought, value))
+        return "".join(map(_reasoning_of, value))
     if isinstance(value, dict):
         names = ("thinking", "reasoning", "text", "summary", "content")
-        return next((text for name in names if (text := _thought(value.get(name)))), "")
+        return next((text for name in names if (text := _reasoning_of(value.get(name)))), "")
     return ""
 
 
 def reasoning_text(message: Mapping[str, JSON]) -> str:
     """Return the reasoning of a message or delta, under either of its names."""
     for name in ("reasoning_content", "reasoning"):
-        if text := _thought(message.get(name)):
+        if text := _reasoning_of(message.get(name)):
             return text
     return ""
 
 
 def first_choice(result: Mapping[str, JSON]) -> dict[str, JSON] | None:
-    """The first of the ``choices``; None where there is none."""
+    """Return the first of the ``choices``; None if there is none."""
     choices = result.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
 
 def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | None = None) -> ChatReply:
-    """Read a whole answer.
+    """Read a whole reply.
 
     Raises:
-        APIResponseValidationError: The reply is a success without an answer in it.
+        APIResponseValidationError: The successful response has no answer.
     """
     headers = headers or {}
     result = unwrap(data)
@@ -171,7 +173,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
         raise _no_answer(data, context)
     usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
     raw = _raw_finish(result)
-    cut = cut_by(raw, usage, context)
+    cut = cut_reason(raw, usage, context)
     ids = CallIds(context.known_ids)
     if (choice := first_choice(result)) is not None:
         reply = _read_choice(choice, result, ids, cut)
@@ -185,7 +187,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if context.forced and text and not calls and (calls := recover_leaked_calls(text, context.forced, ids)):
         text = ""
     if not ((cut and not context.thinking_off) or text or calls or reply.refusal):
-        text, reasoning = reasoning, ""  # the answer of a model whose thinking is off
+        text, reasoning = reasoning, ""  # with thinking off, some models answer as reasoning
     broken = any(call.error for call in calls)
     return ChatReply(
         text=text,
@@ -216,22 +218,22 @@ def _raw_finish(result: Mapping[str, JSON]) -> JSON:
 
 def _no_answer(data: JSON, context: ReplyContext) -> APIResponseValidationError:
     result = unwrap(data)
-    what = "the reply has no answer in it"
+    problem = "the reply has no answer"
     if isinstance(result, dict) and "request_id" in result:
-        what = f"the request was queued as {result['request_id']} instead of answered; collect it with Client.batch"
+        problem = f"the request was queued as {result['request_id']} instead of answered: collect it with Client.batch"
     elif isinstance(result, dict) and result.get("object") == "list":
-        what = "the reply is a list, not an answer: is this the route of another task?"
-    return APIResponseValidationError(what, model=context.model, body=shortened(data), status_code=200)
+        problem = "the reply is a list instead of an answer: check that the model is a chat model"
+    return APIResponseValidationError(problem, model=context.model, body=shortened(data), status_code=200)
 
 
 def shortened(data: JSON, limit: int = 2000) -> str:
-    """JSON text of a body for an error, cut to ``limit`` characters."""
+    """Return the JSON text of a body for an error, truncated to ``limit`` characters."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> ChatReply:
-    """Read a choice. What it lacks may stand beside the choices, in the native fields (llama-3.3)."""
+    """Read a choice. Fields that it lacks are read from the native fields beside the choices (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
@@ -241,8 +243,8 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
         or read_tool_calls(result.get("tool_calls"), ids, cut)
     )
     text, reasoning, refusal = read_content(message.get("content"))
-    if isinstance(message.get("refusal"), str):
-        refusal = message["refusal"] or refusal
+    if isinstance(own := message.get("refusal"), str):
+        refusal = own or refusal
     return ChatReply(
         text=text if text or refusal else json_text(result.get("response")),
         reasoning=reasoning_text(message) or reasoning or reasoning_text(result),
@@ -257,7 +259,7 @@ def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds
     response = result.get("response")
     text = json_text(response)
     if response is None and context.json_mode and not calls and "response" in result and not cut:
-        text = "null"  # JSON mode can answer with any JSON value; elsewhere null means no text
+        text = "null"  # in JSON mode, null is an answer; elsewhere it means no text
     return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
 
 
@@ -266,28 +268,28 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
         raise APIResponseValidationError(
-            f"the response is {result['status']}: {why or 'the service gave no reason'}",
+            f"the service returned a response with status {result['status']}: {why or 'it gave no reason'}",
             model=context.model,
             body=shortened(result),
             status_code=200,
         )
-    texts, thoughts, refusals = [], [], []
+    texts, reasoning, refusals = [], [], []
     calls: list[ToolCall] = []
-    for item in result["output"]:
+    for item in _list(result["output"]):
         if not isinstance(item, dict):
             continue
         if item.get("type") == "function_call":
             calls += read_tool_calls([{**item, "id": item.get("call_id") or item.get("id")}], ids, cut)
         elif item.get("type") == "reasoning":
-            thoughts += [_thought(part) for part in [*_list(item.get("content")), *_list(item.get("summary"))]]
+            reasoning += [_reasoning_of(part) for part in [*_list(item.get("content")), *_list(item.get("summary"))]]
         elif item.get("type") == "message":
             content = read_content(item.get("content"))
             texts.append(content.text)
-            thoughts += [content.reasoning] if content.reasoning else []
+            reasoning += [content.reasoning] if content.reasoning else []
             refusals.append(content.refusal)
     text = "".join(texts) or json_text(result.get("output_text"))
     return ChatReply(
-        text=text, reasoning="\n".join(thoughts), tool_calls=tuple(calls), refusal="".join(refusals) or None
+        text=text, reasoning="\n".join(reasoning), tool_calls=tuple(calls), refusal="".join(refusals) or None
     )
 
 

@@ -1,9 +1,9 @@
-"""From a chat call to the request of its route."""
+"""Create the request of a chat call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai._validation import require_kind
 from workers_ai._wire.chat.messages import known_call_ids, prepare_messages
@@ -32,7 +32,13 @@ _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_ch
 
 
 class ChatPlan(NamedTuple):
-    """A chat call ready to send: the request, what reading its reply needs, and whether the reply comes as a stream."""
+    """A chat call that is ready to be sent.
+
+    Attributes:
+        request: The request.
+        context: The facts that its reply is read with.
+        stream: Whether the reply is a stream.
+    """
 
     request: Request
     context: ReplyContext
@@ -42,7 +48,7 @@ class ChatPlan(NamedTuple):
 def plan_chat(
     model: str,
     messages: Sequence[Mapping[str, JSON]],
-    params: Mapping[str, Any],
+    params: Mapping[str, JSON],
     *,
     api: Api | None = None,
     stream: bool = False,
@@ -50,24 +56,24 @@ def plan_chat(
     extra_body: Mapping[str, JSON] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> ChatPlan:
-    """Plan one chat call.
+    """Create the request of one chat call.
 
     Args:
         model: Model id.
         messages: OpenAI-shaped messages.
-        params: Those of :data:`CHAT_PARAMS` that were set. None counts as not set, save for ``reasoning_effort``.
-        api: The route; None chooses ``"run"`` where a parameter exists only there, or where the model takes a schema
-            only there; else ``"chat_completions"``.
-        stream: Whether a stream is wanted. A JSON schema or JSON mode is answered whole all the same: the service
-            refuses the two together (5023).
+        params: Parameters of :data:`CHAT_PARAMS`. None means not set, except for ``reasoning_effort``.
+        api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
+            there; else ``"chat_completions"``.
+        stream: Whether to request a stream. With a JSON schema or JSON mode, the reply is requested whole, since the
+            service rejects the two together (5023).
         reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
             (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/).
-        extra_body: Fields added to the body as they are; a caller's ``options`` are kept.
-        headers: Headers of this call alone.
+        extra_body: Fields to add to the body unchanged.
+        headers: Headers of this call.
 
     Raises:
-        BadRequestError: A message cannot be sent.
-        ConfigurationError: A parameter does not exist on the chosen route, or is of another type.
+        BadRequestError: A message is invalid.
+        ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
     """
     given = {
         k: v
@@ -79,24 +85,26 @@ def plan_chat(
     api = api or _default_api(given, card)
     _check_route(api, given, model)
     forced = _prepare_params(given, card, api)
-    asked = given.keys() | (extra_body or {}).keys()
-    json_mode = "response_format" in asked or "guided_json" in asked
+    fields = {**given, **(extra_body or {})}
+    json_mode = "response_format" in fields or "guided_json" in fields
+    max_tokens = given.get("max_tokens")
     prepared = prepare_messages(messages, card)
     context = ReplyContext(
         model=model,
         known_ids=known_call_ids(messages),
         forced=forced,
         json_mode=json_mode,
-        max_tokens=given.get("max_tokens") or card.default_max_tokens,
-        thinking_off=_turns_thinking_off({**given, **(extra_body if isinstance(extra_body, Mapping) else {})}),
+        max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens else card.default_max_tokens,
+        thinking_off=_turns_thinking_off(fields),
     )
-    stream = stream and api != "responses" and "response_format" not in asked
+    stream = stream and api != "responses" and "response_format" not in fields
     body = _body(model, prepared, given, api, stream)
     if extra_body:
         body.update(extra_body)
     if reject_if_busy:
-        require_kind("options in extra_body", body.get("options"), Mapping, "a dict")
-        body["options"] = {**(body.get("options") or {}), "rejectIfBusy": True}
+        options = body.get("options")
+        require_kind("options in extra_body", options, Mapping, "a dict")
+        body["options"] = {**(options if isinstance(options, Mapping) else {}), "rejectIfBusy": True}
     if api == "run":
         return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)
     path = "v1/responses" if api == "responses" else "v1/chat/completions"
@@ -112,65 +120,66 @@ def _turns_thinking_off(body: Mapping[str, JSON]) -> bool:
 def run_request(
     model: str, body: dict[str, JSON], *, task: str, query: str = "", headers: Mapping[str, str] | None = None
 ) -> Request:
-    """A request on the native route; third-party ``author/model`` ids go over the shared one, through a gateway.
+    """Return a request on the native route. Third-party ``author/model`` ids use the shared route, through a gateway.
 
     Source: https://developers.cloudflare.com/ai-gateway/usage/rest-api/.
     """
     if model.startswith(("@cf/", "@hf/")) or "/" not in model:
         return Request(f"run/{model}", body, model, task, query=query, headers=headers or {})
     if model.startswith("dynamic/"):
-        raise ConfigurationError(f"{model} is a dynamic route: use api='chat_completions'; the native route has none")
-    shared = {"model": model, "input": body}
+        raise ConfigurationError(
+            f"{model} is a dynamic route, and the native route has none: use api='chat_completions'"
+        )
+    shared: dict[str, JSON] = {"model": model, "input": body}
     if options := body.pop("options", None):
         shared["options"] = options
     return Request("run", shared, model, task, query=query, headers={"cf-aig-gateway-id": "default", **(headers or {})})
 
 
-def _default_api(given: Mapping[str, Any], card: ModelCard) -> Api:
-    """Chat completions, unless something was asked for that exists on the native route alone."""
+def _default_api(given: Mapping[str, JSON], card: ModelCard) -> Api:
+    """Return the native route if a parameter exists only there, else chat completions."""
     if RUN_ONLY_PARAMS & given.keys() or _guides_by_schema(given.get("response_format"), card):
         return "run"
     return "chat_completions"
 
 
 def _guides_by_schema(response_format: JSON, card: ModelCard) -> bool:
-    """Whether a schema for this model has to go out as ``guided_json``."""
+    """Return whether a schema for this model must be sent as ``guided_json``."""
     wants_schema = isinstance(response_format, dict) and response_format.get("type") == "json_schema"
     return bool(wants_schema and card.guided_json and not card.json_schema)
 
 
-def _check_route(api: Api, given: Mapping[str, Any], model: str) -> None:
+def _check_route(api: Api, given: Mapping[str, JSON], model: str) -> None:
     if api not in ("chat_completions", "run", "responses"):
-        raise ConfigurationError(f"api {api!r} is not one of chat_completions, run, responses")
+        raise ConfigurationError(f"api must be chat_completions, run or responses, not {api!r}")
     if api == "responses" and model.startswith(("@cf/", "@hf/")) and "/gpt-oss-" not in model:
         raise ConfigurationError(
-            f"api='responses' is for the gpt-oss models and third-party models, not for {model}: use "
+            f"api='responses' exists only for gpt-oss and third-party models, not for {model}: use "
             "api='chat_completions'"
         )
     if api != "run" and (misplaced := sorted(RUN_ONLY_PARAMS & given.keys())):
         raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api={api!r}")
 
 
-def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[str, JSON]:
-    """Put parameters into the form of model and route; returns the schemas of the tools that are forced."""
+def _prepare_params(given: dict[str, JSON], card: ModelCard, api: Api) -> dict[str, JSON]:
+    """Convert parameters in place to the form of model and route. Return the schemas of forced tools by name."""
     forced: dict[str, JSON] = {}
-    tools = prepare_tools(given.pop("tools", None) or (), card)
+    tools = prepare_tools(given.pop("tools", None), card)
     choice = given.pop("tool_choice", None)
     if tools:
         given["tools"] = tools
         if choice is not None:
             sent, forced = prepare_tool_choice(choice, tools)
             sent, kept = choose_form(card.id, sent, tools, card.tool_choice_refused or ())
-            given |= {"tools": list(kept), "tool_choice": sent}
-            for name in ("tools", "tool_choice"):
-                if not given[name]:
-                    del given[name]
+            del given["tools"]
+            chosen: dict[str, JSON] = {"tools": list(kept), "tool_choice": sent}
+            given |= {name: value for name, value in chosen.items() if value}
     else:
         given.pop("parallel_tool_calls", None)
     if isinstance(stop := given.get("stop"), str):
         given["stop"] = [stop]
     if response_format := given.get("response_format"):
-        if api == "run" and _guides_by_schema(response_format, card):
+        if api == "run" and isinstance(response_format, dict) and _guides_by_schema(response_format, card):
             del given["response_format"]
             given["guided_json"] = inline_refs(bare_schema(response_format))
         else:
@@ -179,7 +188,7 @@ def _prepare_params(given: dict[str, Any], card: ModelCard, api: Api) -> dict[st
 
 
 def _body(
-    model: str, messages: list[dict[str, JSON]], given: dict[str, Any], api: Api, stream: bool
+    model: str, messages: list[dict[str, JSON]], given: dict[str, JSON], api: Api, stream: bool
 ) -> dict[str, JSON]:
     stream_options = given.pop("stream_options", None)
     if api == "responses":
@@ -200,10 +209,11 @@ def _body(
 
 
 def _raw_prompt(messages: Sequence[Mapping[str, JSON]], model: str) -> str:
-    """The text of the one message that ``raw=True`` sends without a chat template."""
-    if len(messages) != 1 or not isinstance(messages[0]["content"], str):
+    """Return the text of the only message, which ``raw=True`` sends without a chat template."""
+    content = messages[0]["content"] if len(messages) == 1 else None
+    if not isinstance(content, str):
         raise BadRequestError(
-            "raw=True sends one prompt without a chat template: pass a single text message that has the template in it",
+            "raw=True sends one prompt without a chat template: pass a single text message that includes the template",
             model=model,
         )
-    return messages[0]["content"]
+    return content

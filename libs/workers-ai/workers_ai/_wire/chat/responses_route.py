@@ -1,8 +1,11 @@
-"""The Responses route (gpt-oss only, whole answers only): https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/."""
+"""Write the request of the Responses route (gpt-oss only, whole answers only).
+
+Source: https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.chat.schemas import description_of, schema_of
 from workers_ai.types import JSON
@@ -15,18 +18,18 @@ __all__ = ["responses_body"]
 _RENAMED: Final = {"max_tokens": "max_output_tokens"}
 
 
-def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Mapping[str, Any]) -> dict[str, JSON]:
-    """The body of ``POST /ai/v1/responses`` for chat messages and chat parameters."""
+def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the body of ``POST /ai/v1/responses`` for prepared chat messages and parameters."""
     body: dict[str, JSON] = {
         "model": model,
         "input": [item for message in messages for item in _items(message)],
     }
     for name, value in given.items():
         if name == "tools":
-            body["tools"] = [{"type": "function", **tool["function"]} for tool in value]
+            body["tools"] = [{"type": "function", **_function(tool)} for tool in _dicts(value)]
         elif name == "tool_choice":
-            body["tool_choice"] = {"type": "function", **value["function"]} if isinstance(value, dict) else value
-        elif name == "response_format":
+            body["tool_choice"] = {"type": "function", **_function(value)} if isinstance(value, dict) else value
+        elif name == "response_format" and isinstance(value, dict):
             body["text"] = {"format": _text_format(value)}
         elif name == "reasoning_effort":
             body["reasoning"] = {"effort": value}
@@ -36,28 +39,37 @@ def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Ma
 
 
 def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
+    """Return the input items of a message: its content, then its tool calls."""
     content = _content(message["content"])
     if message["role"] == "tool":
         return [{"type": "function_call_output", "call_id": message["tool_call_id"], "output": content}]
+    calls = _dicts(message.get("tool_calls"))
     items: list[dict[str, JSON]] = []
-    if content or not message.get("tool_calls"):
+    if content or not calls:
         items.append({"role": message["role"], "content": content})
-    items += [
-        {"type": "function_call", "call_id": call["id"], **call["function"]} for call in message.get("tool_calls") or ()
-    ]
-    return items
+    return items + [{"type": "function_call", "call_id": call["id"], **_function(call)} for call in calls]
 
 
 def _content(content: JSON) -> JSON:
-    """Text, or parts under the names they have on this route."""
-    if isinstance(content, str):
-        return content
-    return [
-        {"type": "input_image", "image_url": part["image_url"]["url"]}
-        if part["type"] == "image_url"
-        else {"type": "input_text", "text": part["text"]}
-        for part in content
-    ]
+    """Return a text, or the parts with the names of this route."""
+    return content if isinstance(content, str) else [_part(part) for part in _dicts(content)]
+
+
+def _part(part: Mapping[str, JSON]) -> dict[str, JSON]:
+    image = part.get("image_url")
+    if isinstance(image, dict):
+        return {"type": "input_image", "image_url": image["url"]}
+    return {"type": "input_text", "text": part["text"]}
+
+
+def _function(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return the function of a nested tool, choice or call. This route has flat ones."""
+    function = value.get("function")
+    return function if isinstance(function, dict) else {}
+
+
+def _dicts(value: JSON) -> list[dict[str, JSON]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:

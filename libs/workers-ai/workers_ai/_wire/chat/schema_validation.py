@@ -1,4 +1,4 @@
-"""Whether a value has the form that a JSON schema asks for: what pydantic does for a class, for a schema."""
+"""Validate values against a JSON schema, as pydantic does against a class."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from workers_ai.types import JSON
 
 __all__ = ["conform"]
 
-_DEEPEST: Final = 100
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+_MAX_DEPTH: Final = 100
+_TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
@@ -22,79 +22,79 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "null": lambda value: value is None,
 }
-_BOUNDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "minimum": lambda value, bound: value >= bound,
-    "maximum": lambda value, bound: value <= bound,
-    "exclusiveMinimum": lambda value, bound: value > bound,
-    "exclusiveMaximum": lambda value, bound: value < bound,
-    "minLength": lambda value, bound: len(value) >= bound,
-    "maxLength": lambda value, bound: len(value) <= bound,
-    "minItems": lambda value, bound: len(value) >= bound,
-    "maxItems": lambda value, bound: len(value) <= bound,
-    "pattern": lambda value, bound: re.search(bound, value) is not None,
+_LIMITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "minimum": lambda value, limit: value >= limit,
+    "maximum": lambda value, limit: value <= limit,
+    "exclusiveMinimum": lambda value, limit: value > limit,
+    "exclusiveMaximum": lambda value, limit: value < limit,
+    "minLength": lambda value, limit: len(value) >= limit,
+    "maxLength": lambda value, limit: len(value) <= limit,
+    "minItems": lambda value, limit: len(value) >= limit,
+    "maxItems": lambda value, limit: len(value) <= limit,
+    "pattern": lambda value, limit: re.search(limit, value) is not None,
 }
 
 
 def conform(value: JSON, schema: Mapping[str, JSON]) -> JSON:
     """Return the value in the form of the schema.
 
-    As pydantic does, a text that holds a number or a boolean is read as one where the schema asks for it: models of the
-    older family write them so. Keywords of JSON Schema that are not known here are not checked.
+    As in pydantic, a text is converted to the number or boolean that the schema requires, since models of the older
+    family write such texts. Keywords of JSON Schema that are not listed in this module are ignored.
 
     Raises:
-        ValueError: The value does not fit; says where and why.
+        ValueError: The value does not match the schema. The message includes the path and the reason.
     """
-    return _Check(schema).of(value, schema, "", 0)
+    return _Validator(schema).validate(value, schema, "", 0)
 
 
-class _Check:
-    """Checks values against one schema and its definitions."""
+class _Validator:
+    """Validate values against one schema and its definitions."""
 
     def __init__(self, root: Mapping[str, JSON]) -> None:
         self._root = root
 
-    def of(self, value: JSON, schema: JSON, path: str, depth: int) -> JSON:
+    def validate(self, value: JSON, schema: JSON, path: str, depth: int) -> JSON:
         if schema is False:
-            raise _misfit(path, "is not allowed")
-        if not isinstance(schema, dict) or depth > _DEEPEST:
+            raise _invalid(path, "is not allowed")
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return value
         if isinstance(ref := schema.get("$ref"), str):
-            value = self.of(value, self._target(ref), path, depth + 1)
+            value = self.validate(value, self._target(ref), path, depth + 1)
         value = _of_type(value, schema.get("type"), path)
         _check_choice(value, schema, path)
-        value = self._of_alternatives(value, schema, path, depth)
+        value = self._validate_alternatives(value, schema, path, depth)
         if isinstance(value, dict):
-            return self._object(value, schema, path, depth)
+            return self._validate_object(value, schema, path, depth)
         if isinstance(value, list):
             items = schema.get("items")
-            value = [self.of(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        _check_bounds(value, schema, path)
+            value = [self.validate(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        _check_limits(value, schema, path)
         return value
 
-    def _of_alternatives(self, value: JSON, schema: Mapping[str, JSON], path: str, depth: int) -> JSON:
-        for part in _listed(schema.get("allOf")):
-            value = self.of(value, part, path, depth + 1)
-        alternatives = _listed(schema.get("anyOf")) or _listed(schema.get("oneOf"))
+    def _validate_alternatives(self, value: JSON, schema: Mapping[str, JSON], path: str, depth: int) -> JSON:
+        for part in _as_list(schema.get("allOf")):
+            value = self.validate(value, part, path, depth + 1)
+        alternatives = _as_list(schema.get("anyOf")) or _as_list(schema.get("oneOf"))
         reasons = []
         for alternative in alternatives:
             try:
-                return self.of(value, alternative, path, depth + 1)
+                return self.validate(value, alternative, path, depth + 1)
             except ValueError as exc:
                 reasons.append(str(exc))
         if reasons:
             raise ValueError(" or ".join(dict.fromkeys(reasons)))
         return value
 
-    def _object(self, value: dict[str, JSON], schema: Mapping[str, JSON], path: str, depth: int) -> JSON:
-        if missing := [name for name in _listed(schema.get("required")) if name not in value]:
-            raise _misfit(path, f"lacks {', '.join(map(str, missing))}")
+    def _validate_object(self, value: dict[str, JSON], schema: Mapping[str, JSON], path: str, depth: int) -> JSON:
+        if missing := [name for name in _as_list(schema.get("required")) if name not in value]:
+            raise _invalid(path, f"lacks {', '.join(map(str, missing))}")
         properties = schema.get("properties")
         known = properties if isinstance(properties, dict) else {}
         others = schema.get("additionalProperties")
         out = {}
         for name, item in value.items():
             part = known.get(name, others)
-            out[name] = self.of(item, part, f"{path}.{name}" if path else name, depth + 1)
+            out[name] = self.validate(item, part, f"{path}.{name}" if path else name, depth + 1)
         return out
 
     def _target(self, ref: str) -> JSON:
@@ -114,15 +114,15 @@ def _of_type(value: JSON, kinds: JSON, path: str) -> JSON:
     if isinstance(value, str):
         for kind in known:
             with suppress(ValueError):
-                return _read(value, kind)
-    raise _misfit(path, f"is a JSON {_name_of(value)}, not {' or '.join(known)}")
+                return _convert(value, kind)
+    raise _invalid(path, f"is a JSON {_type_name(value)}, not {' or '.join(known)}")
 
 
-def _read(text: str, kind: str) -> JSON:
-    """Read a number or a boolean out of a text.
+def _convert(text: str, kind: str) -> JSON:
+    """Convert a text to a number or a boolean.
 
     Raises:
-        ValueError: The text does not hold a value of this kind.
+        ValueError: The text is not of this kind.
     """
     if kind == "integer":
         return int(text)
@@ -141,29 +141,29 @@ def _is_whole(value: JSON) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _name_of(value: JSON) -> str:
+def _type_name(value: JSON) -> str:
     return next(name for name in ("null", "boolean", "integer", "number", "string", "array", "object")
                 if _TYPES[name](value))  # fmt: skip
 
 
 def _check_choice(value: JSON, schema: Mapping[str, JSON], path: str) -> None:
-    choices = _listed(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
+    choices = _as_list(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     if choices and not any(value == choice and type(value) is type(choice) for choice in choices):
-        raise _misfit(path, f"is {value!r:.100}, not one of {', '.join(map(repr, choices)):.200}")
+        raise _invalid(path, f"is {value!r:.100}, not one of {', '.join(map(repr, choices)):.200}")
 
 
-def _check_bounds(value: JSON, schema: Mapping[str, JSON], path: str) -> None:
-    for name, fits in _BOUNDS.items():
-        if (bound := schema.get(name)) is None:
+def _check_limits(value: JSON, schema: Mapping[str, JSON], path: str) -> None:
+    for name, is_within in _LIMITS.items():
+        if (limit := schema.get(name)) is None:
             continue
-        with suppress(TypeError, re.error):  # a bound of another kind says nothing about this value
-            if not fits(value, bound):
-                raise _misfit(path, f"is {value!r:.100}, against {name} {bound}")
+        with suppress(TypeError, re.error):  # ignore a limit for another type of value
+            if not is_within(value, limit):
+                raise _invalid(path, f"is {value!r:.100}, against {name} {limit}")
 
 
-def _listed(value: JSON) -> list[JSON]:
+def _as_list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
 
 
-def _misfit(path: str, what: str) -> ValueError:
+def _invalid(path: str, what: str) -> ValueError:
     return ValueError(f"{path or 'the answer'} {what}")

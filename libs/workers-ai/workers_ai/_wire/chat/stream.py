@@ -1,4 +1,4 @@
-"""Reading a streamed chat reply, one server-sent event at a time."""
+"""Read streamed chat replies, one event at a time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 
-from workers_ai._wire.chat.reply import cut_by, finish_reason, first_choice, read_content, reasoning_text, unwrap
+from workers_ai._wire.chat.reply import cut_reason, finish_reason, first_choice, read_content, reasoning_text, unwrap
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
-from workers_ai._wire.error_mapping import error_from_reply, read_refusal
-from workers_ai._wire.json_parsing import HalfLetters, json_text, parse_body
+from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import UsageMeter
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
@@ -23,27 +23,33 @@ __all__ = ["ChatStreamReader", "deltas_of"]
 
 _log = logging.getLogger("workers_ai")
 _DONE: Final = "[DONE]"
-_STRUCTURE: Final = frozenset('{}[]":')
-"""Characters of JSON: data that has one of them, and is not JSON, is a damaged event; other data is a word."""
+_JSON_CHARACTERS: Final = frozenset('{}[]":')
+"""Invalid data with one of these characters is a damaged event. Other invalid data is ignored."""
+
+
+_PLAIN_DELTA: Final = frozenset({"content", "role"})
+_TEXT_BESIDE: Final = frozenset({"response", "reasoning", "reasoning_content", "tool_calls"})
+"""Keys beside ``choices`` under which an event may repeat or add text and calls."""
 
 
 class ChatStreamReader:
-    """Turns the data of events into :class:`ChatDelta` pieces, both families in one.
+    """Convert the data of events, of any family, to :class:`ChatDelta` values.
 
-    ``finish`` returns the last piece, or raises if the stream was interrupted.
+    Call :meth:`read` for each event, then :meth:`finish`. It returns the last delta, or raises if the stream was
+    interrupted.
 
     Attributes:
-        done: Whether the end mark has come. What follows it means nothing.
+        done: Whether the end mark has been read. Later events are ignored.
 
     Args:
-        context: What of the request is needed to read the reply.
-        headers: Headers of the reply.
+        context: The facts of the request that the reply is read with.
+        headers: Response headers.
         scrub: Removes secrets from the text of an error.
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_halves", "_headers", "_held", "_id", "_ids",
-        "_meter", "_model", "_refused", "_scrub", "_text", "_thoughts", "done",
+        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_has_plain_text", "_headers", "_id",
+        "_ids", "_joiners", "_meter", "_model", "_has_refusal", "_pending_reasoning", "_scrub", "_text", "_reasoning", "done",
     )  # fmt: skip
 
     def __init__(
@@ -59,46 +65,48 @@ class ChatStreamReader:
         self._assembler = ToolCallAssembler(self._ids)
         self._meter = UsageMeter()
         self._text: list[str] = []
-        self._thoughts: list[str] = []
-        self._held: list[str] = []
-        self._refused = False
-        # A forced call may come as text (see recover_leaked_calls), so that text is held back until the end.
+        self._reasoning: list[str] = []
+        self._pending_reasoning: list[str] = []
+        self._has_refusal = False
+        # A forced call may be written as text (see recover_leaked_calls), so keep text until the end.
         self._buffer: list[str] | None = [] if context.forced else None
         self._finish: str | None = None
         self.done = False
-        # For text and for reasoning, once an event has held a lone surrogate.
-        self._halves: tuple[HalfLetters, HalfLetters] | None = None
+        # For text and for reasoning; set by the first event with a lone surrogate.
+        self._joiners: tuple[SurrogateJoiner, SurrogateJoiner] | None = None
+        self._has_plain_text = False  # whether text has begun, and is passed on as it arrives
         self._calls_beside: bool | None = None
         self._id: JSON = None
         self._model: JSON = None
 
     @property
     def partial(self) -> str:
-        """The text that has arrived."""
+        """The text of all events so far."""
         return "".join(self._text)
 
     def read(self, data: bytes, *, unfinished: bool = False) -> ChatDelta | None:
-        """Read the data of one event. Return None if it has nothing to pass on.
+        """Read the data of one event. Return None if it has no content.
 
         Args:
             data: The data.
-            unfinished: Whether the stream ended inside this event; then :meth:`finish` says what that means.
+            unfinished: Whether the stream ended inside this event. Then invalid data is ignored here, and
+                :meth:`finish` raises.
 
         Raises:
-            StreamInterruptedError: The event is damaged; with ``.partial``.
-            WorkersAIError: The event is an error, of the class that its code means, with ``.partial``.
+            StreamInterruptedError: The event is damaged. ``.partial`` has the text so far.
+            WorkersAIError: The event is an error; the class depends on its code. ``.partial`` has the text so far.
         """
         if self.done:
             return None
         try:
             event = from_json(data)
         except ValueError:
-            event = self._read_oddly(data, unfinished=unfinished)
+            event = self._read_invalid(data, unfinished=unfinished)
         if not isinstance(event, dict):
-            self._read_no_object(event)
+            self._read_text(event)
             return None
         choices = event.get("choices")
-        if "error" in event or "errors" in event or not choices:  # most events are asked no more than that
+        if "error" in event or "errors" in event or not choices:  # fast path: most events have choices and no error
             self._raise_if_error(event)
         if (usage := event.get("usage")) and isinstance(usage, dict):
             self._meter.add(usage)
@@ -107,52 +115,64 @@ class ChatStreamReader:
         choice = first_choice(event)
         return self._read_choice(event, choice) if choice else None
 
-    def _read_oddly(self, data: bytes, *, unfinished: bool) -> JSON:
-        """Read what is not strict JSON: an end mark, lone surrogates, or the text that a binding throws."""
+    def _read_invalid(self, data: bytes, *, unfinished: bool) -> JSON:
+        """Read data that is not strict JSON: an end mark, lone surrogates, or the error text of a binding."""
         text = data.decode(errors="replace").strip()
         if text in ("", _DONE):
             return text
         try:
-            event = parse_body(data, halves=True)
+            event = parse_body(data, keep_lone_surrogates=True)
         except ValueError:
-            if refusal := read_refusal(text):
-                return {"error": refusal.message, "code": refusal.code}
-            if not (unfinished or _STRUCTURE.isdisjoint(text)):
+            if details := read_error(text):
+                return {"error": details.message, "code": details.code}
+            if not (unfinished or _JSON_CHARACTERS.isdisjoint(text)):
                 raise self._interrupted(f"an event of the stream is damaged ({len(data)} bytes)") from None
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
             return None
-        self._halves = self._halves or (HalfLetters(), HalfLetters())
+        self._joiners = self._joiners or (SurrogateJoiner(), SurrogateJoiner())
+        self._has_plain_text = False
         return event
 
-    def _read_no_object(self, event: JSON) -> None:
-        """Read an event that is the end mark, or means nothing."""
+    def _read_text(self, event: JSON) -> None:
+        """Read an event that is not an object: the end mark or an error text. Ignore any other."""
         if event == _DONE:
             self.done = True
-        elif isinstance(event, str) and (refusal := read_refusal(event)):
-            self._raise_if_error({"error": refusal.message, "code": refusal.code})
+        elif isinstance(event, str) and (details := read_error(event)):
+            self._raise_if_error({"error": details.message, "code": details.code})
 
     def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
-        if choice.get("index") not in (None, 0, "0"):
+        if (index := choice.get("index")) and index != "0":
             return None
         if reason := choice.get("finish_reason"):
             self._finish = reason if isinstance(reason, str) else "stop"
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
         delta = choice.get("delta") or choice.get("message")
+        if (  # most events: text alone
+            self._has_plain_text
+            and type(delta) is dict
+            and delta.keys() <= _PLAIN_DELTA
+            and type(text := delta.get("content")) is str
+            and text
+            and not choice.get("logprobs")
+            and event.keys().isdisjoint(_TEXT_BESIDE)
+        ):
+            self._text.append(text)
+            return ChatDelta(text)
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}
         calls = delta.get("tool_calls") or delta.get("function_call")
-        content, thought, refusal = read_content(delta.get("content"), in_stream=True)
+        content, reasoning, refusal = read_content(delta.get("content"), in_stream=True)
         return self._piece(
             content or json_text(event.get("response")),
-            reasoning_text(delta) or thought or reasoning_text(event),
+            reasoning_text(delta) or reasoning or reasoning_text(event),
             self._calls_of(calls, event.get("tool_calls")),
             choice.get("logprobs"),
             delta.get("refusal") or refusal,
         )
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
-        """Return the calls of an event; llama-3.3 has a second place for them. The one that was used first counts."""
+        """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place with calls counts."""
         if self._calls_beside is None and (calls or beside):
             self._calls_beside = not calls
         return beside if self._calls_beside else calls
@@ -169,15 +189,15 @@ class ChatStreamReader:
         return self._piece(json_text(event.get("response")), reasoning_text(event), calls)
 
     def _raise_if_error(self, event: Mapping[str, JSON]) -> None:
-        refusal = read_refusal(event)
-        if refusal is None:
+        details = read_error(event)
+        if details is None:
             return
         error: WorkersAIError = error_from_reply(
             200, self._headers, "", model=self._context.model, body=event, scrub=self._scrub
         )
         if isinstance(error, APIResponseValidationError):
-            error = self._interrupted(f"the service reported an error in the stream: {refusal.message}")
-            error.code = refusal.code
+            error = self._interrupted(f"the service reported an error in the stream: {details.message}")
+            error.code = details.code
         error.partial = self.partial
         raise error
 
@@ -185,31 +205,32 @@ class ChatStreamReader:
         self, text: str, reasoning: str = "", calls: JSON = None, logprobs: JSON = None, refusal: JSON = None
     ) -> ChatDelta | None:
         deltas = self._assembler.feed(calls) if calls else ()
-        if self._halves is not None:
-            text, reasoning = self._halves[0].join(text), self._halves[1].join(reasoning)
+        if self._joiners is not None:
+            text, reasoning = self._joiners[0].join(text), self._joiners[1].join(reasoning)
         if text:
             self._text.append(text)
             if self._buffer is not None:
                 self._buffer.append(text)
                 text = ""
         if not self._text and not self._assembler:
-            reasoning = self._keep_thought(reasoning)
-        elif self._held:
-            reasoning, self._held = "".join(self._held) + reasoning, []
+            reasoning = self._keep_reasoning(reasoning)
+        elif self._pending_reasoning:
+            reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
+        self._has_plain_text = bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
         refused = refusal if isinstance(refusal, str) else ""
-        self._refused = self._refused or bool(refused)
+        self._has_refusal = self._has_refusal or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):
             return None
         return ChatDelta(text, reasoning, deltas, logprobs, refused)
 
-    def _keep_thought(self, reasoning: str) -> str:
-        """Keep reasoning that may turn out to be the answer. Hold it back if the request turned thinking off."""
+    def _keep_reasoning(self, reasoning: str) -> str:
+        """Store reasoning that may be the answer. Return it, or "" if the request turned thinking off."""
         if not reasoning:
             return ""
-        self._thoughts.append(reasoning)
+        self._reasoning.append(reasoning)
         if not self._context.thinking_off:
             return reasoning
-        self._held.append(reasoning)
+        self._pending_reasoning.append(reasoning)
         return ""
 
     def _interrupted(self, message: str) -> StreamInterruptedError:
@@ -218,28 +239,28 @@ class ChatStreamReader:
         return error
 
     def finish(self) -> ChatDelta:
-        """Return the last piece, after the last event.
+        """Return the last delta. Call it after the last event.
 
         Raises:
-            StreamInterruptedError: Neither an end mark nor a finish reason has come.
+            StreamInterruptedError: The stream had neither an end mark nor a finish reason.
         """
         if not self.done and self._finish is None:
             raise self._interrupted("the stream ended with neither an end mark nor a finish reason")
         usage = self._meter.total(self._headers.get("cf-ai-neurons"))
-        cut = cut_by(self._finish, usage, self._context)
+        cut = cut_reason(self._finish, usage, self._context)
         calls = self._assembler.finish(cut)
-        rest, last_thought = (half.rest() for half in self._halves) if self._halves else ("", "")
+        rest, last_reasoning = (joiner.flush() for joiner in self._joiners) if self._joiners else ("", "")
         text = "".join(self._buffer or ()) + rest
         if text and not self._assembler:
             leaked = recover_leaked_calls(text, self._context.forced, self._ids)
             calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
             text = "" if calls else text
         has_calls = bool(calls) or bool(self._assembler)
-        if not ((cut and not self._held) or text or self._text or has_calls or self._refused):
-            text = "".join(self._thoughts)  # the answer of a model whose thinking is off (nemotron)
+        if not ((cut and not self._pending_reasoning) or text or self._text or has_calls or self._has_refusal):
+            text = "".join(self._reasoning)  # with thinking off, nemotron sends the answer as reasoning
         return ChatDelta(
             text=text,
-            reasoning=last_thought,
+            reasoning=last_reasoning,
             tool_calls=calls,
             last=True,
             finish_reason=finish_reason(
@@ -256,7 +277,7 @@ class ChatStreamReader:
 
 
 def deltas_of(reply: ChatReply) -> list[ChatDelta]:
-    """Return a whole reply as a stream: the service sent plain JSON for a request to stream, or cannot stream this."""
+    """Return the deltas of a whole reply, for a requested stream that was answered with plain JSON."""
     calls = [
         ToolCallDelta(i, call.id, call.name, call.arguments, call.arguments if call.error else "", call.error)
         for i, call in enumerate(reply.tool_calls)

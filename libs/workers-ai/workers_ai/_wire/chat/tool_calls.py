@@ -1,4 +1,4 @@
-"""Tool calls as the service writes them: whole, in pieces, without ids, with repeated ids, or leaked as text."""
+"""Read tool calls: whole, in pieces, without ids, with repeated ids, or written as text."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 import re
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.json_parsing import (
-    HalfLetters,
+    SurrogateJoiner,
     is_json,
     json_text,
     parse_answer,
     parse_json,
     whole_number,
-    written_json,
 )
+from workers_ai._wire.json_writing import plain_json
 from workers_ai.types import JSON, ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
@@ -32,23 +32,23 @@ __all__ = [
     "recover_leaked_calls",
 ]
 
-_MARK: Final = "~turn"
-_NONE: Final = ("", "null")
-_CUT: Final = {
-    "length": "it reached max_tokens; raise max_tokens",
+_TURN_MARK: Final = "~turn"
+_EMPTY: Final = ("", "null")
+_TRUNCATED_BY: Final = {
+    "length": "it reached max_tokens; increase max_tokens",
     "content_filter": "a content filter stopped it",
     "error": "the service reported an error",
 }
-_MARKED = re.compile(r"~turn\d+$")
+_TURN_MARK_PATTERN = re.compile(r"~turn\d+$")
 
 
 class CallIds:
-    """Hands out tool-call ids that are unique in the conversation.
+    """Create tool-call ids that are unique in the conversation.
 
-    The model's own id stays as it is unless an earlier turn has used it (some models count from zero in every reply:
-    https://github.com/cloudflare/ai/issues/526); then a mark is added, which :func:`original_id` removes on the way
-    back. An id that repeats within one reply, or is missing, is replaced for good. New ids have nine letters or
-    digits, the form that Mistral and Llama 4 demand.
+    The model's id is kept unless an earlier turn has used it. (Some models count from zero in every reply:
+    https://github.com/cloudflare/ai/issues/526.) Then a mark is appended, and :func:`original_id` removes it before the
+    id is sent back. An id that is missing, or repeats within one reply, is replaced. New ids have nine letters or
+    digits, as Mistral and Llama 4 require.
     """
 
     __slots__ = ("_earlier", "_here")
@@ -57,8 +57,8 @@ class CallIds:
         self._earlier = earlier if isinstance(earlier, frozenset) else frozenset(earlier)
         self._here: set[str] = set()
 
-    def take(self, wire_id: JSON) -> str:
-        """The id to hand out for a call that came with ``wire_id``."""
+    def assign(self, wire_id: JSON) -> str:
+        """Return the id for a call with the id ``wire_id`` in the reply."""
         own = wire_id if isinstance(wire_id, str) and wire_id else None
         if own is None or own in self._here:
             return self._new()
@@ -66,9 +66,9 @@ class CallIds:
         if own not in self._earlier:
             return own
         turn = 2
-        while f"{own}{_MARK}{turn}" in self._earlier:
+        while f"{own}{_TURN_MARK}{turn}" in self._earlier:
             turn += 1
-        return f"{own}{_MARK}{turn}"
+        return f"{own}{_TURN_MARK}{turn}"
 
     def _new(self) -> str:
         new = uuid.uuid4().hex[:9]
@@ -77,58 +77,58 @@ class CallIds:
 
 
 def original_id(call_id: str) -> str:
-    """The model's own id behind one that :class:`CallIds` marked."""
-    return _MARKED.sub("", call_id)
+    """Return the model's id for an id that :class:`CallIds` marked."""
+    return _TURN_MARK_PATTERN.sub("", call_id)
 
 
 def _parts(entry: Mapping[str, JSON]) -> tuple[str | None, JSON]:
-    """Return name and arguments of a nested or flat entry."""
+    """Return name and arguments of a nested or flat call."""
     function = entry.get("function")
     source = function if isinstance(function, dict) else entry
     name = source.get("name")
     return name if isinstance(name, str) and name else None, source.get("arguments")
 
 
-def arguments_text(arguments: Any) -> str:
-    """Return the JSON text of arguments: text, an object or None.
+def arguments_text(arguments: JSON) -> str:
+    """Return the JSON text of arguments, given as text, an object or None.
 
     Raises:
-        ValueError: The arguments contain themselves, or are nested too deep.
+        BadRequestError: The arguments contain themselves, or are nested too deep.
     """
-    text = (arguments if isinstance(arguments, str) else "" if arguments is None else written_json(arguments)).strip()
-    return "{}" if text in _NONE else text
+    text = (arguments if isinstance(arguments, str) else "" if arguments is None else plain_json(arguments)).strip()
+    return "{}" if text in _EMPTY else text
 
 
 def argument_error(text: str, cut: str) -> str:
-    """Return why ``text`` cannot be the arguments of a call; "" for a JSON object.
+    """Return why ``text`` is not the arguments of a call; "" for a JSON object.
 
     Args:
         text: The text.
-        cut: Finish reason of an answer that is not complete, else "".
+        cut: Finish reason of a truncated answer; "" for a complete one.
     """
     try:
         value = parse_json(text)
     except ValueError as exc:
-        why = "the model wrote no arguments" if text.strip() in _NONE else f"arguments are not valid JSON: {exc}"
+        why = "the model wrote no arguments" if text.strip() in _EMPTY else f"arguments are not valid JSON: {exc}"
     else:
         if isinstance(value, dict):
             return ""
         why = f"arguments are a JSON {type(value).__name__}, not an object"
     if not cut:
         return why
-    return f"{why} (the answer ended early: {_CUT.get(cut, f'finish reason {cut!r}')})"
+    return f"{why} (the answer ended early: {_TRUNCATED_BY.get(cut, f'finish reason {cut!r}')})"
 
 
 def _entries(raw: JSON) -> list[dict[str, JSON]]:
-    """Return the calls of a list, or the one call that stands in place of a list."""
+    """Return the calls of a list. A single call without a list is accepted."""
     return [entry for entry in (raw if isinstance(raw, list) else [raw]) if isinstance(entry, dict)]
 
 
 def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, ...]:
-    """Read a list of whole calls, flat or nested. Leave out entries without name and arguments.
+    """Read a list of whole calls, flat or nested. Ignore entries without name and arguments.
 
-    ``cut`` is the finish reason of an answer that is not complete, else "". Only in a complete one, a call without
-    arguments gets ``{}``.
+    ``cut`` is the finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
+    arguments become ``{}``.
     """
     calls = []
     for entry in _entries(raw):
@@ -136,46 +136,57 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
         text = json_text(arguments)
         if not (name or text):
             continue
-        if not cut and text.strip() in _NONE:
+        if not cut and text.strip() in _EMPTY:
             text = "{}"
-        calls.append(ToolCall(ids.take(entry.get("id")), name or "", text, argument_error(text, cut)))
+        calls.append(ToolCall(ids.assign(entry.get("id")), name or "", text, argument_error(text, cut)))
     return tuple(calls)
 
 
-class _Slot:
+class _StreamedCall:
     """One streamed call.
 
-    Some services repeat all arguments so far in every piece. ``_whole`` is the text under that reading, until a piece
-    does not continue it; while both readings are open, nothing is released.
+    Some services repeat all previous arguments in every piece. ``_cumulative`` is the text under that assumption, and
+    None once a piece contradicts it. While both readings are possible, nothing is released.
     """
 
-    __slots__ = ("_halves", "_next", "_pieces", "_released", "_whole", "index", "named", "size", "started", "wire_id")
+    __slots__ = (
+        "_surrogates",
+        "_next",
+        "_pieces",
+        "_released",
+        "_cumulative",
+        "index",
+        "name",
+        "size",
+        "started",
+        "wire_id",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.wire_id: str | None = None
-        self.named: str | None = None
+        self.name: str | None = None
         self.started = False
-        self._halves = HalfLetters()
+        self._surrogates = SurrogateJoiner()
         self._pieces: list[str] = []
         self._next = 0
         self.size = 0
         self._released = 0
-        self._whole: str | None = None
+        self._cumulative: str | None = None
 
     def add(self, text: str) -> None:
-        text = self._halves.join(text)
+        text = self._surrogates.join(text)
         if not text or self._repeats(text):
             return
-        if not self._pieces or (self._whole is not None and text.startswith(self._whole)):
-            self._whole = text
+        if not self._pieces or (self._cumulative is not None and text.startswith(self._cumulative)):
+            self._cumulative = text
         else:
-            self._whole = None
+            self._cumulative = None
         self._pieces.append(text)
         self.size += len(text)
 
     def complete(self) -> dict[str, JSON] | None:
-        """Return the arguments if they are a whole object by now."""
+        """Return the arguments if they are a whole object; else None."""
         if not self._pieces or not self._pieces[-1].rstrip().endswith("}"):
             return None
         return _object("".join(self._pieces))
@@ -184,7 +195,7 @@ class _Slot:
         return self._could_repeat(text) and (whole := self.complete()) is not None and _object(text) == whole
 
     def differs(self, text: str) -> bool:
-        """Return whether ``text`` holds other arguments than the whole ones that have arrived."""
+        """Return whether ``text`` has other arguments than the whole object that has arrived."""
         if not self._could_repeat(text) or (whole := self.complete()) is None:
             return False
         return _object(text) not in (None, whole)
@@ -192,9 +203,9 @@ class _Slot:
     def _could_repeat(self, text: str) -> bool:
         return 2 * len(text) >= self.size > 0 and text.lstrip().startswith("{")
 
-    def take(self) -> str:
-        """Return what can be released now."""
-        if len(self._pieces) > 1 and self._whole is not None:
+    def release(self) -> str:
+        """Return the text that can be released now."""
+        if len(self._pieces) > 1 and self._cumulative is not None:
             return ""
         text = "".join(self._pieces[self._next :])
         if not self._next and text.strip() == "null":
@@ -204,11 +215,11 @@ class _Slot:
         return text
 
     def close(self) -> tuple[str, str]:
-        """Return all arguments, and the part of them that was not released."""
+        """Return all arguments, and the part that was not released."""
         text = "".join(self._pieces)
-        if len(self._pieces) > 1 and self._whole is not None and not is_json(text):
-            text = self._whole
-        text += self._halves.rest()
+        if len(self._pieces) > 1 and self._cumulative is not None and not is_json(text):
+            text = self._cumulative
+        text += self._surrogates.flush()
         return text, text[self._released :]
 
 
@@ -229,33 +240,33 @@ def _wire_id(value: JSON) -> str | None:
 
 
 def _key(index: JSON) -> int | str | None:
-    """Return what an index says: a number in any spelling, or another text."""
+    """Return an index as a number, or as a text if it is not a number; None if there is none."""
     number = whole_number(index)
     return number if number is not None else index if isinstance(index, str) and index else None
 
 
 class ToolCallAssembler:
-    """Assembles streamed calls: one index per call, name and id first and once, nothing lost or doubled.
+    """Assemble streamed calls. Each call gets one index, and its name and id once, in its first delta.
 
-    Accepts an index as number or text, an id or neither; an index or id shared by several calls, arguments before the
-    name, names repeated in every piece, whole calls in one piece, arguments as objects, repeated or cumulative
-    arguments, and a closing piece full of nulls.
+    Accepts an index as number or text, an id, or neither; an index or id shared by several calls; arguments before the
+    name; names repeated in every piece; whole calls in one piece; arguments as objects; repeated or cumulative
+    arguments; and a closing piece full of nulls.
     """
 
-    __slots__ = ("_by_id", "_by_key", "_ids", "_last", "_slots")
+    __slots__ = ("_by_id", "_by_key", "_ids", "_last", "_calls")
 
     def __init__(self, ids: CallIds) -> None:
         self._ids = ids
-        self._slots: list[_Slot] = []
-        self._by_key: dict[int | str, _Slot] = {}
-        self._by_id: dict[str, _Slot] = {}
-        self._last: _Slot | None = None
+        self._calls: list[_StreamedCall] = []
+        self._by_key: dict[int | str, _StreamedCall] = {}
+        self._by_id: dict[str, _StreamedCall] = {}
+        self._last: _StreamedCall | None = None
 
     def __bool__(self) -> bool:
-        return any(slot.started for slot in self._slots)
+        return any(call.started for call in self._calls)
 
     def feed(self, raw: JSON) -> list[ToolCallDelta]:
-        """Take the ``tool_calls`` of one event."""
+        """Read the ``tool_calls`` of one event. Return the deltas."""
         entries = _entries(raw)
         if len(entries) == 1:
             return [delta] if (delta := self._feed_one(entries[0], None)) else []
@@ -268,91 +279,93 @@ class ToolCallAssembler:
         if not (name or wire_id or text):
             return None
         key = _key(entry.get("index"))
-        slot = self._find(key, wire_id, name, place)
-        if slot is None or (name and _begins_anew(slot, key, wire_id, name, text)):
-            slot = _Slot(len(self._slots))
-            self._slots.append(slot)
-        self._last = slot
+        call = self._find(key, wire_id, name, place)
+        if call is None or (name and _is_new_call(call, key, wire_id, name, text)):
+            call = _StreamedCall(len(self._calls))
+            self._calls.append(call)
+        self._last = call
         if key is not None:
-            self._by_key[key] = slot
-        if wire_id and slot.wire_id in (None, wire_id):
-            self._by_id[wire_id] = slot
-            slot.wire_id = wire_id
-        slot.named = slot.named or name
-        slot.add(text)
-        return self._release(slot) if slot.named else None
+            self._by_key[key] = call
+        if wire_id and call.wire_id in (None, wire_id):
+            self._by_id[wire_id] = call
+            call.wire_id = wire_id
+        call.name = call.name or name
+        call.add(text)
+        return self._release(call) if call.name else None
 
-    def _find(self, key: int | str | None, wire_id: str | None, name: str | None, place: int | None) -> _Slot | None:
-        """Return the call that a piece belongs to, by index, id, its place among several, or the last one."""
+    def _find(
+        self, key: int | str | None, wire_id: str | None, name: str | None, place: int | None
+    ) -> _StreamedCall | None:
+        """Return the call of a piece: by index, by id, by its position among several, else the last call."""
         if key is not None:
-            slot = self._by_key.get(key)
-            if slot is not None and wire_id and _differ(wire_id, slot.wire_id):
-                return self._by_id.get(wire_id, slot)
-            return slot
-        if wire_id and (slot := self._by_id.get(wire_id)):
-            return slot
+            call = self._by_key.get(key)
+            if call is not None and wire_id and _differ(wire_id, call.wire_id):
+                return self._by_id.get(wire_id, call)
+            return call
+        if wire_id and (call := self._by_id.get(wire_id)):
+            return call
         last = self._last
-        if not (wire_id or name) and place is not None and place < len(self._slots):
-            return self._slots[place]
+        if not (wire_id or name) and place is not None and place < len(self._calls):
+            return self._calls[place]
         return None if last and wire_id and last.wire_id else last
 
-    def _release(self, slot: _Slot) -> ToolCallDelta | None:
-        text = slot.take()
-        if slot.started:
-            return ToolCallDelta(slot.index, None, None, text) if text else None
-        return self._start(slot, text)
+    def _release(self, call: _StreamedCall) -> ToolCallDelta | None:
+        text = call.release()
+        if call.started:
+            return ToolCallDelta(call.index, None, None, text) if text else None
+        return self._start(call, text)
 
-    def _start(self, slot: _Slot, text: str) -> ToolCallDelta:
-        slot.started = True
-        return ToolCallDelta(slot.index, self._ids.take(slot.wire_id), slot.named or "", text)
+    def _start(self, call: _StreamedCall, text: str) -> ToolCallDelta:
+        call.started = True
+        return ToolCallDelta(call.index, self._ids.assign(call.wire_id), call.name or "", text)
 
     def finish(self, cut: str = "") -> list[ToolCallDelta]:
-        """Release what is still held, and name the calls that must not run.
+        """Return the deltas at the end of the stream: pending text, and the error of each call that must not run.
 
         Args:
-            cut: Finish reason of an answer that is not complete, else "". In a complete one, a call without arguments
-                gets ``{}``.
+            cut: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing arguments
+                become ``{}``.
         """
         deltas = []
-        for slot in self._slots:
-            text, rest = slot.close()
-            if not (slot.named or text):
+        for call in self._calls:
+            text, rest = call.close()
+            if not (call.name or text):
                 continue
-            if not cut and text.strip() in _NONE:
+            if not cut and text.strip() in _EMPTY:
                 text = rest = "{}"
             error = argument_error(text, cut)
-            if not (rest or error or not slot.started):
+            if not (rest or error or not call.started):
                 continue
-            delta = ToolCallDelta(slot.index, None, None, rest) if slot.started else self._start(slot, rest)
+            delta = ToolCallDelta(call.index, None, None, rest) if call.started else self._start(call, rest)
             deltas.append(replace(delta, broken=text, error=error) if error else delta)
         return deltas
 
 
-def _begins_anew(slot: _Slot, key: int | str | None, wire_id: str | None, name: str, text: str) -> bool:
-    """Return whether a piece with a name begins another call than the one that its index or id points to."""
-    if _differ(wire_id, slot.wire_id) or _differ(name, slot.named):
+def _is_new_call(call: _StreamedCall, key: int | str | None, wire_id: str | None, name: str, text: str) -> bool:
+    """Return whether a piece with a name begins a new call, although its index or id is that of ``call``."""
+    if _differ(wire_id, call.wire_id) or _differ(name, call.name):
         return True
-    if slot.named is None:
+    if call.name is None:
         return False
-    if key is None and wire_id is None:  # only the arguments tell a second call from a repeated name
-        return not slot.size or slot.complete() is not None
-    return slot.differs(text)
+    if key is None and wire_id is None:  # only the arguments distinguish a second call from a repeated name
+        return not call.size or call.complete() is not None
+    return call.differs(text)
 
 
 def recover_leaked_calls(
     text: str, forced: Mapping[str, JSON], ids: CallIds, *, among_words: bool = False
 ) -> tuple[ToolCall, ...]:
-    """Read a forced call that the model wrote as JSON text instead (gpt-oss: https://github.com/cloudflare/ai/issues/574).
+    """Read a forced call that the model wrote as JSON text (gpt-oss: https://github.com/cloudflare/ai/issues/574).
 
-    Only the tools that were forced are recognised, by name, with the arguments under ``arguments`` or ``parameters`` or
-    beside the name; or, where one tool alone was forced, by arguments that fit its schema. Anything else is left alone.
+    Only forced tools are recognized: by name, with the arguments as ``arguments``, as ``parameters`` or beside the name;
+    or, if a single tool was forced, by arguments that match its schema. Any other text returns no calls.
 
     Args:
         text: The answer.
         forced: Parameter schemas of the forced tools, by name.
-        ids: Chooses the ids.
-        among_words: Accept a call among words, too. An agent must not act on an example in a sentence; a parser that
-            expects nothing but the one call may.
+        ids: Creates the ids.
+        among_words: Accept a call among words. An agent must not execute an example in a sentence; a parser that expects
+            only this call may accept it.
     """
     try:
         value = parse_answer(text, among_words=among_words)
@@ -364,14 +377,15 @@ def recover_leaked_calls(
         found = _leaked(entry, forced)
         if found is None:
             return ()
-        calls.append(ToolCall(ids.take(None), found[0], json.dumps(found[1], ensure_ascii=False)))
+        calls.append(ToolCall(ids.assign(None), found[0], json.dumps(found[1], ensure_ascii=False)))
     return tuple(calls)
 
 
 def _leaked(entry: JSON, forced: Mapping[str, JSON]) -> tuple[str, JSON] | None:
     if not isinstance(entry, dict):
         return None
-    source = entry["function"] if isinstance(entry.get("function"), dict) else entry
+    function = entry.get("function")
+    source = function if isinstance(function, dict) else entry
     name = source.get("name")
     if isinstance(name, str) and name in forced:
         for key in ("arguments", "parameters"):
@@ -393,7 +407,8 @@ def _leaked(entry: JSON, forced: Mapping[str, JSON]) -> tuple[str, JSON] | None:
 
 
 def _fits(arguments: Mapping[str, JSON], schema: JSON) -> bool:
-    """Whether ``arguments`` has every required property and none that the schema does not know."""
+    """Return whether ``arguments`` has every required property, and no unknown property."""
     if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict) or not arguments:
         return False
-    return set(schema.get("required") or ()) <= set(arguments) <= set(properties)
+    required = schema.get("required")
+    return set(required if isinstance(required, list) else ()) <= set(arguments) <= set(properties)

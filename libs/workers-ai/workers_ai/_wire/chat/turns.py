@@ -1,21 +1,22 @@
-"""Order of turns: results stand directly behind their calls, and images stand in user turns alone.
+"""Arrange turns as the service accepts them: results directly after their calls, images only in user turns.
 
-- Each call has exactly one result. A late result moves up behind its call; several results of one call are joined
+- Each call has exactly one result. A late result moves up to its call; several results of one call are joined
   (https://github.com/assistant-ui/assistant-ui/issues/4766, https://github.com/pydantic/pydantic-ai/pull/3528).
-- An image of a tool, system or assistant turn moves into a user turn behind the results: the schemas of vision models
-  accept text alone in other roles (https://github.com/langchain-ai/langchain/issues/40435).
+- An image of a tool, system or assistant turn moves into a user turn after the results. The schemas of vision models
+  accept only text in other roles (https://github.com/langchain-ai/langchain/issues/40435).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.json_parsing import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from workers_ai.types import JSON
 
@@ -27,8 +28,8 @@ _IMAGE_FOLLOWS: Final = "The result is the image in the next user message."
 
 
 @dataclass(slots=True)
-class _Slot:
-    """One tool call, and the places of its results."""
+class _Call:
+    """One tool call, and the positions of its results."""
 
     turn: int
     wire_id: JSON
@@ -39,17 +40,18 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
     """Return the prepared messages in an order that the service accepts.
 
     Args:
-        messages: The caller's messages. Their ids match results to calls: unlike ids on the wire, they are unique.
-        prepared: The same messages as they are sent.
+        messages: The caller's messages. Results are matched to calls by their ids. Unlike ids on the wire, they are
+            unique.
+        prepared: The same messages in the form of the service.
     """
-    slots: defaultdict[int, list[_Slot]] = defaultdict(list)
-    for slot in _match_results(messages, prepared):
-        slots[slot.turn].append(slot)
-    moved = {place for of_turn in slots.values() for slot in of_turn for place in slot.results}
+    calls: defaultdict[int, list[_Call]] = defaultdict(list)
+    for call in _match_results(messages, prepared):
+        calls[call.turn].append(call)
+    moved = {place for of_turn in calls.values() for call in of_turn for place in call.results}
     out: list[dict[str, JSON]] = []
     for place, message in enumerate(prepared):
         if place not in moved:
-            out += _with_images_last([message, *_results_of(slots.get(place, []), prepared)])
+            out += _with_images_last([message, *_results_of(calls.get(place, []), prepared)])
     return out
 
 
@@ -66,74 +68,88 @@ def bridge_tool_turns(messages: Sequence[dict[str, JSON]]) -> list[dict[str, JSO
     return out
 
 
-def _match_results(messages: Sequence[Mapping[str, JSON]], prepared: Sequence[Mapping[str, Any]]) -> list[_Slot]:
-    """Match each result to the latest call before it that has its id, one without a result first.
+def _match_results(messages: Sequence[Mapping[str, JSON]], prepared: Sequence[Mapping[str, JSON]]) -> list[_Call]:
+    """Match each result to the latest call before it with the same id. A call without a result takes precedence.
 
-    A result without a call before it belongs to the first later call that has no other; else it stays in its place.
+    A result before its call is matched to the first later call without a result. A result that matches no call stays in
+    its place.
     """
-    slots: list[_Slot] = []
-    by_id: defaultdict[str, list[_Slot]] = defaultdict(list)
+    calls: list[_Call] = []
+    by_id: defaultdict[str, list[_Call]] = defaultdict(list)
     early: defaultdict[str, list[int]] = defaultdict(list)
     for place, message in enumerate(messages):
         if prepared[place]["role"] == "tool":
             call_id = json_text(message.get("tool_call_id"))
             known = by_id[call_id]
-            open_slots = [slot for slot in known if not slot.results] or known[-1:]
-            slot = next((slot for slot in open_slots if slot.turn == open_slots[-1].turn), None)
-            (slot.results if slot else early[call_id]).append(place)
-        for call, sent in zip(message.get("tool_calls") or (), prepared[place].get("tool_calls", ()), strict=False):
-            slots.append(_Slot(place, sent["id"]))
-            by_id[json_text(call.get("id"))].append(slots[-1])
+            candidates = [call for call in known if not call.results] or known[-1:]
+            match = next((call for call in candidates if call.turn == candidates[-1].turn), None)
+            (match.results if match else early[call_id]).append(place)
+        for given, sent in zip(_calls_of(message), _calls_of(prepared[place]), strict=False):
+            calls.append(_Call(place, sent.get("id")))
+            by_id[json_text(given.get("id"))].append(calls[-1])
     for call_id, places in early.items():
-        if slot := next((slot for slot in by_id[call_id] if not slot.results), None):
-            slot.results += places
-    return slots
+        if match := next((call for call in by_id[call_id] if not call.results), None):
+            match.results += places
+    return calls
 
 
-def _results_of(slots: Sequence[_Slot], prepared: Sequence[dict[str, JSON]]) -> Iterator[dict[str, JSON]]:
-    """Yield one result for each call of a turn: in their order of appearance, then those of calls without one."""
-    for slot in sorted((slot for slot in slots if slot.results), key=lambda slot: slot.results[0]):
-        yield _joined([prepared[place] for place in slot.results])
-    for slot in slots:
-        if not slot.results:
-            yield {"role": "tool", "content": _UNANSWERED, "tool_call_id": slot.wire_id}
+def _calls_of(message: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, (list, tuple)) else []
 
 
-def _joined(results: Sequence[dict[str, JSON]]) -> dict[str, JSON]:
-    """Return one result for the several results of one call."""
+def _results_of(calls: Sequence[_Call], prepared: Sequence[dict[str, JSON]]) -> Iterator[dict[str, JSON]]:
+    """Yield one result for each call of a turn, in the order of the results. Calls without a result come last."""
+    for call in sorted((call for call in calls if call.results), key=lambda call: call.results[0]):
+        yield _join_results([prepared[place] for place in call.results])
+    for call in calls:
+        if not call.results:
+            yield {"role": "tool", "content": _UNANSWERED, "tool_call_id": call.wire_id}
+
+
+def _join_results(results: Sequence[dict[str, JSON]]) -> dict[str, JSON]:
+    """Join the results of one call."""
     distinct = [result for place, result in enumerate(results) if result not in results[:place]]
     if len(distinct) == 1:
         return distinct[0]
     parts = [part for result in distinct for part in _parts_of(result)]
     if all(part.get("type") == "text" for part in parts):
-        return {**distinct[0], "content": "\n".join(part["text"] for part in parts)}
+        return {**distinct[0], "content": _joined_text(parts)}
     return {**distinct[0], "content": parts}
 
 
-def _parts_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _parts_of(message: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
     content = message["content"]
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return [part for part in content if isinstance(part, dict)]
+    return [{"type": "text", "text": content}]
+
+
+def _joined_text(parts: Sequence[Mapping[str, JSON]]) -> str:
+    return "\n".join(json_text(part["text"]) for part in parts if part.get("type") == "text")
 
 
 def _with_images_last(turn: list[dict[str, JSON]]) -> list[dict[str, JSON]]:
-    """Return a turn with its results, and the images of all but a user's turn in a user message behind them."""
+    """Move the images of a turn and its results into a user message after them, except those of a user's turn."""
     if all(message["role"] == "user" or isinstance(message["content"], str) for message in turn):
         return turn
     out: list[dict[str, JSON]] = []
-    images: list[dict[str, JSON]] = []
+    images: list[JSON] = []
     for message in turn:
         parts = [] if message["role"] == "user" else _parts_of(message)
         own = [part for part in parts if part.get("type") != "text"]
         if own:
             images += [{"type": "text", "text": _source_of(message)}, *own]
-            text = "\n".join(part["text"] for part in parts if part.get("type") == "text")
-            message = {**message, "content": text or (_IMAGE_FOLLOWS if message["role"] == "tool" else "")}
+            message = {
+                **message,
+                "content": _joined_text(parts) or (_IMAGE_FOLLOWS if message["role"] == "tool" else ""),
+            }
         out.append(message)
     return [*out, {"role": "user", "content": images}] if images else out
 
 
-def _source_of(message: Mapping[str, Any]) -> str:
-    """Describe where an image comes from."""
+def _source_of(message: Mapping[str, JSON]) -> str:
+    """Describe the origin of an image, for the model."""
     if message["role"] == "tool":
         return f"Image in the result of tool call {message['tool_call_id']}:"
     return f"Image of the {message['role']} message above:"

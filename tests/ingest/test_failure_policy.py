@@ -1,4 +1,4 @@
-"""What failures mean: pure rules, stepped by hand."""
+"""The failure policy and the polling queue."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from workers_ai.ledger._failure_policy import (
     STRIKES,
     Health,
     Retry,
-    judge,
-    judge_lost,
+    after_failed_requests,
+    after_lost_job,
 )
-from workers_ai.ledger._polling_queue import Watched, Watchlist
+from workers_ai.ledger._polling_queue import PendingJob, PollingQueue
 
 
 def failure(code: int | None) -> BatchItemError:
@@ -36,9 +36,9 @@ def test_texts_that_fail_together_are_tried_in_halves(
     group: list[int], tries: dict[int, tuple[int, int]], part: int
 ) -> None:
     """Of the request's own size: a submission has many requests."""
-    verdict = judge([(group, failure(5001))], tries)
-    assert verdict.failures == []
-    assert verdict.again == [Retry(part, tries[text_id][1], text_id) for text_id in group]
+    decision = after_failed_requests([(group, failure(5001))], tries)
+    assert decision.failures == []
+    assert decision.again == [Retry(part, tries[text_id][1], text_id) for text_id in group]
 
 
 @pytest.mark.parametrize(
@@ -47,46 +47,46 @@ def test_texts_that_fail_together_are_tried_in_halves(
 def test_a_text_that_fails_alone(code: int | None, tries: int, again: bool) -> None:
     """It is tried once more, unless its code says that no other try can mend it."""
     assert ALONE_TRIES == 2
-    verdict = judge([([7], failure(code))], {7: (1, tries)})
-    assert verdict.again == ([Retry(1, tries + 1, 7)] if again else [])
-    assert verdict.failures == ([] if again else [(7, code, "no")])
+    decision = after_failed_requests([([7], failure(code))], {7: (1, tries)})
+    assert decision.again == ([Retry(1, tries + 1, 7)] if again else [])
+    assert decision.failures == ([] if again else [(7, code, "no")])
 
 
 def test_texts_that_are_lost_keep_the_size_of_their_requests() -> None:
     assert LOST_TRIES == 3
     lost = failure(None)
     lost.status_code = 404
-    verdict = judge_lost(lost, {1: (100, 0), 2: (5, 1), 3: (100, 2)})
-    assert verdict.again == [Retry(100, 1, 1), Retry(5, 2, 2)]
-    assert verdict.failures == [(3, None, "no")]
+    decision = after_lost_job(lost, {1: (100, 0), 2: (5, 1), 3: (100, 2)})
+    assert decision.again == [Retry(100, 1, 1), Retry(5, 2, 2)]
+    assert decision.failures == [(3, None, "no")]
 
 
 def test_texts_of_a_submission_that_fails_as_a_whole_go_in_smaller_submissions() -> None:
     tries, group = dict.fromkeys(range(300), (100, 0)), range(300)
     parts = []
     while True:
-        verdict = judge_lost(failure(None), {n: tries[n] for n in group})
-        if verdict.failures:
+        decision = after_lost_job(failure(None), {n: tries[n] for n in group})
+        if decision.failures:
             break
-        tries = {retry.text_id: (retry.part, retry.tries) for retry in verdict.again}
+        tries = {retry.input_id: (retry.part, retry.tries) for retry in decision.again}
         parts.append(tries[0][0])
         group = range(min(len(group), -tries[0][0])) if tries[0][0] < 0 else group
-    assert (parts, verdict.failures) == ([100, -100, -50, -25, -13, -7, -4, -2, -1], [(0, None, "no")])
+    assert (parts, decision.failures) == ([100, -100, -50, -25, -13, -7, -4, -2, -1], [(0, None, "no")])
 
 
 @pytest.mark.parametrize("code", [3040, 3043, 3050, 3021, 3008])
 def test_what_passes_by_itself_is_not_halved(code: int) -> None:
-    verdict = judge([([1, 2], failure(code))], {1: (100, 0), 2: (100, 0)})
-    assert (verdict.again, verdict.failures) == ([Retry(100, 1, 1), Retry(100, 1, 2)], [])
-    assert verdict.waits is not None
-    verdict = judge([([1, 2], failure(code))], {1: (100, STRIKES), 2: (100, STRIKES)})
-    assert [retry.part for retry in verdict.again] == [1, 1], "a text that fails like this every time is found"
+    decision = after_failed_requests([([1, 2], failure(code))], {1: (100, 0), 2: (100, 0)})
+    assert (decision.again, decision.failures) == ([Retry(100, 1, 1), Retry(100, 1, 2)], [])
+    assert decision.waits is not None
+    decision = after_failed_requests([([1, 2], failure(code))], {1: (100, STRIKES), 2: (100, STRIKES)})
+    assert [retry.part for retry in decision.again] == [1, 1], "a text that fails like this every time is found"
 
 
 @pytest.mark.parametrize("error", [failure(3036), failure(4006), BatchItemError("daily free allocation used", index=0)])
 def test_a_used_up_quota_says_nothing_of_the_texts(error: BatchItemError) -> None:
-    verdict = judge([([1, 2], error)], {1: (100, 0), 2: (100, 0)})
-    assert (verdict.again, verdict.stops) == ([Retry(100, 0, 1), Retry(100, 0, 2)], error)
+    decision = after_failed_requests([([1, 2], error)], {1: (100, 0), 2: (100, 0)})
+    assert (decision.again, decision.stops) == ([Retry(100, 0, 1), Retry(100, 0, 2)], error)
 
 
 def test_failures_in_a_row_wait_longer_and_longer_and_end_the_run() -> None:
@@ -109,7 +109,7 @@ def test_failures_of_one_outage_count_once_for_all_workers() -> None:
 def test_something_that_succeeds_begins_the_count_anew() -> None:
     health = Health()
     assert [health.strike(CapacityError("busy"), now) for now in (0.0, 1.0)] == [1.0, 2.0]
-    health.well()
+    health.succeed()
     assert health.strike(CapacityError("busy"), 3.0) == 1.0
 
 
@@ -125,7 +125,7 @@ def test_the_word_of_the_service_is_kept(code: int | None, retry_after: float | 
 def test_a_reply_that_is_lost_is_forgiven_once() -> None:
     health, error = Health(), InternalServerError("lost")
     health.unanswered(error)
-    health.well()
+    health.succeed()
     health.unanswered(error)
     with pytest.raises(InternalServerError):
         health.unanswered(error)
@@ -138,7 +138,7 @@ def test_refusals_of_everything_are_not_the_fault_of_the_texts() -> None:
     with pytest.raises(BadRequestError):
         health.refused(error)
     other = Health()
-    other.well()
+    other.succeed()
     for _ in range(10 * REFUSALS):
         other.refused(error)
 
@@ -155,15 +155,15 @@ def test_failed_requests_end_a_run_in_which_nothing_succeeds() -> None:
     with pytest.raises(BatchItemError):
         other.blame([full])
     fine = Health()
-    fine.well()
+    fine.succeed()
     fine.blame([full, single] * 1000)
 
 
 def test_submissions_are_asked_for_when_they_are_due() -> None:
-    listed = Watchlist()
+    listed = PollingQueue()
     assert (len(listed), listed.take(0.0), listed.due_in(0.0, 5.0)) == (0, None, 5.0)
     for due in (3.0, 1.0, 2.0):
-        listed.put(Watched(due, None, None, 0.0))  # type: ignore[arg-type]
+        listed.put(PendingJob(due, None, None, 0.0))  # type: ignore[arg-type]
     assert listed.take(0.5) is None
     assert [listed.due_in(now, 5.0) for now in (0.5, 1.0, 4.0, -9.0)] == [0.5, 0.0, 0.0, 5.0]
     assert [watched.due for watched in iter(lambda: listed.take(2.5), None)] == [1.0, 2.0]
