@@ -312,9 +312,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
     ) -> Self:
         """Return a copy whose async calls share submissions of the asynchronous queue.
 
-        Use it with components that send one async call per item, such as ``SummaryExtractor(llm=llm, num_workers=200)``.
-        Only calls that wait at the same time share a submission, so set ``num_workers`` high. Answers are stored in the
-        ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+        Use it with components that send one async call per item, such as LlamaIndex's ``SummaryExtractor``. Only calls
+        that wait at the same time share a submission, so set ``num_workers`` of the extractor to 200. Answers are stored
+        in the ledger; an equal call is answered from it. Sync calls and streams are sent directly.
 
         Args:
             ledger: Path of the ledger, on a local disk. It is created if missing.
