@@ -10,7 +10,7 @@ from langchain_classic.indexes import SQLRecordManager
 from langchain_core.documents import Document
 from langchain_core.indexing import InMemoryRecordManager, RecordManager, index
 from langchain_core.vectorstores import InMemoryVectorStore
-from tests.langchain.conftest import Caller, wired
+from tests.support import Caller, wired
 
 from langchain_workers_ai import ConfigurationError, WorkersAIBatchIngestor, WorkersAIEmbeddings
 from workers_ai_emulator import Clock, Emulator
@@ -305,7 +305,7 @@ def test_options_are_checked_before_anything_is_sent(
 def test_options_of_indexing_need_a_record_manager(
     ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller
 ) -> None:
-    with pytest.raises(ConfigurationError, match="without a record manager there is no cleanup"):
+    with pytest.raises(ConfigurationError, match="cleanup: these options need a record manager"):
         call(ingestor(record_manager=None), "ingest", pages("one"), cleanup="full")
 
 

@@ -429,6 +429,4 @@ def test_a_call_that_was_cut_or_never_begun_is_not_run(
     assert last.response_metadata["finish_reason"] == reason
     (invalid,) = last.invalid_tool_calls
     assert (invalid["name"], invalid["args"]) == ("delete", arguments or "")
-    assert {"length": "raise max_tokens", "content_filter": "content filter", "abort": "'abort'"}[reason] in invalid[
-        "error"
-    ]
+    assert {"length": "max_tokens", "content_filter": "content filter", "abort": "'abort'"}[reason] in invalid["error"]

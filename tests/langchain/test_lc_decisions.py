@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.exceptions import ModelError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from tests.langchain.conftest import wired
+from tests.support import wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIDecisions
@@ -124,8 +124,8 @@ CLIP = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ([CLIP] * 5, "5 audio, of which Clef models take 4"),
-        ([{**CLIP, "base64": "A" * (12 << 20)}], "one may have 8 MiB"),
+        ([CLIP] * 5, "the state has 5 audio: Clef models accept 4"),
+        ([{**CLIP, "base64": "A" * (12 << 20)}], "the limit is 8 MiB"),
         ([{"type": "video", "url": "https://example.org/a.mp4"}], "a link or has no media type"),
         ([{"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}], "'file'"),
     ],
@@ -140,11 +140,11 @@ def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, 
 @pytest.mark.parametrize(
     ("state", "questions", "says"),
     [
-        ([IMAGE] * 5, {"a": URGENT}, "5 images, of which Clef models take 4"),
-        ([{"type": "image", "url": "https://example.org/a.png"}], {"a": URGENT}, "base64 or a data: URL"),
+        ([IMAGE] * 5, {"a": URGENT}, "5 images: Clef models accept 4"),
+        ([{"type": "image", "url": "https://example.org/a.png"}], {"a": URGENT}, "as base64 or as a data: URL"),
         ([{"type": "audio", "base64": "x", "mime_type": "audio/wav"}], {"a": URGENT}, "'audio'"),
-        (["x"], {"a": decisions.Box(instructions="Where?")}, "'a' is a Box: Clef answers Noul, Choice and Score"),
-        (["x"], {"a": {"type": "noul", "instructions": "Down?"}}, "'a' is a dict: Clef answers Noul"),
+        (["x"], {"a": decisions.Box(instructions="Where?")}, "'a' is a Box: use Noul, Choice or Score"),
+        (["x"], {"a": {"type": "noul", "instructions": "Down?"}}, "'a' is a dict: use Noul"),
     ],
 )
 def test_what_these_models_do_not_take(
@@ -161,7 +161,7 @@ def test_what_these_models_do_not_take(
 )
 def test_an_answer_that_does_not_fit(answers: Any, model: Make, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.reply({"result": {"model": "clef", "answers": answers}, "success": True}))
-    with pytest.raises(ours.APIResponseValidationError, match="no decision") as caught:
+    with pytest.raises(ours.APIResponseValidationError, match="not a valid decision") as caught:
         ask(call, model(), "x", urgent=URGENT)
     assert isinstance(caught.value, ModelError)
 
@@ -170,7 +170,7 @@ def test_an_answer_that_repeats_the_token_does_not_show_it(model: Make, emulator
     one = model()
     token = one.api_token.get_secret_value()  # type: ignore[union-attr]
     emulator.faults.add(Fault.reply({"result": {"echo": token}}))
-    with pytest.raises(ours.APIResponseValidationError, match="no decision") as caught:
+    with pytest.raises(ours.APIResponseValidationError, match="not a valid decision") as caught:
         ask(call, one, "x", urgent=URGENT)
     assert "[redacted]" in str(caught.value.body)
     assert token not in repr(vars(caught.value))

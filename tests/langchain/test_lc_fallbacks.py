@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
-from tests.langchain.conftest import wired
+from tests.support import wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import (

@@ -194,7 +194,7 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
     ),
     "a failure without words": (
         [HI, AIMessage("", tool_calls=[CALL]), ToolMessage("", tool_call_id="call_1", status="error")],
-        [WIRE_HI, assistant("", WIRE_CALL), {**WIRE_RESULT, "content": "The tool failed and said nothing."}],
+        [WIRE_HI, assistant("", WIRE_CALL), {**WIRE_RESULT, "content": "The tool failed without a message."}],
     ),
     # --- turns that another provider's class has made ---
     "Anthropic's blocks": (
@@ -332,7 +332,7 @@ def test_every_form_of_a_prompt(
 def test_what_is_no_message_is_refused_before_anything_is_sent(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
-    with pytest.raises(ours.BadRequestError, match="RemoveMessage cannot be sent"):
+    with pytest.raises(ours.BadRequestError, match="message 1 is a RemoveMessage"):
         ask(chat(), [HI, RemoveMessage(id="1")])
     assert emulator.log.entries == []
 

@@ -115,7 +115,7 @@ def test_structured_output_then_says_to_raise_max_tokens(
 ) -> None:
     model.says(None, "length", reasoning_content="First I ...")
     schema = {"title": "answer", "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    with pytest.raises(OutputParserException, match="raise max_tokens"):
+    with pytest.raises(OutputParserException, match="increase max_tokens"):
         ask(chat(model=MODEL).with_structured_output(schema, method=method), "hi")
 
 

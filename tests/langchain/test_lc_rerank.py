@@ -11,7 +11,7 @@ from langchain_classic.retrievers.document_compressors import DocumentCompressor
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.exceptions import ModelError
 from langchain_core.vectorstores import InMemoryVectorStore
-from tests.langchain.conftest import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIEmbeddings, WorkersAIRerank

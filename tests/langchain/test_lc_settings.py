@@ -222,7 +222,7 @@ def test_an_unknown_keyword_names_the_nearest(
         ({"api": "native"}, "api"),
         ({"on_busy": "panic"}, "on_busy"),
         ({"model": "@cf/a b"}, "model"),
-        ({"stop": 5}, "stop must be a text or a list of texts"),
+        ({"stop": 5}, "stop must be a string or a list of strings"),
         ({"tools": 5}, "tools must be a list of tools, not a int"),
         ({"tools": "clock"}, "tools must be a list of tools, not a str"),
         ({"model_kwargs": [1]}, "model_kwargs must be a dict"),
@@ -321,6 +321,7 @@ def test_async_calls_are_truly_concurrent() -> None:
     assert emulator.log.peak_concurrency == 50
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("setting", ["config", "object"])
 def test_concurrency_is_bounded_on_request(setting: str, call: Any) -> None:
     emulator = Emulator(clock=Clock("real"), latency_s=0.02)

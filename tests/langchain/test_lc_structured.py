@@ -501,8 +501,8 @@ def test_the_service_cannot_give_it(
 @pytest.mark.parametrize(
     ("schema", "options", "says"),
     [
-        (Person, {"method": "magic"}, "'magic' is not one of function_calling, json_schema, json_mode"),
-        (Person, {"method": "json_mode", "strict": True}, "strict= has no meaning"),
+        (Person, {"method": "magic"}, "'magic' is invalid: use one of function_calling, json_schema, json_mode"),
+        (Person, {"method": "json_mode", "strict": True}, "strict= is invalid"),
         ({"a": 1}, {}, "neither a JSON schema nor an OpenAI function"),
         ("Person", {}, "must be a Pydantic class, a TypedDict or a dict, not str"),
         (None, {"method": "json_mode"}, "a TypedDict or a dict, not NoneType"),
@@ -510,8 +510,8 @@ def test_the_service_cannot_give_it(
         (Colour, {}, "a TypedDict or a dict, not Colour"),
         (list[Person], {}, "a TypedDict or a dict, not"),
         (Union[Person, Trip], {}, "a TypedDict or a dict, not"),  # noqa: UP007
-        (Person, {"tools": []}, "tools: set by method='function_calling' itself"),
-        (Person, {"method": "json_schema", "response_format": {}}, "response_format: set by method='json_schema'"),
+        (Person, {"tools": []}, "tools: method='function_calling' sets this itself"),
+        (Person, {"method": "json_schema", "response_format": {}}, "response_format: method='json_schema' sets this"),
     ],
 )
 def test_bad_input_is_named_when_it_is_given(

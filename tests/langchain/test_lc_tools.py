@@ -284,7 +284,7 @@ def test_no_tools_at_all(
 
 @pytest.mark.parametrize("choice", ["weather", {"type": "function", "function": {"name": "weather"}}])
 def test_a_choice_that_is_none_of_the_tools(choice: Any, chat: Callable[..., ChatWorkersAI]) -> None:
-    with pytest.raises(ours.ConfigurationError, match=r"'weather' is none of the tools: clock, search"):
+    with pytest.raises(ours.ConfigurationError, match=r"'weather' is not one of the tools: clock, search"):
         chat().bind_tools([clock, search], tool_choice=choice)
 
 

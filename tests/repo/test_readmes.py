@@ -17,7 +17,13 @@ from repository import PACKAGES, READMES, ROOT, project_of, tracked
 
 from workers_ai import Settings, errors
 
-DOCUMENTS = [*READMES, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "cassettes").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]
+DOCUMENTS = [
+    *READMES,
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "cassettes").rglob("*.md"),
+    *(ROOT / "tests").rglob("*.md"),
+]
 
 ELSEWHERE = {
     "import daft": "tests/engines/test_daft.py",

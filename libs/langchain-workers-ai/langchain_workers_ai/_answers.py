@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-    from workers_ai.types import JSON, ChatDelta
+    from langchain_workers_ai._types import Data
+    from workers_ai.types import ChatDelta
 
 __all__ = ["chunk_translator", "finish_result"]
 
@@ -35,7 +36,7 @@ def finish_result(result: ChatResult, given: Mapping[str, object]) -> ChatResult
 
 
 def chunk_translator(
-    model: str, options: Mapping[str, JSON], given: Mapping[str, object], *, blocks: bool
+    model: str, options: Mapping[str, Data], given: Mapping[str, object], *, blocks: bool
 ) -> Callable[[ChatDelta], ChatGenerationChunk]:
     """Return the function that translates the deltas of one streamed answer.
 

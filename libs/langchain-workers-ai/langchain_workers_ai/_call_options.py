@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langchain_core.callbacks import BaseRunManager
     from langchain_core.tools import BaseTool
 
-    from workers_ai.types import JSON
+    from langchain_workers_ai._types import Data, Fields
 
     Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
 else:
@@ -184,13 +184,13 @@ def thread_id(run_manager: BaseRunManager | None) -> str | None:
     return None if found is None else str(found)
 
 
-def merge_body(*given: Mapping[str, JSON] | None) -> dict[str, JSON]:
+def merge_body(*given: Mapping[str, Data] | None) -> Fields:
     """Return the additional fields of the body. A later field replaces an earlier one of the same name.
 
     Raises:
         ConfigurationError: An argument is not a dict.
     """
-    out: dict[str, JSON] = {}
+    out: Fields = {}
     for fields in given:
         require_kind("model_kwargs", fields, dict, "a dict of fields of the body")
         out |= fields or {}

@@ -22,7 +22,8 @@ from workers_ai.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from workers_ai.types import JSON
+    from langchain_workers_ai._types import Data
+
 
 __all__ = ["Documents", "Source", "batched", "document_key", "key_of"]
 
@@ -38,7 +39,7 @@ def document_key(document: Document) -> str:
     return str(uuid.UUID(bytes=hashlib.sha256(whole.encode("utf-8", "surrogatepass")).digest()[:16], version=5))
 
 
-def _plain(value: object) -> JSON:
+def _plain(value: object) -> Data:
     """Return a JSON value for another value. It depends neither on the hash seed nor on addresses."""
     if isinstance(value, (set, frozenset)):
         return sorted((_ordered(item, ()) for item in value), key=_json)
@@ -49,7 +50,7 @@ def _plain(value: object) -> JSON:
     return [f"{kind.__module__}.{kind.__qualname__}", _ordered(getattr(value, "__dict__", {}), (id(value),))]
 
 
-def _ordered(value: object, above: tuple[int, ...]) -> JSON:
+def _ordered(value: object, above: tuple[int, ...]) -> Data:
     """Return a value with dicts as sorted pairs. A container that contains itself becomes a mark."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"

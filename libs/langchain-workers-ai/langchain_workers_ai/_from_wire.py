@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
-    from workers_ai.types import JSON, ChatReply, ToolCall, Usage
+    from langchain_workers_ai._types import Data, Fields
+    from workers_ai.types import ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -48,7 +49,7 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         model: The model of the call.
     """
     tool_calls, invalid_tool_calls = _calls(reply.tool_calls)
-    content: JSON = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
+    content: Data = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
     message = AIMessage(
         content=content,
         additional_kwargs={"reasoning_content": reply.reasoning} if reply.reasoning else {},
@@ -57,10 +58,10 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         usage_metadata=_usage(reply.usage),
         response_metadata=_metadata(reply, model),
     )
-    info: dict[str, JSON] = {"finish_reason": reply.finish_reason}
+    info: Fields = {"finish_reason": reply.finish_reason}
     if logprobs := _mergeable(reply.logprobs):
         info["logprobs"] = logprobs
-    output: dict[str, JSON] = {"model_name": model}
+    output: Fields = {"model_name": model}
     if (usage := reply.usage) is not None:
         output["token_usage"] = _token_usage(usage)
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
@@ -81,11 +82,11 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)
-    content: JSON = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
+    content: Data = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
-    extra: dict[str, JSON] = {}
+    extra: Fields = {}
     if last:
         extra = {
             "chunk_position": "last",
@@ -111,13 +112,13 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         cast("ChunkWithCalls", message).mark_broken(
             {first_call + call.index: _invalid(call.broken, call.error) for call in calls if call.error}
         )
-    info: dict[str, JSON] = {"finish_reason": delta.finish_reason} if last else {}
+    info: Fields = {"finish_reason": delta.finish_reason} if last else {}
     if logprobs:
         info["logprobs"] = logprobs
     return ChatGenerationChunk(message=message, generation_info=info or None)
 
 
-def _mergeable(logprobs: JSON) -> dict[str, list[JSON]] | None:
+def _mergeable(logprobs: Data) -> dict[str, list[Data]] | None:
     """Return the lists of log probabilities. LangChain cannot merge other values of different types."""
     if not isinstance(logprobs, dict):
         return None
@@ -157,7 +158,7 @@ def _is_unparsable(arguments: str) -> bool:
         return True
 
 
-def _with_refusal(text: str, refusal: dict[str, JSON]) -> list[dict[str, JSON]]:
+def _with_refusal(text: str, refusal: Fields) -> list[Fields]:
     """Return content with a standard refusal block. LangChain's structured-output parsers raise for it."""
     block = {"type": "refusal", **refusal}
     return [{"type": "text", "text": text}, block] if text else [block]
@@ -201,9 +202,9 @@ def _token_usage(usage: Usage) -> dict[str, int]:
     }
 
 
-def _metadata(reply: ChatReply | ChatDelta, model: str) -> dict[str, JSON]:
+def _metadata(reply: ChatReply | ChatDelta, model: str) -> Fields:
     """Return the ``response_metadata`` of a reply or of the last delta."""
-    out: dict[str, JSON] = {"model_name": model, "model_provider": PROVIDER}
+    out: Fields = {"model_name": model, "model_provider": PROVIDER}
     served = reply.headers.get("cf-aig-routed-model") or reply.model
     if served and served != model:
         out["served_model"] = served
@@ -235,10 +236,10 @@ def with_llm_output(result: ChatResult) -> ChatResult:
     message = result.generations[0].message if result.generations else None
     if result.llm_output is not None or not isinstance(message, AIMessage):
         return result
-    usage: Mapping[str, JSON] = message.usage_metadata or {}
+    usage: Mapping[str, Data] = message.usage_metadata or {}
     if "total_cost" in usage:  # LangChain marks answers from its cache
         return result
-    output: dict[str, JSON] = {"model_name": message.response_metadata.get("model_name")}
+    output: Fields = {"model_name": message.response_metadata.get("model_name")}
     if usage:
         output["token_usage"] = {
             "prompt_tokens": usage["input_tokens"],
@@ -248,7 +249,7 @@ def with_llm_output(result: ChatResult) -> ChatResult:
     return result.model_copy(update={"llm_output": output})
 
 
-def add_outputs(total: Mapping[str, JSON], more: Mapping[str, JSON]) -> dict[str, JSON]:
+def add_outputs(total: Mapping[str, Data], more: Mapping[str, Data]) -> Fields:
     """Return the sum of two ``llm_output`` records: numbers are added at any depth, other values are replaced."""
     out = dict(total)
     for key, value in more.items():

@@ -12,6 +12,7 @@ from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables.utils import AddableDict
 from pydantic import BaseModel, SkipValidation
 
+from langchain_workers_ai._types import Data, Fields
 from workers_ai.integration import (
     CallIds,
     conform,
@@ -25,7 +26,6 @@ from workers_ai.integration import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from workers_ai.types import JSON
 
 __all__ = ["AnswerParser"]
 
@@ -43,7 +43,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
     """Name of the forced tool; None if the answer is JSON text."""
     cls: SkipValidation[type | None] = None
     """Pydantic class to return; None for a dict."""
-    answer_schema: dict[str, Any]
+    answer_schema: Fields
     """JSON schema of the answer."""
 
     @property
@@ -79,7 +79,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
                 llm_output=exc.llm_output,
             ) from exc
 
-    def _value(self, message: BaseMessage) -> tuple[str, JSON]:
+    def _value(self, message: BaseMessage) -> tuple[str, Data]:
         """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""
         text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
@@ -101,7 +101,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             return text, parse_json(written.arguments)
         raise _parse_error(f"the model answered with text instead of calling {self.tool_name}", text)
 
-    def _fit(self, value: JSON, shown: str) -> Any:
+    def _fit(self, value: Data, shown: str) -> Any:
         """Return an instance of the class, or a dict that fits the schema."""
         shown = shown or json.dumps(value, ensure_ascii=False)
         if self.cls is None:
@@ -114,7 +114,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         except ValueError as exc:
             raise _parse_error(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
 
-    def _checked(self, value: JSON, shown: str) -> JSON:
+    def _checked(self, value: Data, shown: str) -> Data:
         schema = self.answer_schema
         is_object = schema.get("type") == "object" or "properties" in schema
         if value is None or (is_object and not isinstance(value, dict)):
@@ -124,7 +124,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         except ValueError as exc:
             raise _parse_error(str(exc), shown) from exc
 
-    def _partial_value(self, message: BaseMessage) -> JSON:
+    def _partial_value(self, message: BaseMessage) -> Data:
         """Return the received part of a dict; None if nothing has arrived."""
         if self.cls is not None:
             return None
@@ -149,7 +149,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if (value := partial.finish()) is not _NO_VALUE:
             yield value
 
-    def transform_with_raw(self, input: Iterator[BaseMessage]) -> Iterator[dict[str, Any]]:
+    def transform_with_raw(self, input: Iterator[BaseMessage]) -> Iterator[Fields]:
         """Yield each raw chunk, then the value or the error. Never raise.
 
         Partial values are not yielded: they would remain in the sum of the chunks of an answer that does not fit.
@@ -160,7 +160,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             yield AddableDict(raw=chunk)
         yield self._value_or_error(chunks)
 
-    async def atransform_with_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[dict[str, Any]]:
+    async def atransform_with_raw(self, input: AsyncIterator[BaseMessage]) -> AsyncIterator[Fields]:
         """Yield each raw chunk, then the value or the error. See :meth:`transform_with_raw`."""
         chunks: list[BaseMessage] = []
         async for chunk in input:
@@ -168,7 +168,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             yield AddableDict(raw=chunk)
         yield self._value_or_error(chunks)
 
-    def _value_or_error(self, chunks: list[BaseMessage]) -> dict[str, Any]:
+    def _value_or_error(self, chunks: list[BaseMessage]) -> Fields:
         try:
             return AddableDict(parsed=self.parse_result([ChatGeneration(message=_sum(chunks))]), parsing_error=None)
         except Exception as exc:  # noqa: BLE001 - a validator of the caller's class may raise anything
@@ -181,7 +181,7 @@ class _PartialAnswer:
     def __init__(self, parser: AnswerParser) -> None:
         self._parser = parser
         self._chunks: list[BaseMessage] = []
-        self._last: JSON = None
+        self._last: Data = None
 
     def add(self, chunk: str | BaseMessage) -> Any:
         if isinstance(chunk, str):
@@ -222,7 +222,7 @@ def _reasoning(message: BaseMessage) -> str:
     return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
-def _strict_json(text: str) -> JSON:
+def _strict_json(text: str) -> Data:
     """Return the JSON value in the text of an answer."""
     try:
         return parse_answer(text)

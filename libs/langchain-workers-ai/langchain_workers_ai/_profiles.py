@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
 
-    from workers_ai.types import JSON
+    from langchain_workers_ai._types import Fields
+
 
 __all__ = ["ResolvedProfile", "profile_of"]
 
@@ -28,7 +29,7 @@ def profile_of(model: str, api: str | None = None) -> ModelProfile | None:
     if card.task is None:
         return None
     by_schema = card.json_schema or (card.guided_json and api in (None, "run"))
-    facts: dict[str, JSON] = {
+    facts: Fields = {
         "max_input_tokens": card.context_window,
         "max_output_tokens": card.max_output_tokens,
         "text_inputs": True,

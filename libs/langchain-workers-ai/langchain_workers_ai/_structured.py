@@ -12,6 +12,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_workers_ai._parser import AnswerParser
 from langchain_workers_ai._tools import recursive_schema, without_dict_docs
+from langchain_workers_ai._types import Fields
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_workers_ai._call_options import Method, Schema
-    from workers_ai.types import JSON
 
 __all__ = ["response_format_of", "structured_call", "value_or_raw"]
 
@@ -34,18 +34,18 @@ class Target(NamedTuple):
 
     Attributes:
         name: Name of the function or the schema on the wire.
-        schema: JSON schema.
+        schema: Data schema.
         cls: The Pydantic class to return; None for a dict.
     """
 
     name: str
-    schema: dict[str, JSON]
+    schema: Fields
     cls: type | None
 
 
 def structured_call(
     schema: Schema, method: Method | None, strict: bool | None, given: Mapping[str, Any], model: str
-) -> tuple[dict[str, Any], AnswerParser]:
+) -> tuple[Fields, AnswerParser]:
     """Return the keywords of a call whose answer fits a schema, and the parser of that answer.
 
     Args:
@@ -74,7 +74,7 @@ def structured_call(
     return {**keywords, "ls_structured_output_format": trace, **given}, parser
 
 
-def value_or_raw(parser: AnswerParser) -> RunnableGenerator[BaseMessage, dict[str, Any]]:
+def value_or_raw(parser: AnswerParser) -> RunnableGenerator[BaseMessage, Fields]:
     """Return a runnable that yields the raw answer, its value and the parsing error."""
     return RunnableGenerator(parser.transform_with_raw, parser.atransform_with_raw)
 
@@ -85,7 +85,7 @@ def _best_method(model: str) -> Method:
     return "json_schema" if card.tools is False or card.prefers_schema else "function_calling"
 
 
-def _keywords(target: Target, method: Method, strict: bool | None) -> dict[str, JSON]:
+def _keywords(target: Target, method: Method, strict: bool | None) -> Fields:
     """Return the keywords of the call."""
     if method == "json_mode":
         return {"response_format": {"type": "json_object"}}
@@ -99,14 +99,14 @@ def _keywords(target: Target, method: Method, strict: bool | None) -> dict[str, 
     return {"tools": [{"type": "function", "function": function}], "tool_choice": target.name}
 
 
-def _named_format(target: Target, stated: dict[str, bool]) -> dict[str, JSON]:
+def _named_format(target: Target, stated: dict[str, bool]) -> Fields:
     named = {"name": target.name, "schema": target.schema, **stated}
     if description := target.schema.get("description"):
         named["description"] = description
     return {"type": "json_schema", "json_schema": named}
 
 
-def response_format_of(given: Schema) -> dict[str, JSON]:
+def response_format_of(given: Schema) -> Fields:
     """Return ``response_format`` in its wire form: a dict unchanged, a class as its schema.
 
     Raises:
@@ -129,14 +129,14 @@ def _target_of(schema: Schema) -> Target:
         name = schema.__name__ if isinstance(schema, type) else type(schema).__name__
         raise ConfigurationError(f"schema must be a Pydantic class, a TypedDict or a dict, not {name}")
     try:
-        converted: dict[str, JSON] = without_dict_docs(convert_to_json_schema(schema))
+        converted: Fields = without_dict_docs(convert_to_json_schema(schema))
     except (TypeError, ValueError) as exc:
         raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
     converted = (cls and recursive_schema(cls)) or converted
     return Target(_wire_name(converted.get("title") or schema.__name__), converted, cls)
 
 
-def _of_dict(schema: dict[str, JSON]) -> Target:
+def _of_dict(schema: Fields) -> Target:
     """Return the target of a JSON schema, bare or in the envelope of a tool, a function or ``response_format``."""
     for envelope in ("function", "json_schema"):
         if schema.get("type") == envelope and isinstance(schema.get(envelope), dict):

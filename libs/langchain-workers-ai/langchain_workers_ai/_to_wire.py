@@ -1,7 +1,7 @@
 """Translate LangChain messages to OpenAI-shaped messages. Pure; the core adapts these to the service.
 
 Common blocks of other providers are translated here, others by LangChain's own translators. An unknown block is passed
-on unchanged, and the core rejects it by its type. It is never sent as JSON or as Python text.
+on unchanged, and the core rejects it by its type. It is never sent as Data or as Python text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from workers_ai.types import JSON
+    from langchain_workers_ai._types import Data, Fields
+
 
 __all__ = ["to_part", "to_wire"]
 
@@ -64,13 +65,13 @@ _CARRIERS: Final = frozenset(
 """Keys that hold the content of a media block. Without one, the value is data that only resembles a block."""
 
 
-def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, JSON]]:
+def to_wire(messages: Sequence[BaseMessage]) -> list[Fields]:
     """Return a conversation as OpenAI-shaped messages.
 
     Raises:
         BadRequestError: A message has an unsupported class.
     """
-    wire: list[dict[str, JSON]] = []
+    wire: list[Fields] = []
     for index, message in enumerate(messages):
         if isinstance(message, HumanMessage):
             wire += _human(message)
@@ -92,14 +93,14 @@ def to_wire(messages: Sequence[BaseMessage]) -> list[dict[str, JSON]]:
     return wire
 
 
-def _named(role: str, message: BaseMessage) -> dict[str, JSON]:
-    out: dict[str, JSON] = {"role": role, "content": _content(message.content)}
+def _named(role: str, message: BaseMessage) -> Fields:
+    out: Fields = {"role": role, "content": _content(message.content)}
     if message.name:
         out["name"] = message.name
     return out
 
 
-def _human(message: HumanMessage) -> list[dict[str, JSON]]:
+def _human(message: HumanMessage) -> list[Fields]:
     """Return the user message. Tool results among its blocks become tool messages before it."""
     if isinstance(message.content, str):
         return [_named("user", message)]
@@ -110,7 +111,7 @@ def _human(message: HumanMessage) -> list[dict[str, JSON]]:
     return [*results, {"role": "user", "content": _content(rest)}] if rest else results
 
 
-def _result_block(block: JSON) -> dict[str, JSON] | None:
+def _result_block(block: Data) -> Fields | None:
     """Return the tool message of a result block of Anthropic or Bedrock; None for other blocks."""
     if not isinstance(block, Mapping):
         return None
@@ -122,28 +123,28 @@ def _result_block(block: JSON) -> dict[str, JSON] | None:
     return None
 
 
-def _tool(message: ToolMessage) -> dict[str, JSON]:
+def _tool(message: ToolMessage) -> Fields:
     wire = _tool_result(message.tool_call_id, message.content, failed=message.status == "error")
     if message.name:
         wire["name"] = message.name
     return wire
 
 
-def _tool_result(call_id: JSON, content: JSON, *, failed: bool) -> dict[str, JSON]:
+def _tool_result(call_id: Data, content: Data, *, failed: bool) -> Fields:
     wire = {"role": "tool", "tool_call_id": call_id, "content": _result(content)}
     if failed and not wire["content"]:
         wire["content"] = "The tool failed without a message."
     return wire
 
 
-def _result(content: JSON) -> JSON:
+def _result(content: Data) -> Data:
     """Return the content of a tool result. Data of the tool becomes JSON text, even if it has a ``type``."""
     if not isinstance(content, list):
         return content or ""
     return [_result_part(block) for block in content if not is_cache_mark(block)]
 
 
-def _result_part(block: JSON) -> JSON:
+def _result_part(block: Data) -> Data:
     if isinstance(block, str):
         return {"type": "text", "text": block}
     if isinstance(block, Mapping):
@@ -157,15 +158,15 @@ def _result_part(block: JSON) -> JSON:
     return {"type": "text", "text": plain_json(block)}
 
 
-def _assistant(message: AIMessage) -> dict[str, JSON]:
-    content: JSON = message.content
+def _assistant(message: AIMessage) -> Fields:
+    content: Data = message.content
     reasoning = _reasoning_text(
         message.additional_kwargs.get("reasoning_content") or message.additional_kwargs.get("reasoning")
     )
     if isinstance(content, list):
         content, in_blocks = _answer_and_reasoning(content, message.response_metadata.get("model_provider"))
         reasoning = reasoning or in_blocks
-    out: dict[str, JSON] = {"role": "assistant", "content": content}
+    out: Fields = {"role": "assistant", "content": content}
     if message.name:
         out["name"] = message.name
     if reasoning:
@@ -175,9 +176,9 @@ def _assistant(message: AIMessage) -> dict[str, JSON]:
     return out
 
 
-def _answer_and_reasoning(blocks: Iterable[JSON], provider: str | None) -> tuple[JSON, str]:
+def _answer_and_reasoning(blocks: Iterable[Data], provider: str | None) -> tuple[Data, str]:
     """Return the content to send back, and the reasoning among the blocks."""
-    answer: list[JSON] = []
+    answer: list[Data] = []
     reasoning: list[str] = []
     for block in blocks:
         given = block["value"] if _kind(block) == "non_standard" and "value" in block else block
@@ -193,7 +194,7 @@ def _answer_and_reasoning(blocks: Iterable[JSON], provider: str | None) -> tuple
     return answer or "", "".join(reasoning)
 
 
-def _reasoning_text(block: JSON) -> str:
+def _reasoning_text(block: Data) -> str:
     """Return the text of a reasoning block of any provider; "" if it is encrypted or empty."""
     if isinstance(block, str):
         return block
@@ -204,7 +205,7 @@ def _reasoning_text(block: JSON) -> str:
     return ""
 
 
-def _calls(message: AIMessage) -> list[dict[str, JSON]]:
+def _calls(message: AIMessage) -> list[Fields]:
     calls = [_call(call.get("id"), call["name"], call["args"]) for call in message.tool_calls]
     calls += [_call(call.get("id"), call.get("name"), call.get("args")) for call in message.invalid_tool_calls]
     if not calls and isinstance(legacy := message.additional_kwargs.get("function_call"), dict):
@@ -214,7 +215,7 @@ def _calls(message: AIMessage) -> list[dict[str, JSON]]:
     return calls
 
 
-def _call_block(block: JSON) -> dict[str, JSON] | None:
+def _call_block(block: Data) -> Fields | None:
     kind = _kind(block)
     if kind not in _CALLS:
         return None
@@ -227,12 +228,12 @@ def _call_block(block: JSON) -> dict[str, JSON] | None:
     )
 
 
-def _call(call_id: JSON, name: JSON, arguments: JSON) -> dict[str, JSON]:
+def _call(call_id: Data, name: Data, arguments: Data) -> Fields:
     text = arguments if isinstance(arguments, str) else plain_json({} if arguments is None else arguments)
     return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": text}}
 
 
-def _kind(block: JSON) -> str | None:
+def _kind(block: Data) -> str | None:
     """Return the type of a block. Blocks of Bedrock and Gemini have no type; their key names it."""
     if not isinstance(block, Mapping):
         return None
@@ -244,14 +245,14 @@ def _kind(block: JSON) -> str | None:
     return next((key for key in ("text", *_REASONING, *_CALLS, *_MEDIA) if key in block), None)
 
 
-def _content(content: JSON) -> JSON:
+def _content(content: Data) -> Data:
     if isinstance(content, str):
         return content
     # The service accepts reasoning in assistant messages only.
     return [to_part(block) for block in content if not is_cache_mark(block) and _kind(block) not in _REASONING]
 
 
-def to_part(block: JSON) -> JSON:
+def to_part(block: Data) -> Data:
     """Return a content block as an OpenAI part. An unsupported block is returned unchanged; the core rejects it."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
@@ -270,7 +271,7 @@ def to_part(block: JSON) -> JSON:
     return {**block, "type": kind} if kind is not None else dict(block)
 
 
-def _translated(block: JSON, provider: str | None = None) -> list[JSON]:
+def _translated(block: Data, provider: str | None = None) -> list[Data]:
     """Return LangChain's standard blocks for a block of a provider; the block itself if no translator supports it."""
     if not isinstance(block, Mapping) or _kind(block) in _CALLS:
         return []
@@ -278,7 +279,7 @@ def _translated(block: JSON, provider: str | None = None) -> list[JSON]:
     try:
         if provider:
             metadata = {"model_provider": provider}
-            blocks: list[JSON] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
+            blocks: list[Data] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
         else:
             blocks = HumanMessage(content=[bare]).content_blocks
     except (TypeError, ValueError, LookupError, AttributeError):  # raised by translators for unexpected blocks
@@ -286,7 +287,7 @@ def _translated(block: JSON, provider: str | None = None) -> list[JSON]:
     return [found.get("value", block) if found.get("type") == "non_standard" else found for found in blocks] or [block]
 
 
-def _plain_text(block: Mapping[str, JSON]) -> dict[str, JSON]:
+def _plain_text(block: Mapping[str, Data]) -> Fields:
     """Return a document with base64 text as a text part."""
     try:
         return {"type": "text", "text": base64.b64decode(block.get("base64") or block["data"], validate=True).decode()}
@@ -294,9 +295,9 @@ def _plain_text(block: Mapping[str, JSON]) -> dict[str, JSON]:
         return dict(block)
 
 
-def _is_image(block: Mapping[str, JSON]) -> bool:
+def _is_image(block: Mapping[str, Data]) -> bool:
     """Return whether the media type of a file block is that of an image."""
-    body: JSON = block
+    body: Data = block
     for key in ("inlineData", "inline_data"):
         body = block.get(key, body)
     if not isinstance(body, Mapping):
@@ -305,7 +306,7 @@ def _is_image(block: Mapping[str, JSON]) -> bool:
     return isinstance(kind, str) and kind.lower().startswith("image/")
 
 
-def _image(block: Mapping[str, JSON]) -> JSON:
+def _image(block: Mapping[str, Data]) -> Data:
     """Return an image block of LangChain or of another provider as an ``image_url`` part."""
     given = block.get("image_url")
     if given is not None:
@@ -323,7 +324,7 @@ def _image(block: Mapping[str, JSON]) -> JSON:
     return {**block, "type": _kind(block)}
 
 
-def _image_source(block: Mapping[str, JSON]) -> tuple[JSON, JSON, JSON]:
+def _image_source(block: Mapping[str, Data]) -> tuple[Data, Data, Data]:
     """Return data, media type and URL of an image block of any form."""
     body = dict(block)
     for key in ("image", "inlineData", "inline_data", "source"):
@@ -336,5 +337,5 @@ def _image_source(block: Mapping[str, JSON]) -> tuple[JSON, JSON, JSON]:
     return data, kind, body.get("url")
 
 
-def _is_data(value: JSON) -> bool:
+def _is_data(value: Data) -> bool:
     return bool(value) and isinstance(value, (str, bytes, bytearray))

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workers_ai._call_options import Tool
-    from workers_ai.types import JSON
+    from langchain_workers_ai._types import Data, Fields
 
 __all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]
 
 
-def bound_tools(tools: Sequence[Tool], tool_choice: JSON, strict: bool | None) -> dict[str, JSON]:
+def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -> Fields:
     """Return the keywords ``tools``, as OpenAI dicts, and ``tool_choice``. Empty ones are omitted.
 
     Raises:
@@ -35,7 +35,7 @@ def bound_tools(tools: Sequence[Tool], tool_choice: JSON, strict: bool | None) -
             raise ConfigurationError(
                 f"a tool has type {tool.get('type')!r}: Workers AI supports tools of type 'function' only"
             )
-    bound: dict[str, JSON] = {}
+    bound: Fields = {}
     if converted:
         bound["tools"] = converted
     if tool_choice is not None and tool_choice is not False:
@@ -44,9 +44,9 @@ def bound_tools(tools: Sequence[Tool], tool_choice: JSON, strict: bool | None) -
     return bound
 
 
-def _converted(tool: Tool, strict: bool | None) -> dict[str, JSON]:
+def _converted(tool: Tool, strict: bool | None) -> Fields:
     try:
-        converted: dict[str, JSON] = without_dict_docs(convert_to_openai_tool(tool, strict=strict))
+        converted: Fields = without_dict_docs(convert_to_openai_tool(tool, strict=strict))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:
         raise ConfigurationError(f"a {type(tool).__name__} cannot become a tool: {exc}") from exc
     schema = getattr(tool, "tool_call_schema", tool)
@@ -56,7 +56,7 @@ def _converted(tool: Tool, strict: bool | None) -> dict[str, JSON]:
     return converted
 
 
-def without_dict_docs(schema: JSON) -> JSON:
+def without_dict_docs(schema: Data) -> Data:
     """Return the schema without the docstring of ``dict``, which LangChain adds for a TypedDict without one."""
     if isinstance(schema, list):
         return [without_dict_docs(item) for item in schema]
@@ -69,7 +69,7 @@ def without_dict_docs(schema: JSON) -> JSON:
     }
 
 
-def recursive_schema(cls: type[BaseModel]) -> dict[str, JSON] | None:
+def recursive_schema(cls: type[BaseModel]) -> Fields | None:
     """Return the schema of a class that refers to itself; None for other classes. LangChain converts it to nothing."""
     own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
     defined = own.get("$defs") or own.get("definitions")
@@ -80,7 +80,7 @@ def recursive_schema(cls: type[BaseModel]) -> dict[str, JSON] | None:
     return {**top, **own}
 
 
-def _check_choice(choice: JSON, names: Sequence[str]) -> None:
+def _check_choice(choice: Data, names: Sequence[str]) -> None:
     named = choice.get("function", choice).get("name") if isinstance(choice, dict) else choice
     if isinstance(named, str) and named not in (*names, "auto", "none", "any", "required"):
         raise ConfigurationError(

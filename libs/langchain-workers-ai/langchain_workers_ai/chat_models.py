@@ -32,6 +32,7 @@ from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._to_wire import to_wire
+from langchain_workers_ai._types import Fields
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
     from workers_ai.integration import ChatConstructor
-    from workers_ai.types import JSON
 
 __all__ = ["ChatWorkersAI"]
 
@@ -125,7 +125,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         stop: list[str] | None,
         given: dict[str, Any],
         run_manager: BaseRunManager | None,
-    ) -> tuple[str, list[dict[str, JSON]], dict[str, Any]]:
+    ) -> tuple[str, list[Fields], dict[str, Any]]:
         """Return the arguments of a call of the core client: model, messages, options."""
         options = self._set_params()
         options.update(read_keywords(type(self).__name__, given))
@@ -378,7 +378,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
 
 def _bound(
-    tools: Sequence[Tool], tool_choice: str | bool | dict[str, JSON] | None = None, strict: bool | None = None
+    tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None
 ) -> dict[str, Any]:
     from langchain_workers_ai._tools import bound_tools
 

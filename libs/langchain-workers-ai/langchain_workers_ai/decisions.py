@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from langchain_core.decisions import Question, State
     from langchain_core.runnables import Runnable
 
+    from langchain_workers_ai._types import Data, Fields
     from workers_ai.integration import ConnectionConstructor, Flow, Reply, Request
-    from workers_ai.types import JSON
 
 __all__ = ["WorkersAIDecisions"]
 
@@ -64,7 +64,7 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         decisions = WorkersAIDecisions()
         decisions.invoke({"state": "Checkout is down!", "questions": {"urgent": Noul(instructions="Is this urgent?")}})
 
-    The state is sent as JSON, and messages in it as ``{"role", "content"}``. Images in the state are sent in a separate
+    The state is sent as Data, and messages in it as ``{"role", "content"}``. Images in the state are sent in a separate
     field, at most four, and replaced by ``"[image 1]"``. ``clef-omni`` also accepts four audio clips (8 MiB and 300 s
     each) and two videos (16 MiB together, 60 s each). Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` raises.
     Source: https://developers.cloudflare.com/workers-ai/models/clef/.
@@ -134,14 +134,14 @@ def _decision_request(
     Raises:
         BadRequestError: The models do not support a question or a part of the state.
     """
-    plain_questions: dict[str, JSON] = {}
+    plain_questions: Fields = {}
     for name, question in questions.items():
         if getattr(question, "type", None) not in _QUESTION_TYPES:
             kind = type(question).__name__
             raise BadRequestError(f"question {name!r} is a {kind}: use Noul, Choice or Score", model=model)
         plain_questions[name] = question.model_dump(mode="json", exclude_none=question.type == "noul")
     media = _Media(model)
-    body: dict[str, JSON] = {"model": model.rpartition("/")[2], "state": media.plain(state)}
+    body: Fields = {"model": model.rpartition("/")[2], "state": media.plain(state)}
     body["questions"] = media.plain(plain_questions)
     body |= media.fields()
     if reject_if_busy:
@@ -156,7 +156,7 @@ class _Media:
         self._model = model
         self._found: dict[str, list[str]] = {kind: [] for kind in _FIELDS}
 
-    def plain(self, value: object) -> JSON:
+    def plain(self, value: object) -> Data:
         """Return a state as plain JSON: messages as role and content, media as names.
 
         Raises:
@@ -230,7 +230,7 @@ def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
         image = part.get("image_url") if isinstance(part, Mapping) else None
         return image_data_url(str((image.get("url") if isinstance(image, dict) else image) or ""))
     given = block.get("input_audio") if block.get("type") == "input_audio" else block
-    body: Mapping[str, JSON] = given if isinstance(given, Mapping) else {}
+    body: Mapping[str, Data] = given if isinstance(given, Mapping) else {}
     data = body.get("base64") or body.get("data") or body.get("url") or ""
     if isinstance(data, bytes):
         data = (data if data.isascii() else base64.b64encode(data)).decode()
@@ -267,7 +267,7 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
         ) from exc  # fmt: skip
 
 
-def _usage(body: Mapping[str, JSON]) -> UsageMetadata | None:
+def _usage(body: Mapping[str, Data]) -> UsageMetadata | None:
     """Return the tokens of a decision; None if the reply has no usage."""
     usage = read_usage(body.get("usage"))
     if usage is None:
@@ -277,5 +277,5 @@ def _usage(body: Mapping[str, JSON]) -> UsageMetadata | None:
     )
 
 
-def _kind(answer: JSON) -> JSON:
+def _kind(answer: Data) -> Data:
     return answer.get("type") if isinstance(answer, dict) else None

@@ -48,8 +48,24 @@ class ChatStreamReader:
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_has_plain_text", "_headers", "_id",
-        "_ids", "_joiners", "_meter", "_model", "_has_refusal", "_pending_reasoning", "_scrub", "_text", "_reasoning", "done",
+        "_assembler",
+        "_buffer",
+        "_calls_beside",
+        "_context",
+        "_finish",
+        "_has_plain_text",
+        "_has_refusal",
+        "_headers",
+        "_id",
+        "_ids",
+        "_joiners",
+        "_meter",
+        "_model",
+        "_pending_reasoning",
+        "_reasoning",
+        "_scrub",
+        "_text",
+        "done",
     )  # fmt: skip
 
     def __init__(
@@ -216,7 +232,9 @@ class ChatStreamReader:
             reasoning = self._keep_reasoning(reasoning)
         elif self._pending_reasoning:
             reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
-        self._has_plain_text = bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
+        self._has_plain_text = (
+            bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
+        )
         refused = refusal if isinstance(refusal, str) else ""
         self._has_refusal = self._has_refusal or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):

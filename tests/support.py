@@ -1,0 +1,108 @@
+"""Helpers that the tests of both frameworks share: settings, one caller for sync and async, skipped waits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from workers_ai._limits.limiter import Limiter
+
+if TYPE_CHECKING:
+    import pytest
+
+    from workers_ai_emulator import Emulator
+
+ACCOUNT = "0123456789abcdef0123456789abcdef"
+TOKEN = "secret-token-for-tests"
+AXES = frozenset({"ask", "call", "route"})
+"""Fixtures that repeat a test: sync or async, whole or streamed, by route."""
+
+
+def wired(emulator: Emulator, **settings: Any) -> dict[str, Any]:
+    """Return settings that send requests to an emulator in this process."""
+    transport = emulator.transport()
+    return {
+        "account_id": ACCOUNT,
+        "api_token": TOKEN,
+        "http_client": httpx.Client(transport=transport),
+        "http_async_client": httpx.AsyncClient(transport=transport),
+        **settings,
+    }
+
+
+def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Make every sleep return at once, and return the list that collects the skipped seconds.
+
+    The clock of the shared limiter advances by the skipped seconds.
+    """
+    waited: list[float] = []
+    pause = asyncio.sleep
+
+    async def asleep(seconds: float, *_: Any) -> None:
+        waited.append(seconds)
+        await pause(0)
+
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setattr("anyio.sleep", asleep)
+    monkeypatch.setattr("asyncio.sleep", asleep)
+    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    return waited
+
+
+class Caller:
+    """Calls the sync method or its async twin, so that one test body serves both."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, target: Any, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of ``target.method(...)``, or of its ``a`` twin in a new event loop; a stream as a list."""
+        if self.mode == "sync":
+            result = getattr(target, method)(*args, **kwargs)
+            return list(result) if inspect.isgenerator(result) else result
+
+        async def run() -> Any:
+            result = getattr(target, f"a{method}")(*args, **kwargs)
+            if inspect.isawaitable(result):
+                result = await result
+            return [item async for item in result] if inspect.isasyncgen(result) else result
+
+        return asyncio.run(run())
+
+    def collect(self, target: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the sum of the chunks of a stream."""
+        total: Any = None
+        for chunk in self(target, "stream", *args, **kwargs):
+            total = chunk if total is None else total + chunk
+        return total
+
+
+def thin_out(items: list[pytest.Item], rows: int = 6) -> list[pytest.Item]:
+    """Return the items to run: one combination of the axes for each row of a test with more than so many items.
+
+    The rows take the combinations in turn, so that each combination is run. Sync and async, and the routes, share one
+    flow; a row does not need all of them.
+    """
+    by_test: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept: list[pytest.Item] = []
+    for group in by_test.values():
+        if len(group) <= rows:
+            kept += group
+            continue
+        by_row: dict[Any, list[pytest.Item]] = {}
+        for item in group:
+            params = item.callspec.params  # type: ignore[attr-defined]
+            row = frozenset((name, id(value)) for name, value in params.items() if name not in AXES)
+            by_row.setdefault(row, []).append(item)
+        for number, combinations in enumerate(by_row.values()):
+            if len(by_row) < 3:  # a few rows are representative: run every second combination
+                kept += combinations[number % 2 :: 2] or combinations[:1]
+            else:
+                kept.append(combinations[number % len(combinations)])
+    return kept
