@@ -1,4 +1,4 @@
-"""An ingestion in a process of its own that is killed at random moments and begun again, until it is through."""
+"""Runs in processes of their own that are killed at random moments and started again until they are done."""
 
 from __future__ import annotations
 
@@ -30,6 +30,20 @@ report = ingest(
 print(report.embedded, report.reused, sum(1 for _ in report.vectors()))
 """
 
+GENERATE = """
+import sys
+from workers_ai.generation import generate
+url, ledger, model, inputs, per_job, concurrency, mode = sys.argv[1:]
+report = generate(
+    ((n, f"question number {n}") for n in range(int(inputs))), ledger=ledger, model=model, base_url=url,
+    account_id="account", api_token="token", max_concurrency=int(concurrency), requests_per_job=int(per_job),
+    mode=mode, max_tokens=64, progress=False, raise_on_failure=True,
+)
+print(report.answered, report.reused, sum(answer.text is not None for answer in report.answers()))
+"""
+
+CHAT_MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
+
 
 VIRTUAL = """
 import os, time
@@ -48,14 +62,14 @@ time.time = lambda: wall() + jumped()
 
 @dataclass
 class Outcome:
-    """What came of it.
+    """The outcome of a run with kills.
 
     Attributes:
-        kills: How often the process was killed while it was at work.
-        vectors: Documents that had their vector at the end.
-        held: Vectors in the ledger.
-        submissions: Submissions that the queue took.
-        repeated: Texts that were taken for embedding again.
+        kills: Kills of a process that was still at work.
+        vectors: Inputs with a result at the end.
+        held: Results in the ledger.
+        submissions: Submissions that the queue accepted.
+        repeated: Inputs that were accepted again.
     """
 
     kills: int
@@ -110,6 +124,51 @@ def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int
         vectors = held.counts()["vectors"]
     log = emulator.log
     return Outcome(done, int(out.split()[2]), vectors, emulator.queue.submitted, log.texts_repeated)
+
+
+def generating(
+    url: str, ledger: Path, inputs: int, per_job: int, concurrency: int, mode: str = "queue"
+) -> subprocess.Popen[str]:
+    """Start, or continue, a generation; it prints answered, reused, and the number of answers."""
+    arguments = [url, ledger, CHAT_MODEL, inputs, per_job, concurrency, mode]
+    return subprocess.Popen(
+        [sys.executable, "-c", GENERATE, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed_generation(
+    home: Path, *, kills: int, inputs: int, per_job: int, mode: str = "queue", concurrency: int = 8, seed: int = 1
+) -> Outcome:
+    """Generate answers with so many kills in between; count at the emulator what was sent again."""
+    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=1)), random.Random(seed), home / "answers.ledger"
+    requests = 3 * inputs // per_job if mode == "queue" else inputs
+    done = 0
+    with emulator.serve() as url:
+        while True:
+            process = generating(url, ledger, inputs, per_job, concurrency, mode)
+            if done < kills:
+                until = emulator.log.requests + chance.randint(1, max(1, requests // (2 * kills)))
+                while process.poll() is None and emulator.log.requests < until:
+                    threading.Event().wait(0.001)
+                threading.Event().wait(chance.random() * 0.02)
+                done += process.poll() is None
+                process.kill()
+            out, err = process.communicate()
+            if process.returncode == 0:
+                break
+            if process.returncode > 0:
+                raise RuntimeError(err)
+    with contextlib.closing(Ledger(ledger)) as held:
+        answers = held.counts()["answers"]
+    if mode == "direct":
+        repeated = emulator.log.requests - inputs
+    else:
+        sent = [request["messages"][-1]["content"] for job in emulator.queue.jobs for request in job.requests]
+        repeated = len(sent) - len(set(sent))
+    return Outcome(done, int(out.split()[2]), answers, emulator.queue.submitted, repeated)
 
 
 def storm(

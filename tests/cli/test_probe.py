@@ -79,7 +79,7 @@ def test_each_position_of_each_switch_is_noticed(
 
 def test_with_all_switches_moved_at_once_each_is_noticed(settings: Settings, tmp_path: Path) -> None:
     emulator = Emulator()
-    moved = [switch for switch in SWITCHES if switch.name != "json_mode_status"]
+    moved = [switch for switch in SWITCHES if switch.name not in ("json_mode_status", "bad_item")]
     for switch in moved:
         switch.set(emulator, switch.positions[-1])
 
@@ -146,7 +146,7 @@ def test_a_question_without_an_answer_stays_open(fault: Fault, reason: str, sett
     left = {one.question.name: str(one.open_because) for one in report.of_status("open")}
     assert {"submit_status", "results_for", "error_key"} <= set(left)
     assert reason in left["submit_status"]
-    assert len(left) < 12
+    assert len(left) < 15
     assert not set(left) & set(json.loads((tmp_path / "state.json").read_text())["answers"])
 
 

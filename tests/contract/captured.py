@@ -316,7 +316,7 @@ PREPARE: Mapping[str, Callable[[Emulator], None]] = {
     "run_busy_names_the_model": _fault(429, 3040, "Capacity temporarily exceeded"),
     "responses_invalid": _fault(400, 5006, "Bad input"),
     "responses_busy": _fault(429, 3040, "Capacity temporarily exceeded"),
-    "gateway_quota": _fault(429, 4006, "you have used up your daily free allocation", spelling="binding"),
+    "gateway_quota": _fault(429, 4006, "you have used up your daily free allocation", envelope="binding"),
     "run_private_model": _fault(403, 5018, "not allowed"),
     "run_internal_error": _fault(500, 3043, "internal server error"),
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refusals import UUID
 
 from workers_ai import AsyncClient, RetryPolicy, Settings, errors
-from workers_ai._calls.requests import Reply, read_reply
+from workers_ai._calls.replies import Reply, read_reply
 from workers_ai._wire.error_mapping import read_error
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -57,7 +57,7 @@ CAPTURED = [
     Row(400, 3030, ai("Sequence too long: 9003 > 8192"), errors.ContextWindowExceededError,
         "Sequence too long: 9003 > 8192", "Shorten the input"),
     Row(400, 3030, ai(SUM), errors.ContextWindowExceededError, SUM, "Shorten the input"),
-    Row(429, 3040, ai(BUSY), errors.CapacityError, BUSY, "batch queue"),
+    Row(429, 3040, ai(BUSY), errors.CapacityError, BUSY, "asynchronous queue"),
     Row(400, 5504, ai("Request not found in queue"), errors.NotFoundError, "Request not found in queue"),
     Row(422, 5012, ai(CLEF), errors.BadRequestError, IN_CLEF),
     Row(400, 5006, ai(BAD), errors.BadRequestError, BAD),

@@ -206,5 +206,8 @@ def test_a_response_without_items_is_an_empty_answer(face: Any) -> None:
 
 def test_another_model_is_rejected_before_it_is_sent(face: Any) -> None:
     one = face(pytest.fail)
-    with pytest.raises(e.ConfigurationError, match=r"api='responses' exists only for gpt-oss and third-party models.* use api='chat_comp"):
+    with pytest.raises(
+        e.ConfigurationError,
+        match=r"api='responses' exists only for gpt-oss and third-party models.* use api='chat_comp",
+    ):
         one.chat("@cf/meta/llama-3.1-8b-instruct-fast", HI, api="responses")

@@ -71,8 +71,14 @@ MISFITS = {
     "another length": (enveloped({"data": [[1.0, 0.0], [1.0]]}), "vector 1 has another length"),
     "empty": (enveloped({"data": [[], []]}), "vector 0 has another length"),
     "a null for a vector": (enveloped({"data": [[1.0], None]}), "vector 1 has another length"),
-    "a null for a number": (enveloped({"data": [[1.0, None], [1.0, 1.0]]}), "vector 0 contains a value that is not a number"),
-    "text for a number": (enveloped({"data": [["a", "b"], [1.0, 1.0]]}), "vector 0 contains a value that is not a number"),
+    "a null for a number": (
+        enveloped({"data": [[1.0, None], [1.0, 1.0]]}),
+        "vector 0 contains a value that is not a number",
+    ),
+    "text for a number": (
+        enveloped({"data": [["a", "b"], [1.0, 1.0]]}),
+        "vector 0 contains a value that is not a number",
+    ),
     "indexes twice": ({"data": [item(0, TWO[0]), item(0, TWO[1])]}, "indexes of the vectors"),
     "indexes from one": ({"data": [item(1, TWO[0]), item(2, TWO[1])]}, "indexes of the vectors"),
     "an index that is null": ({"data": [item(0, TWO[0]), {"index": None, "embedding": TWO[1]}]}, "indexes"),

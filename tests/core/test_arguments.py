@@ -75,8 +75,11 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
     "requests that run out": (lambda c: c.batch.run(BGE, iter([])), "requests must be a list of inputs .* not a list_"),
     "a text among requests": (lambda c: c.batch.run(CHAT, [{}, "a"]), "request 1 must be a dict .* not a str"),
     "no submission": (lambda c: c.batch.submit(BGE, None), "requests must be a list of inputs .* not a NoneType"),
-    "an id to poll": (lambda c: c.batch.poll("id"), r"a job is a BatchJob, not a str: BatchJob\(request_id, model\)"),
-    "an id to collect": (lambda c: c.batch.collect("id"), "a job is a BatchJob, not a str"),
+    "an id to poll": (
+        lambda c: c.batch.poll("id"),
+        r"job must be a BatchJob, not a str: create one with BatchJob\(request_id, model\)",
+    ),
+    "an id to collect": (lambda c: c.batch.collect("id"), "job must be a BatchJob, not a str"),
 }
 
 ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -85,13 +88,25 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "tools must be a list, not a int: the form of a tool is",
     ),
     "one tool": (lambda c: c.chat(CHAT, HI, tools=tool({})), "tools must be a list, not a dict"),
-    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict, not a int: the form of a tool is"),
+    "a number among tools": (
+        lambda c: c.chat(CHAT, HI, tools=[5]),
+        "a tool must be a dict, not a int: the form of a tool is",
+    ),
     "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "a tool must be a dict"),
     "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "a tool has no name"),
     "parameters": (lambda c: c.chat(CHAT, HI, tools=[tool([1])]), "parameters of tool 'clock' must be a JSON schema"),
-    "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "properties of tool 'clock' must be an object"),
-    "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "properties of tool 'clock' must be an object"),
-    "tool_choice": (lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5), "tool_choice must be auto, none, any, the name of a tool or a dict, not 5"),
+    "properties, null": (
+        lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]),
+        "properties of tool 'clock' must be an object",
+    ),
+    "properties, a list": (
+        lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]),
+        "properties of tool 'clock' must be an object",
+    ),
+    "tool_choice": (
+        lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5),
+        "tool_choice must be auto, none, any, the name of a tool or a dict, not 5",
+    ),
     "response_format": (lambda c: c.chat(CHAT, HI, response_format=5), "response_format must be a dict such as"),
     "extra_body": (
         lambda c: c.chat(CHAT, HI, extra_body="x"),
@@ -112,10 +127,13 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda c: c.embed(BGE, ["a"], query_instruction=5),
         "query_instruction must be text, not int",
     ),
-    "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be seconds, or None for no end, not '5'"),
+    "deadline_s": (
+        lambda c: c.batch.run(BGE, [], "5"),
+        "deadline_s must be a number of seconds, or None for no bound, not '5'",
+    ),
     "a deadline that is none": (
         lambda c: c.embed(BGE, ["a"], queue="always", deadline_s=float("nan")),
-        "deadline_s must be seconds, or None for no end, not nan",
+        "deadline_s must be a number of seconds, or None for no bound, not nan",
     ),
     "the URL of a Worker": (lambda c: BatchWorker(5), "the url of a BatchWorker must be text, not int"),  # type: ignore[arg-type]
     "headers of a Worker": (lambda c: BatchWorker("https://a.example", "x"), "headers of a BatchWorker must be"),  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from workers_ai import Client
 from workers_ai.catalogue import USD_PER_NEURON, known_models, lookup
-from workers_ai.cli import app
-from workers_ai.cli._models import Difference, cards_of, check, compare
+from workers_ai.cli._app import app
+from workers_ai.cli._models import Difference, check, compare, select_cards
 from workers_ai.errors import ConfigurationError
 from workers_ai_emulator import Clock, Emulator
 
@@ -151,7 +151,7 @@ def test_an_account_is_asked_for_its_lists_and_schemas(account: dict[str, Any]) 
     asked = [(entry.path.rpartition("/ai/")[2], entry.model) for entry in emulator.log.entries]
     assert asked[0][0].startswith("models/search")
     assert any(path.startswith("models/schema") for path, _ in asked)
-    assert all(one.model in {card.id for card in cards_of("Text Embeddings")} for one in found)
+    assert all(one.model in {card.id for card in select_cards("Text Embeddings")} for one in found)
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one["task"] for one in as_json} == {"Text Embeddings"}
     assert runner.invoke(app, ["models", "--task", "nonsense"]).exit_code == 1
     with pytest.raises(ConfigurationError, match="Text Embeddings"):
-        cards_of("nonsense")
+        select_cards("nonsense")
 
     emulator = Emulator(clock=Clock("jump"))
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "0" * 32)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from workers_ai import AsyncClient, Client, GatewayOptions, Settings
-from workers_ai._service import Service
+from workers_ai._connection import Connection
 from workers_ai._validation import check_model
 from workers_ai.errors import ConfigurationError
 
@@ -231,9 +231,11 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
 def test_repr_and_pickle_keep_secrets_to_themselves(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.resolve(**account, default_headers={"x-key": "header-secret"}, gateway=GatewayOptions("g", "gws"))
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"response": "a"})))
-    client = Client(service=Service(given, http_client=own))
+    client = Client._of(Connection.open(given, http_client=own))
     client.chat("@cf/a", [{"role": "user", "content": "hi"}])
-    shown = repr((given, vars(given), asdict(given), *map(vars, (client, client.service, client.service.transport))))
+    shown = repr(
+        (given, vars(given), asdict(given), *map(vars, (client, client._connection, client._connection.transport)))
+    )
     for secret in ("token-of-the-tests", "header-secret", "gws"):
         assert secret not in shown
     assert pickle.loads(pickle.dumps(given)) == given

@@ -14,7 +14,7 @@ import pytest
 
 from workers_ai import Client
 from workers_ai import errors as e
-from workers_ai._calls.requests import read_reply
+from workers_ai._calls.replies import read_reply
 from workers_ai._settings.settings import GatewayOptions, Settings
 from workers_ai._wire.error_mapping import error_from_reply
 from workers_ai.batch import BatchJob
@@ -283,7 +283,7 @@ def test_the_text_is_one_line_with_the_model_the_status_the_code_the_ray_and_the
         (403, 5035, "Workers Paid plan"),
         (413, 5021, "max_tokens"),
         (400, 8006, "max_tokens"),
-        (429, 3040, "batch queue"),
+        (429, 3040, "asynchronous queue"),
         (429, 3036, "renewed at"),
     ],
 )

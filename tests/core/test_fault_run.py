@@ -131,13 +131,13 @@ class Run:
 
     def _blocking(self, numbers: range) -> None:
         client = Client(**self._settings, http_client=httpx.Client(transport=self.emulator.transport()))
-        client.service.calls.clock = self.virtual.now
+        client._connection.calls.clock = self.virtual.now
         for number in numbers:
             self.answers[number] = ask(client, Asked(number))
 
     async def _awaiting(self, numbers: range) -> None:
         client = AsyncClient(**self._settings, http_async_client=httpx.AsyncClient(transport=self.emulator.transport()))
-        client.service.calls.clock = self.virtual.now
+        client._connection.calls.clock = self.virtual.now
         answers = await asyncio.gather(*(aask(client, Asked(number)) for number in numbers))
         self.answers.update(zip(numbers, answers, strict=True))
 
@@ -147,7 +147,7 @@ def test_a_thousand_calls_are_right_or_a_typed_error(seed: int, virtual: Virtual
     run, vectors = Run(virtual, seed, account), oracle()
     run.go()
 
-    assert {name: fault.met > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)
+    assert {name: fault.applied > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)
     assert sorted(run.answers) == list(range(CALLS))
     outcomes = Counter[str]()
     for number, answer in run.answers.items():

@@ -73,9 +73,9 @@ def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> Non
 def test_connections_are_kept_within_a_loop(url: str, aclient: AsyncClient) -> None:
     async def twice() -> bool:
         await aclient.chat(MODEL, HI)
-        first = (await aclient.service.transport._loop_client()).client
+        first = (await aclient._connection.transport._loop_client()).client
         await aclient.chat(MODEL, HI)
-        return first is (await aclient.service.transport._loop_client()).client
+        return first is (await aclient._connection.transport._loop_client()).client
 
     assert asyncio.run(twice())
 
@@ -101,7 +101,7 @@ def test_a_loop_that_is_gone_is_forgotten(clean: bool, account: dict[str, Any]) 
     asyncio.run(fail())
     gc.collect()
     assert [loop() for loop in loops] == [None] * len(loops)
-    assert len(client.service.transport._loops) == 0
+    assert len(client._connection.transport._loops) == 0
 
 
 def test_aclose_and_close_may_be_followed_by_another_call(url: str, account: dict[str, Any]) -> None:
@@ -387,22 +387,24 @@ def test_no_redirect_takes_our_headers_to_another_host(account: dict[str, Any]) 
 def test_a_child_makes_connections_of_its_own(url: str, account: dict[str, Any]) -> None:
     client = Client(base_url=url, **account)
     client.chat(MODEL, HI)
-    parent = client.service.transport._sync
+    parent = client._connection.transport._sync
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python warns of threads in a process that forks: the server's, here
         child = os.fork()
     if child == 0:
-        fresh = client.service.transport._sync is None and client.chat(MODEL, HI).text != ""
+        fresh = client._connection.transport._sync is None and client.chat(MODEL, HI).text != ""
         os._exit(0 if fresh else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert client.service.transport._sync is parent
+    assert client._connection.transport._sync is parent
 
 
 def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -> None:
     emulator = Emulator(latency_s=5.0)
     with emulator.serve() as base_url:
         client = Client(base_url=base_url, timeout=0.05, max_retries=0, **account)
-        with pytest.raises(e.APITimeoutError, match=r"127\.0\.0\.1 did not answer in time while waiting for the reply"):
+        with pytest.raises(
+            e.APITimeoutError, match=r"127\.0\.0\.1 did not answer in time while waiting for the response"
+        ):
             client.chat(MODEL, HI)
         aclient = AsyncClient(base_url=base_url, timeout=0.05, max_retries=0, **account)
         with pytest.raises(e.APITimeoutError) as caught:
@@ -412,10 +414,10 @@ def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -
 
 def test_nothing_that_listens_is_a_typed_error(face: Any, account: dict[str, Any]) -> None:
     client = Client(base_url="http://127.0.0.1:9", max_retries=0, **account)
-    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+    with pytest.raises(e.APIConnectionError, match=r"no response from 127\.0\.0\.1"):
         client.chat(MODEL, HI)
     aclient = AsyncClient(base_url="http://127.0.0.1:9", max_retries=0, **account)
-    with pytest.raises(e.APIConnectionError, match=r"no reply from 127\.0\.0\.1"):
+    with pytest.raises(e.APIConnectionError, match=r"no response from 127\.0\.0\.1"):
         asyncio.run(aclient.chat(MODEL, HI))
 
 

@@ -36,9 +36,9 @@ def let_in(limiter: Limiter, **settings: Any) -> Ticket:
 
 def test_one_limiter_for_each_account_and_url(account: dict[str, Any]) -> None:
     first, second = Client(**account), Client(**account, max_retries=0)
-    assert first.service.calls.limiter is second.service.calls.limiter
+    assert first._connection.calls.limiter is second._connection.calls.limiter
     elsewhere = Client(**account, base_url="https://other.example/client/v4")
-    assert elsewhere.service.calls.limiter is not first.service.calls.limiter
+    assert elsewhere._connection.calls.limiter is not first._connection.calls.limiter
     assert limiter_for("u", "a") is not limiter_for("u", "b")
 
 
@@ -49,7 +49,7 @@ def test_an_idle_account_holds_nobody(limiter: Limiter) -> None:
 def test_a_rejection_holds_the_model_as_long_as_the_service_says_and_no_other_model(
     limiter: Limiter, clock: Any
 ) -> None:
-    limiter.busy(let_in(limiter), 5.0, told=True)
+    limiter.busy(let_in(limiter), 5.0, for_all=True)
     assert limiter.wait_s(ticket()) == 5.0
     assert limiter.wait_s(ticket("@cf/b")) == 0.0
     assert limiter.wait_s(ticket("@cf/b", "embeddings")) == 0.0
@@ -58,18 +58,18 @@ def test_a_rejection_holds_the_model_as_long_as_the_service_says_and_no_other_mo
 
 
 def test_a_rejection_shrinks_the_window_to_what_was_served(limiter: Limiter) -> None:
-    served = [let_in(limiter, gentle=True) for _ in range(4)]
-    limiter.busy(let_in(limiter, gentle=True), 0.5, told=False)
-    fifth = ticket(gentle=True)
+    served = [let_in(limiter, rejects_if_busy=True) for _ in range(4)]
+    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.5, for_all=False)
+    fifth = ticket(rejects_if_busy=True)
     assert limiter.wait_s(fifth) > 0.0
     limiter.done(served[0])
     assert limiter.wait_s(fifth) == 0.0
-    assert limiter.wait_s(ticket(gentle=True)) > 0.0
+    assert limiter.wait_s(ticket(rejects_if_busy=True)) > 0.0
 
 
 def test_recovery_is_gradual(limiter: Limiter, clock: Any) -> None:
-    served = [let_in(limiter, gentle=True) for _ in range(4)]
-    limiter.busy(let_in(limiter, gentle=True), 0.5, told=False)
+    served = [let_in(limiter, rejects_if_busy=True) for _ in range(4)]
+    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.5, for_all=False)
 
     def round_of_calls() -> int:
         """Serve what is in flight; returns how many are let in then."""
@@ -77,7 +77,7 @@ def test_recovery_is_gradual(limiter: Limiter, clock: Any) -> None:
         for one in served:
             limiter.done(one)
         served.clear()
-        while limiter.wait_s(one := ticket(gentle=True)) == 0.0:
+        while limiter.wait_s(one := ticket(rejects_if_busy=True)) == 0.0:
             served.append(one)
         limiter.leave(one)
         return len(served)
@@ -111,9 +111,9 @@ def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: Limiter, 
     assert limiter.wait_s(ticket()) == 0.0
 
 
-@pytest.mark.parametrize("patient", [True, False])
-def test_the_callers_own_rate_is_kept(patient: bool, limiter: Limiter, clock: Any) -> None:
-    own = {"requests_per_minute": 2, "patient": patient}
+@pytest.mark.parametrize("may_wait", [True, False])
+def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: Limiter, clock: Any) -> None:
+    own = {"requests_per_minute": 2, "may_wait": may_wait}
     limiter.done(let_in(limiter, **own))
     clock.now += 10.0
     limiter.done(let_in(limiter, **own))
@@ -124,10 +124,10 @@ def test_the_callers_own_rate_is_kept(patient: bool, limiter: Limiter, clock: An
 
 
 def test_a_call_that_may_not_retry_is_never_held(limiter: Limiter) -> None:
-    limiter.busy(let_in(limiter), 30.0, told=True)
-    limiter.limited(let_in(limiter, patient=False), 60.0)
+    limiter.busy(let_in(limiter), 30.0, for_all=True)
+    limiter.limited(let_in(limiter, may_wait=False), 60.0)
     assert limiter.wait_s(ticket()) > 0.0
-    assert limiter.wait_s(ticket(patient=False)) == 0.0
+    assert limiter.wait_s(ticket(may_wait=False)) == 0.0
 
 
 LIMITS = [(3040, {"retry-after": "30"}, 30.0), (3021, {}, 60.0), (3021, {"retry-after": "9"}, 9.0)]
@@ -170,9 +170,9 @@ def test_a_call_whose_sleep_was_cut_short_is_not_held_by_what_it_has_slept(
 
 
 def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, clock: Any) -> None:
-    served = let_in(limiter, gentle=True)
-    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
-    waiting = [ticket(gentle=True) for _ in range(5)]
+    served = let_in(limiter, rejects_if_busy=True)
+    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
+    waiting = [ticket(rejects_if_busy=True) for _ in range(5)]
     for one in waiting:
         assert limiter.wait_s(one) > 0.0
     order = []
@@ -188,18 +188,18 @@ def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, cloc
 
 
 def test_one_that_came_back_after_a_rejection_keeps_its_place(limiter: Limiter) -> None:
-    first, second = let_in(limiter, gentle=True), ticket(gentle=True)
-    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
+    first, second = let_in(limiter, rejects_if_busy=True), ticket(rejects_if_busy=True)
+    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
     first.number = 1
     assert limiter.wait_s(second) > 0.0
-    limiter.busy(first, 0.0, told=False)
+    limiter.busy(first, 0.0, for_all=False)
     assert limiter.wait_s(first) == 0.0
 
 
 def test_one_that_never_comes_back_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
-    served = let_in(limiter, gentle=True)
-    limiter.busy(let_in(limiter, gentle=True), 0.1, told=False)
-    gone, here = ticket(gentle=True), ticket(gentle=True)
+    served = let_in(limiter, rejects_if_busy=True)
+    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
+    gone, here = ticket(rejects_if_busy=True), ticket(rejects_if_busy=True)
     assert limiter.wait_s(gone) > 0.0
     assert limiter.wait_s(here) > 0.0
     limiter.done(served)
@@ -213,14 +213,14 @@ def test_a_cancelled_call_leaves_no_trace(
 ) -> None:
     request = Request("run/@cf/a", {}, "@cf/a", "chat")
     if moment == "waiting":
-        limiter.busy(let_in(limiter), 3.0, told=True)
+        limiter.busy(let_in(limiter), 3.0, for_all=True)
     flow = make_calls(limiter, on_busy="retry").exchange(request)
     step = next(flow)
     if moment == "between tries":
         step = flow.send(refusal(429, 3040))
     assert isinstance(step, Send if moment == "in flight" else Sleep)
     flow.close()
-    lane = limiter._lanes["@cf/a"]
+    lane = limiter._models["@cf/a"]
     assert (lane.in_flight, list(lane.waiting)) == (0, [])
 
 
@@ -228,7 +228,7 @@ def test_thousands_of_calls_leave_nothing_behind(limiter: Limiter, clock: Any) -
     for _ in range(2000):
         clock.now += 1.0
         limiter.done(let_in(limiter, requests_per_minute=1000))
-        limiter.done(let_in(limiter, patient=False, requests_per_minute=1000))
+        limiter.done(let_in(limiter, may_wait=False, requests_per_minute=1000))
     assert len(limiter._minutes["chat"].sent) <= 121
     gc.collect()
     assert not [one for one in gc.get_objects() if isinstance(one, Ticket)]
@@ -244,7 +244,7 @@ def test_counts_are_right_from_many_threads(limiter: Limiter) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert limiter._lanes["@cf/a"].in_flight == 0
+    assert limiter._models["@cf/a"].in_flight == 0
 
 
 class Service:

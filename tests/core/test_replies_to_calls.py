@@ -17,11 +17,11 @@ NO_REPLY = {
     "connecting": (httpx.ConnectTimeout, e.APITimeoutError, "did not answer in time while connecting", False),
     "a connection": (httpx.PoolTimeout, e.APITimeoutError, "while waiting for a connection", False),
     "sending": (httpx.WriteTimeout, e.APITimeoutError, "while sending", True),
-    "reading": (httpx.ReadTimeout, e.APITimeoutError, "while waiting for the reply", True),
-    "refused": (httpx.ConnectError, e.APIConnectionError, "no reply from api.cloudflare.com: text", False),
-    "broken while sending": (httpx.WriteError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
-    "broken while reading": (httpx.ReadError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
-    "closed": (httpx.RemoteProtocolError, e.APIConnectionError, "no reply from api.cloudflare.com: text", True),
+    "reading": (httpx.ReadTimeout, e.APITimeoutError, "while waiting for the response", True),
+    "refused": (httpx.ConnectError, e.APIConnectionError, "no response from api.cloudflare.com: text", False),
+    "broken while sending": (httpx.WriteError, e.APIConnectionError, "no response from api.cloudflare.com: text", True),
+    "broken while reading": (httpx.ReadError, e.APIConnectionError, "no response from api.cloudflare.com: text", True),
+    "closed": (httpx.RemoteProtocolError, e.APIConnectionError, "no response from api.cloudflare.com: text", True),
 }
 
 

@@ -44,11 +44,11 @@ def jobs_of(
     for mode in mixes:
         if mode == "threads":
             client = Client(**account, **settings, http_client=httpx.Client(transport=transport))
-            client.service.calls.clock = virtual.now
+            client._connection.calls.clock = virtual.now
             jobs += [lambda client=client: [_ask(client, call)]] * CALLS
             continue
         aclient = AsyncClient(**account, **settings, http_async_client=httpx.AsyncClient(transport=transport))
-        aclient.service.calls.clock = virtual.now
+        aclient._connection.calls.clock = virtual.now
         if mode == "loop":
             shared.append(aclient)
         else:

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import os
+import pickle
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -19,11 +20,11 @@ from tests.conftest import AT_ONCE, Face
 
 from workers_ai import AsyncClient, Client, RetryPolicy
 from workers_ai import errors as e
+from workers_ai._calls.chat import chat, plan_call
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import adrive, drive
 from workers_ai._flow.steps import Send, Sleep
 from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai._transports.rate_limited import Paced
 from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator
 
@@ -89,10 +90,10 @@ def test_idle_streams_count_against_nobody(face: Callable[..., Face], limit: int
 def test_idle_streams_do_not_fill_the_window_of_a_congested_model(face: Callable[..., Face]) -> None:
     one = face(streaming, on_busy="retry")
     client = one.client if one.mode == "sync" else one.aclient
-    limiter = client.service.calls.limiter
+    limiter = client._connection.calls.limiter
     rejected = Ticket(CHAT, "chat")
     limiter.wait_s(rejected)
-    limiter.busy(rejected, 0.0, told=False)
+    limiter.busy(rejected, 0.0, for_all=False)
     assert nested(one, 1) == "ok"
 
 
@@ -164,10 +165,10 @@ def test_a_gate_holds_no_ticket_of_the_account(make_calls: Any, clock: Any) -> N
     flows = [calls.exchange(ASKING) for _ in range(5)]
     steps = [next(flow) for flow in flows]
     assert [type(step) for step in steps] == [Send, *[Sleep] * 4]
-    assert limiter._lanes["@cf/a"].in_flight == 1
+    assert limiter._models["@cf/a"].in_flight == 1
     for flow in flows:
         flow.close()
-    assert limiter._lanes["@cf/a"].in_flight == 0
+    assert limiter._models["@cf/a"].in_flight == 0
     assert [*calls.gate._holders, *calls.gate._waiting] == []
 
 
@@ -276,7 +277,7 @@ def test_limits_models_and_accounts_are_forgotten(
         clock.now += 61.0
     clock.now += 601.0
     assert [limiter_.wait_s(Ticket("@cf/a", "chat")) for _ in range(400)] == [0.0] * 400
-    assert set(limiter_._lanes) == {"@cf/a"}
+    assert set(limiter_._models) == {"@cf/a"}
     monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(clock))
     kept = limiter_for("u", "kept")
     limiter_for("u", "gone")
@@ -298,14 +299,14 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
     async def anever() -> None:
         await asyncio.sleep(1000)
 
-    service = (one.client if one.mode == "sync" else one.aclient).service
-    paced = service.through(Paced(service.transport, lambda: never.wait(5), anever))
-    plan = paced.plan(CHAT, HI, stream=False)
+    connection = (one.client if one.mode == "sync" else one.aclient)._connection
+    paced = connection.paced(lambda: never.wait(5), anever)
+    plan = plan_call(paced.settings, CHAT, HI, {}, stream=False)
     run = drive if one.mode == "sync" else lambda *args: asyncio.run(adrive(*args))
     with pytest.raises(e.APITimeoutError, match=r"rate_limiter let no request through within 0\.1 s"):
-        run(paced.calls.chat(plan), paced.transport)
+        run(chat(paced.calls, plan), paced.transport)
     never.set()
-    assert CHAT not in service.calls.limiter._lanes
+    assert CHAT not in connection.calls.limiter._models
 
 
 # --- code that interrupts the holder of a lock ---
@@ -313,7 +314,7 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
 
 def test_an_abandoned_stream_in_a_reference_cycle_ends_while_the_lock_is_held(account: dict[str, Any]) -> None:
     client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(streaming)), max_concurrency=2)
-    calls = client.service.calls
+    calls = client._connection.calls
     stream: Any = client.stream_chat(CHAT, HI)
     next(stream)
     cycle: list[Any] = [stream]
@@ -322,14 +323,14 @@ def test_an_abandoned_stream_in_a_reference_cycle_ends_while_the_lock_is_held(ac
         del stream, cycle
         gc.collect()
     assert client.chat(CHAT, HI).text == "ok"
-    assert calls.limiter._lanes[CHAT].in_flight == 0
+    assert calls.limiter._models[CHAT].in_flight == 0
     assert not calls.gate._holders  # type: ignore[union-attr]
 
 
 def test_a_call_that_interrupts_the_holder_of_the_lock_goes_on(account: dict[str, Any]) -> None:
     """What a signal handler does on the main thread."""
     client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(streaming)), max_concurrency=2)
-    calls = client.service.calls
+    calls = client._connection.calls
     with calls.limiter._lock, calls.gate._lock:  # type: ignore[union-attr]
         assert client.chat(CHAT, HI).text == "ok"
 
@@ -349,17 +350,28 @@ def test_a_reply_whose_close_raises_releases_its_slots(face: Callable[..., Face]
     one = face(answer, max_concurrency=1)
     for _ in range(3):
         assert len(one.stream(CHAT, HI, take=1)) == 1
-    calls = (one.client if one.mode == "sync" else one.aclient).service.calls
-    assert calls.limiter._lanes[CHAT].in_flight == 0
+    calls = (one.client if one.mode == "sync" else one.aclient)._connection.calls
+    assert calls.limiter._models[CHAT].in_flight == 0
     assert not calls.gate._holders
 
 
-def test_a_copied_service_keeps_its_callback_gate_and_limiter(account: dict[str, Any]) -> None:
-    service = Client(**account, on_retry=print, max_concurrency=3).service
-    for twin in (copy.copy(service), service.through(service.transport), service.for_call({"timeout": 3})[0]):
+def test_copies_share_callback_gate_and_limiter_and_deep_copies_have_their_own_gate(account: dict[str, Any]) -> None:
+    one = Client(**account, on_retry=print, max_concurrency=3)._connection
+    for twin in (copy.copy(one), one.paced(print, asyncio.sleep), one.for_call({"timeout": 3})):
         assert twin.calls.on_retry is print
-        assert (twin.calls.gate, twin.calls.limiter) == (service.calls.gate, service.calls.limiter)
-    assert copy.deepcopy(service).calls.on_retry is print
+        assert (twin.calls.gate, twin.calls.limiter) == (one.calls.gate, one.calls.limiter)
+    deep = copy.deepcopy(one)
+    assert deep.calls.on_retry is print
+    assert deep.calls.limiter is one.calls.limiter
+    assert deep.calls.gate is not one.calls.gate
+
+
+def test_a_limiter_can_be_passed_in(account: dict[str, Any]) -> None:
+    limiter = Limiter()
+    client = Client(**account, limiter=limiter)
+    assert client._connection.calls.limiter is limiter
+    restored = pickle.loads(pickle.dumps(client))
+    assert restored._connection.calls.limiter is limiter_for(client.settings.base_url, client.settings.account_id)
 
 
 # --- cancellations and event loops ---
@@ -402,7 +414,7 @@ def test_random_cancellations_and_many_event_loops_leave_nothing_behind(account:
             asyncio.run(cancelled(max(1, CANCELLATIONS // LOOPS)))
         gc.collect()
         after = descriptors()
-    calls = client.service.calls
-    assert calls.limiter._lanes[CHAT].in_flight == 0
+    calls = client._connection.calls
+    assert calls.limiter._models[CHAT].in_flight == 0
     assert [*calls.gate._holders, *calls.gate._waiting] == []
     assert after <= before + 4

@@ -1,4 +1,4 @@
-"""An emulator in the process and a client on it; the emulator's own tests know nothing of our client."""
+"""An in-process emulator and an HTTP client; these tests do not use the package's own client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BGE = "@cf/baai/bge-base-en-v1.5"
 
 
 class Api:
-    """The routes under test as short verbs."""
+    """An HTTP client with a method per route."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
@@ -44,22 +44,22 @@ class Api:
 
 
 def user(text: str) -> dict[str, Any]:
-    """A native body of one user turn."""
+    """Return a native body with one user turn."""
     return {"messages": [{"role": "user", "content": text}]}
 
 
 def code_of(reply: httpx.Response) -> tuple[int, int]:
-    """Status and code of a refusal."""
+    """Return the status and code of an error response."""
     return reply.status_code, reply.json()["errors"][0]["code"]
 
 
 def message_of(reply: httpx.Response) -> str:
-    """Text of a refusal."""
+    """Return the text of an error response."""
     return str(reply.json()["errors"][0]["message"])
 
 
 def events_of(reply: httpx.Response) -> list[Any]:
-    """The events of a stream; the end mark as the text it is."""
+    """Return the events of a stream; the end mark is the text ``[DONE]``."""
     data = [line.removeprefix("data: ") for line in reply.text.split("\n\n") if line]
     return [item if item == "[DONE]" else json.loads(item) for item in data]
 
@@ -71,20 +71,20 @@ def emulator() -> Emulator:
 
 @pytest.fixture
 def api(emulator: Emulator) -> Iterator[Api]:
-    made = Api(emulator)
-    yield made
-    made.http.close()
+    client = Api(emulator)
+    yield client
+    client.http.close()
 
 
 @pytest.fixture
 def make_api() -> Iterator[Callable[..., Api]]:
-    """Makes an api on an emulator of one's own."""
-    made: list[Api] = []
+    """Return a function that creates an Api with a new emulator."""
+    clients: list[Api] = []
 
     def make(**settings: Any) -> Api:
-        made.append(Api(Emulator(**{"clock": Clock("jump"), **settings})))
-        return made[-1]
+        clients.append(Api(Emulator(**{"clock": Clock("jump"), **settings})))
+        return clients[-1]
 
     yield make
-    for one in made:
+    for one in clients:
         one.http.close()

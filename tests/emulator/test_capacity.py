@@ -1,4 +1,4 @@
-"""Capacity, quota and limits, on a clock that never sleeps or on threads that do."""
+"""Capacity, quota and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY_S = 86_400
 
 
 @pytest.mark.parametrize("route", ["native", "compat", "embeddings"])
-def test_a_busy_service_rejects_at_once_who_asks_for_it_in_the_body(api: Api, route: str) -> None:
+def test_reject_if_busy_in_the_body_rejects_at_once(api: Api, route: str) -> None:
     api.emulator.capacity.slots = 0
     replies = {
         "native": lambda: api.run(LLAMA, {**user("hi"), **REJECT}),
@@ -48,7 +48,7 @@ def test_a_busy_service_rejects_at_once_who_asks_for_it_in_the_body(api: Api, ro
         ({"options": {"queueRequest": True}}, ""),
     ],
 )
-def test_anything_else_waits_and_is_refused_in_the_end(api: Api, body: dict[str, Any], query: str) -> None:
+def test_other_requests_wait_and_then_fail(api: Api, body: dict[str, Any], query: str) -> None:
     api.emulator.capacity.slots = 0
     before = api.emulator.clock.now()
 
@@ -56,7 +56,7 @@ def test_anything_else_waits_and_is_refused_in_the_end(api: Api, body: dict[str,
     assert pytest.approx(api.emulator.clock.now() - before) == 60
 
 
-def test_a_route_can_be_told_not_to_know_reject_if_busy(api: Api) -> None:
+def test_reject_if_busy_can_be_turned_off_per_route(api: Api) -> None:
     api.emulator.settings.reject_on = ["chat_completions"]
     api.emulator.capacity.slots = 0
     before = api.emulator.clock.now()
@@ -65,7 +65,7 @@ def test_a_route_can_be_told_not_to_know_reject_if_busy(api: Api) -> None:
     assert api.emulator.clock.now() > before
 
 
-def test_a_request_is_served_when_the_busy_time_is_over(api: Api) -> None:
+def test_a_waiting_request_runs_after_the_busy_period(api: Api) -> None:
     api.emulator.capacity.busy_for(20)
     before = api.emulator.clock.now()
 
@@ -82,7 +82,7 @@ def test_one_model_can_be_busy_alone(api: Api) -> None:
     assert api.chat(LLAMA, **REJECT).status_code == 200
 
 
-def test_no_more_than_the_slots_work_at_once_and_everybody_is_served() -> None:
+def test_slots_limit_concurrency_and_all_requests_finish() -> None:
     emulator = Emulator(slots=4, latency_s=0.01)
     with (
         httpx.Client(transport=emulator.transport(), headers={"authorization": "Bearer t"}) as http,
@@ -96,7 +96,7 @@ def test_no_more_than_the_slots_work_at_once_and_everybody_is_served() -> None:
     assert (emulator.capacity.in_work, emulator.capacity.waiting) == (0, 0)
 
 
-def test_a_stream_keeps_its_slot_until_it_is_closed(make_api: Callable[..., Api]) -> None:
+def test_a_stream_holds_its_slot_until_it_is_closed(make_api: Callable[..., Api]) -> None:
     api = make_api(slots=1)
     with api.http.stream("POST", f"/ai/run/{LLAMA}", json={**user("hi"), "stream": True}):
         assert code_of(api.chat(LLAMA, **REJECT)) == (429, 3040)
@@ -104,7 +104,7 @@ def test_a_stream_keeps_its_slot_until_it_is_closed(make_api: Callable[..., Api]
     assert api.chat(LLAMA, **REJECT).status_code == 200
 
 
-def test_a_waiting_request_that_is_given_up_leaves_no_trace() -> None:
+def test_a_cancelled_wait_leaves_the_capacity_queue() -> None:
     emulator = Emulator(slots=0)
     with httpx.Client(transport=emulator.transport(), headers={"authorization": "Bearer t"}, timeout=0.02) as http:
         url = f"https://api.cloudflare.com/client/v4/accounts/acct/ai/run/{BGE}"
@@ -114,7 +114,7 @@ def test_a_waiting_request_that_is_given_up_leaves_no_trace() -> None:
     assert (emulator.capacity.waiting, emulator.log.running) == (0, 0)
 
 
-def test_a_manual_clock_holds_requests_until_it_is_moved() -> None:
+def test_a_manual_clock_blocks_requests_until_it_advances() -> None:
     emulator = Emulator(clock=Clock("manual"), latency_s=30)
     done = threading.Event()
 
@@ -132,7 +132,7 @@ def test_a_manual_clock_holds_requests_until_it_is_moved() -> None:
     thread.join()
 
 
-def test_waiting_in_a_real_queue_on_a_manual_clock_ends_with_the_slot_not_with_the_clock() -> None:
+def test_a_released_slot_ends_a_wait_on_a_manual_clock() -> None:
     emulator = Emulator(clock=Clock("manual"), slots=1)
     first = drain(emulator.capacity.enter("m", reject_if_busy=False))
     waiting = emulator.capacity.enter("m", reject_if_busy=False)
@@ -147,7 +147,7 @@ def test_waiting_in_a_real_queue_on_a_manual_clock_ends_with_the_slot_not_with_t
 
 
 def drain(flow: Any) -> Any:
-    """The result of a flow that waits for nothing any more."""
+    """Return the result of a flow without further waits."""
     try:
         next(flow)
     except StopIteration as stop:
@@ -156,7 +156,7 @@ def drain(flow: Any) -> Any:
 
 
 @pytest.mark.parametrize("code", [4006, 3036])
-def test_the_daily_allocation_ends_and_comes_back_at_midnight(make_api: Callable[..., Api], code: int) -> None:
+def test_the_daily_allocation_is_reset_at_midnight_utc(make_api: Callable[..., Api], code: int) -> None:
     api = make_api(neurons_per_day=0.001, quota_code=code, clock=Clock("jump", start=10 * DAY_S + 60))
     first = api.chat(GEMMA)
     second = api.chat(GEMMA)
@@ -170,7 +170,7 @@ def test_the_daily_allocation_ends_and_comes_back_at_midnight(make_api: Callable
     assert api.chat(GEMMA).status_code == 200
 
 
-def test_the_allocation_can_be_used_up_by_a_word(api: Api) -> None:
+def test_use_up_quota_exhausts_the_allocation(api: Api) -> None:
     api.emulator.limits.use_up_quota()
 
     assert code_of(api.embed("a")) == (429, 4006)
@@ -197,7 +197,7 @@ def test_the_documented_limit_of_a_paid_model_is_its_own(make_api: Callable[...,
     assert api.chat("@cf/zai-org/glm-5.3").status_code == 200
 
 
-def test_the_limit_of_the_api_blocks_everything_and_says_how_long(make_api: Callable[..., Api]) -> None:
+def test_the_api_wide_limit_sends_retry_after(make_api: Callable[..., Api]) -> None:
     api = make_api(api_requests_per_5_min=2)
     statuses = [api.embed("a").status_code, api.http.get("/ai/models/search").status_code]
     refused = api.embed("a")
@@ -212,7 +212,7 @@ def test_the_limit_of_the_api_blocks_everything_and_says_how_long(make_api: Call
     assert api.embed("a").status_code == 200
 
 
-def test_latency_is_spent_on_the_clock(make_api: Callable[..., Api]) -> None:
+def test_latency_moves_the_clock(make_api: Callable[..., Api]) -> None:
     api = make_api(latency_s=2.5)
     before = api.emulator.clock.now()
     api.embed("a")

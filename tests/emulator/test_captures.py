@@ -1,4 +1,4 @@
-"""Replies as they were recorded of the real service by public repositories."""
+"""Replies that public repositories recorded of the service."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def queue(make_api: Callable[..., Api]) -> Api:
 # --- the queue ---
 
 
-def test_a_finished_batch_of_the_newer_family_stands_under_results(queue: Api) -> None:
+def test_batches_of_the_openai_family_finish_under_results(queue: Api) -> None:
     done = finished(queue, KIMI, [{**user("Hello"), "external_reference": "a"}, user("Hi")])
     first = next(item for item in done["results"] if item["index"] == 0)
 
@@ -80,7 +80,7 @@ def test_the_shape_of_a_batch_is_a_switch_per_model(make_api: Callable[..., Api]
     assert "results" in finished(api, KIMI, [user("Hello")])
 
 
-def test_scout_is_queued_and_text_that_parses_comes_as_an_object(queue: Api) -> None:
+def test_scout_is_queued_and_json_text_becomes_an_object(queue: Api) -> None:
     wanted = {"response_format": {"type": "json_schema", "json_schema": PERSON}}
     done = finished(queue, SCOUT, [{**user("Ann is 41."), **wanted}])
 
@@ -106,7 +106,7 @@ def test_an_unknown_request_id_has_its_own_code(api: Api) -> None:
 # --- whole replies ---
 
 
-def test_the_hybrid_model_has_both_families_in_one_result(api: Api) -> None:
+def test_a_hybrid_result_has_both_forms(api: Api) -> None:
     reply = api.run(LLAMA, user("Hello"))
     result = reply.json()["result"]
 
@@ -126,7 +126,7 @@ def test_the_hybrid_model_has_both_families_in_one_result(api: Api) -> None:
     assert result["id"] == f"chatcmpl-{reply.headers['cf-ai-req-id']}"
 
 
-def test_the_hybrid_model_parses_json_and_names_another_model(api: Api) -> None:
+def test_a_hybrid_result_parses_json_and_reports_another_model(api: Api) -> None:
     wanted = {"response_format": {"type": "json_schema", "json_schema": PERSON}}
     result = api.run(LLAMA, {**user("Ann is 41."), **wanted}).json()["result"]
 
@@ -150,7 +150,7 @@ def test_the_place_of_hybrid_calls_is_a_switch(api: Api, place: Any, nested: int
     assert any(event.get("tool_calls") for event in events) is bool(flat)
 
 
-def test_native_text_that_parses_is_an_object_and_prose_is_not(api: Api) -> None:
+def test_native_json_text_becomes_an_object(api: Api) -> None:
     from workers_ai_emulator.shapes.native import parsed
 
     assert [parsed(text) for text in ('{"a": 1}', "[1]", "```json\n{}\n```", "{a", "7", "")] == [
@@ -181,7 +181,7 @@ def test_the_openai_route_has_ids_by_time_and_null_keys(api: Api) -> None:
     ("model", "keys"),
     [(OSS, {"reasoning", "reasoning_content"}), (QWEN, {"reasoning"}), (GEMMA, {"reasoning_content"})],
 )
-def test_thinking_stands_under_the_keys_of_the_model(api: Api, model: str, keys: set[str]) -> None:
+def test_reasoning_is_under_the_keys_of_the_model(api: Api, model: str, keys: set[str]) -> None:
     names = {"reasoning", "reasoning_content"}
     message = api.run(model, user("Hello")).json()["result"]["choices"][0]["message"]
     events = events_of(api.run(model, {**user("Hello"), "stream": True}))[:-1]
@@ -194,7 +194,7 @@ def test_thinking_stands_under_the_keys_of_the_model(api: Api, model: str, keys:
 # --- streams ---
 
 
-def test_each_hybrid_event_has_the_text_in_both_places(api: Api) -> None:
+def test_hybrid_events_have_the_text_in_both_forms(api: Api) -> None:
     first, *events, finish, usage, done = events_of(api.run(LLAMA, {**user("Hello"), "stream": True}))
 
     assert (first["choices"][0]["delta"]["content"], first["response"]) == ("", "")
@@ -206,7 +206,7 @@ def test_each_hybrid_event_has_the_text_in_both_places(api: Api) -> None:
     assert done == "[DONE]"
 
 
-def test_nemotron_streams_its_answer_as_reasoning_when_thinking_is_off(api: Api) -> None:
+def test_nemotron_without_reasoning_streams_its_answer_as_reasoning(api: Api) -> None:
     body = {**user("Hello"), **NO_THINKING}
     events = events_of(api.run(NEMOTRON, {**body, "stream": True}))[:-1]
     deltas = [choice["delta"] for event in events for choice in event.get("choices", [])]
@@ -227,13 +227,13 @@ def test_zeros_may_follow_the_usage_of_a_stream(api: Api, chance: float, last: s
 
 
 @pytest.mark.parametrize("model", [GEMMA, NATIVE, LLAMA])
-def test_usage_is_left_out_of_a_stream_that_declines_it(api: Api, model: str) -> None:
+def test_include_usage_false_removes_usage_from_a_stream(api: Api, model: str) -> None:
     options = {"stream": True, "stream_options": {"include_usage": False}}
     for reply in (api.run(model, {**user("Hello"), **options}), api.chat(model, **options)):
         assert not any("usage" in event for event in events_of(reply)[:-1])
 
 
-def test_usage_that_is_asked_for_is_one_sum_at_the_end_on_the_openai_route(api: Api) -> None:
+def test_include_usage_on_the_openai_route_sends_one_sum_at_the_end(api: Api) -> None:
     *events, last, _ = events_of(api.chat(GEMMA, stream=True, stream_options={"include_usage": True}))
 
     assert {event["usage"] for event in events} == {None}
@@ -241,7 +241,7 @@ def test_usage_that_is_asked_for_is_one_sum_at_the_end_on_the_openai_route(api: 
     assert last["usage"]["completion_tokens"] > 10
 
 
-# --- headers and refusals ---
+# --- headers and errors ---
 
 
 def test_headers_of_the_edge_by_kind_of_reply(api: Api) -> None:
@@ -258,7 +258,7 @@ def test_headers_of_the_edge_by_kind_of_reply(api: Api) -> None:
     assert "api-version" not in unauthorized.headers
 
 
-def test_refusals_of_the_responses_route_are_openai_error_objects(api: Api) -> None:
+def test_errors_of_the_responses_route_are_openai_error_objects(api: Api) -> None:
     def ask() -> httpx.Response:
         return api.http.post("/ai/v1/responses", json={"model": OSS, "input": ""})
 
@@ -275,7 +275,7 @@ def test_refusals_of_the_responses_route_are_openai_error_objects(api: Api) -> N
     assert used_up.json()["error"]["message"].startswith("AiError: AiError: you have used up")
 
 
-def test_the_anthropic_route_refuses_models_of_the_catalogue_in_its_own_words(api: Api) -> None:
+def test_the_anthropic_route_rejects_models_of_the_catalogue(api: Api) -> None:
     reply = api.http.post("/ai/v1/messages", json={"model": GEMMA, "messages": []})
 
     assert (reply.status_code, reply.json()["type"]) == (400, "error")
@@ -288,7 +288,7 @@ def test_the_anthropic_route_refuses_models_of_the_catalogue_in_its_own_words(ap
     ("texts", "says"),
     [(["w " * 7000], "Sequence too long: 9102 > 8192"), (["w " * 5000] * 10, "but model supports only 60000")],
 )
-def test_bge_m3_bounds_each_text_and_their_sum(api: Api, texts: list[str], says: str) -> None:
+def test_bge_m3_limits_each_text_and_their_sum(api: Api, texts: list[str], says: str) -> None:
     reply = api.embed(texts, BGE_M3)
 
     assert code_of(reply) == (400, 3030)
@@ -296,7 +296,7 @@ def test_bge_m3_bounds_each_text_and_their_sum(api: Api, texts: list[str], says:
     assert api.embed(texts, BGE_M3, truncate_inputs=True).status_code == 200
 
 
-def test_an_invalid_payload_of_a_decision_is_json_in_the_message(api: Api) -> None:
+def test_the_error_of_an_invalid_decision_payload_is_json(api: Api) -> None:
     body = {
         "model": "clef-omni",
         "state": "s",
@@ -315,7 +315,7 @@ def test_an_invalid_payload_of_a_decision_is_json_in_the_message(api: Api) -> No
         )
 
 
-# --- what a request may hold ---
+# --- accepted requests ---
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 CALL = {"role": "assistant", "content": "", "tool_calls": [
@@ -325,7 +325,7 @@ CALL = {"role": "assistant", "content": "", "tool_calls": [
 
 @pytest.mark.parametrize("model", [GEMMA, SCOUT])
 @pytest.mark.parametrize("role", ["system", "assistant", "tool", "user"])
-def test_a_picture_belongs_to_the_user(api: Api, model: str, role: str) -> None:
+def test_only_users_may_send_images(api: Api, model: str, role: str) -> None:
     message = {"role": role, "content": [{"type": "text", "text": "see"}, PICTURE]}
     if role == "tool":
         message["tool_call_id"] = "abcdefghi"
@@ -350,7 +350,7 @@ def test_replayed_arguments_are_strict_json(api: Api, arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "status"), [(LLAMA, 400), (OSS, 400), (GEMMA, 200)])
-def test_an_effort_of_null_is_refused_where_the_schema_has_none(api: Api, model: str, status: int) -> None:
+def test_older_schemas_reject_a_null_effort(api: Api, model: str, status: int) -> None:
     assert api.chat(model, reasoning_effort=None).status_code == status
 
 
@@ -362,5 +362,5 @@ def test_an_effort_of_null_is_refused_where_the_schema_has_none(api: Api, model:
         ("@cf/mistralai/mistral-small-3.1-24b-instruct", "required", 200),
     ],
 )
-def test_tools_may_be_forced_in_the_forms_a_model_takes(api: Api, model: str, choice: Any, status: int) -> None:
+def test_forms_of_forced_tool_choice_by_model(api: Api, model: str, choice: Any, status: int) -> None:
     assert api.chat(model, tools=[CLOCK], tool_choice=choice, max_tokens=500).status_code == status

@@ -29,7 +29,7 @@ CLOCK_TOOL = {
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 
 
-def test_a_native_model_answers_in_response_inside_the_envelope(api: Api) -> None:
+def test_native_replies_have_response_in_the_envelope(api: Api) -> None:
     body = api.run(NATIVE, user("Hello")).json()
 
     assert body == {
@@ -43,7 +43,7 @@ def test_a_native_model_answers_in_response_inside_the_envelope(api: Api) -> Non
     )
 
 
-def test_a_newer_model_puts_a_chat_completion_inside_result(api: Api) -> None:
+def test_newer_models_have_a_chat_completion_in_result(api: Api) -> None:
     result = api.run(GEMMA, {**user("Hello"), **NO_THINKING}).json()["result"]
 
     assert result["object"] == "chat.completion"
@@ -60,7 +60,7 @@ def test_the_openai_route_answers_every_model_without_an_envelope(api: Api, mode
     assert model == body["model"]
 
 
-def test_a_prompt_gives_a_text_completion_in_the_newer_family(api: Api) -> None:
+def test_a_prompt_returns_a_text_completion_in_the_newer_family(api: Api) -> None:
     result = api.run(QWEN3, {"prompt": "Hello", **NO_THINKING}).json()["result"]
 
     assert (result["object"], result["choices"][0]["text"]) == ("text_completion", GREETING)
@@ -110,7 +110,7 @@ def test_the_native_event_on_the_openai_route_is_a_switch(api: Api, switch: bool
     assert expected == ("response" in events[-2])
 
 
-def test_whole_and_streamed_replies_say_the_same(api: Api) -> None:
+def test_whole_and_streamed_replies_have_the_same_answer(api: Api) -> None:
     whole = api.chat(GEMMA, "Why?").json()["choices"][0]["message"]
     deltas = [event["choices"][0]["delta"] for event in events_of(api.chat(GEMMA, "Why?", stream=True))[:-2]]
 
@@ -188,7 +188,7 @@ def test_a_schema_may_be_bare_wrapped_or_guided(api: Api, form: str) -> None:
     assert api.run(MISTRAL, {**user("Ann is 41."), **bodies[form]}).json()["result"]["response"] == {"age": 41}
 
 
-def test_thinking_can_be_switched_off_and_can_eat_the_budget(api: Api) -> None:
+def test_reasoning_can_be_turned_off_and_can_use_all_of_max_tokens(api: Api) -> None:
     on = api.chat(GEMMA).json()["choices"][0]["message"]
     off = api.chat(GEMMA, **NO_THINKING).json()["choices"][0]["message"]
     eaten = api.chat(GEMMA, max_tokens=5).json()["choices"][0]
@@ -199,7 +199,7 @@ def test_thinking_can_be_switched_off_and_can_eat_the_budget(api: Api) -> None:
     assert eaten["message"]["reasoning_content"]
 
 
-def test_kimi_has_its_own_thinking_switch(api: Api) -> None:
+def test_kimi_has_its_own_reasoning_switch(api: Api) -> None:
     kimi = "@cf/moonshotai/kimi-k2.6"
     other = api.chat(kimi, **NO_THINKING).json()["choices"][0]["message"]
     own = api.chat(kimi, chat_template_kwargs={"thinking": False}).json()["choices"][0]["message"]
@@ -249,7 +249,7 @@ def test_neurons_are_the_list_price(api: Api) -> None:
     assert f"{expected:.2f}" == reply.headers["cf-ai-neurons"]
 
 
-def test_a_session_finds_its_prefix_cached_in_blocks_and_pays_less(api: Api) -> None:
+def test_session_affinity_caches_prefixes_in_blocks(api: Api) -> None:
     model = "@cf/deepseek-ai/deepseek-v4-flash-0731"
     messages = [{"role": "system", "content": "word " * 500}, {"role": "user", "content": "Hello"}]
 
@@ -265,7 +265,7 @@ def test_a_session_finds_its_prefix_cached_in_blocks_and_pays_less(api: Api) -> 
     assert cold["neurons"] - warm["neurons"] == pytest.approx(640 * (0.44 - 0.014) / 11, rel=1e-5)
 
 
-def test_gpt_oss_speaks_responses_for_input_and_chat_for_messages(api: Api) -> None:
+def test_gpt_oss_answers_input_as_responses_and_messages_as_chat(api: Api) -> None:
     model = "@cf/openai/gpt-oss-120b"
     responses = api.run(model, {"input": "Hello"}).json()["result"]
     compat = api.http.post("/ai/v1/responses", json={"model": model, "input": "Hello"}).json()
@@ -276,7 +276,7 @@ def test_gpt_oss_speaks_responses_for_input_and_chat_for_messages(api: Api) -> N
     assert compat["status"] == "completed"
 
 
-def test_a_responses_conversation_with_a_tool_comes_to_an_end(api: Api) -> None:
+def test_a_responses_conversation_with_a_tool_ends(api: Api) -> None:
     model = "@cf/openai/gpt-oss-20b"
     tool = {"type": "function", **CLOCK_TOOL["function"]}
     items = [{"role": "user", "content": "Time in Oslo?"}]
@@ -290,7 +290,7 @@ def test_a_responses_conversation_with_a_tool_comes_to_an_end(api: Api) -> None:
     assert second["output"][-1]["content"][0]["text"] == "The result of clock is: 14:02"
 
 
-def test_a_third_party_id_is_played_in_the_newer_family(api: Api) -> None:
+def test_third_party_models_answer_in_the_newer_family(api: Api) -> None:
     reply = api.http.post("/ai/run", json={"model": "openai/some-model", "input": user("Hello")})
 
     assert reply.json()["result"]["choices"][0]["message"]["content"] == GREETING

@@ -1,4 +1,4 @@
-"""Requests are checked as strictly as the documents say."""
+"""Request checks, as strict as the documents."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tool(**function: Any) -> dict[str, Any]:
         ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "'array' not in 'string'"),
     ],
 )
-def test_older_schemas_take_string_contents_only(api: Api, compat: bool, broken: dict[str, Any], text: str) -> None:
+def test_older_schemas_accept_string_contents_alone(api: Api, compat: bool, broken: dict[str, Any], text: str) -> None:
     messages = [ASKED, broken]
     reply = api.chat(CODER, messages) if compat else api.run(CODER, {"messages": messages})
 
@@ -49,7 +49,7 @@ def test_older_schemas_take_string_contents_only(api: Api, compat: bool, broken:
     assert "AiError: Bad input: Error: oneOf at '/' not met" in message_of(reply)
 
 
-def test_newer_schemas_take_null_contents_and_parts(api: Api) -> None:
+def test_newer_schemas_accept_null_contents_and_parts(api: Api) -> None:
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "Time in Oslo?"}, PIXEL]},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -59,7 +59,7 @@ def test_newer_schemas_take_null_contents_and_parts(api: Api) -> None:
     assert api.chat(GEMMA, messages).status_code == 200
 
 
-def test_a_null_user_content_is_refused_by_every_schema(api: Api) -> None:
+def test_all_schemas_reject_a_null_user_content(api: Api) -> None:
     assert code_of(api.chat(GEMMA, [{"role": "user", "content": None}])) == (400, 5006)
 
 
@@ -81,7 +81,7 @@ def test_arguments_as_an_object_are_a_type_mismatch(api: Api) -> None:
     assert "'object' not in 'string'" in message_of(reply)
 
 
-def test_a_call_without_an_answer_is_refused(api: Api) -> None:
+def test_a_tool_call_without_a_result_is_rejected(api: Api) -> None:
     messages = [ASKED, {"role": "assistant", "content": "", "tool_calls": [CALL]}, {"role": "user", "content": "Well?"}]
 
     assert code_of(api.chat(LLAMA, messages)) == (400, 5006)
@@ -110,7 +110,7 @@ def test_a_call_without_an_answer_is_refused(api: Api) -> None:
         (GEMMA, {"tools": [tool()], "tool_choice": "required", "max_tokens": 20}, (400, 8006)),
     ],
 )
-def test_a_refused_parameter_has_its_code(
+def test_an_invalid_parameter_has_its_code(
     api: Api, model: str, body: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     assert expected == code_of(api.chat(model, **body))
@@ -120,20 +120,20 @@ def test_unknown_parameters_are_ignored(api: Api) -> None:
     assert api.chat(GEMMA, enable_thinking=False, reasoning={"effort": "none"}).status_code == 200
 
 
-def test_the_context_window_error_names_both_numbers(api: Api) -> None:
+def test_the_context_window_error_includes_both_numbers(api: Api) -> None:
     reply = api.chat(LLAMA, "word " * 20_000)
 
     assert code_of(reply) == (413, 5021)
     assert "exceeded this model context window limit (24000)" in message_of(reply)
 
 
-def test_a_system_message_comes_first_or_not_at_all_for_one_model(api: Api) -> None:
+def test_qwen3_8_rejects_a_later_system_message(api: Api) -> None:
     messages = [ASKED, {"role": "system", "content": "Be brief."}]
 
     assert "System message must be at the beginning." in message_of(api.chat("@cf/qwen/qwen3.8-27b", messages))
 
 
-def test_images_are_embedded_ones_and_only_for_models_that_see(api: Api) -> None:
+def test_images_must_be_data_urls_on_vision_models(api: Api) -> None:
     remote = {"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}
 
     assert api.chat(SCOUT, [{"role": "user", "content": [PIXEL]}]).status_code == 200
@@ -141,7 +141,7 @@ def test_images_are_embedded_ones_and_only_for_models_that_see(api: Api) -> None
     assert code_of(api.chat("@cf/zai-org/glm-4.7-flash", [{"role": "user", "content": [PIXEL]}])) == (400, 8007)
 
 
-def test_tools_on_a_model_without_them_are_ignored_or_refused(api: Api) -> None:
+def test_tools_on_a_model_without_them_are_ignored_or_rejected(api: Api) -> None:
     body = {"tools": [tool(description="d")]}
     ignored = api.run("@cf/meta/llama-3.2-3b-instruct", {**user("t"), **body})
     api.emulator.settings.unsupported_tools = "reject"
@@ -199,13 +199,13 @@ def test_bge_m3_counts_its_window_over_the_whole_request(api: Api) -> None:
         ("@cf/microsoft/phi-2", (410, 5028)),
     ],
 )
-def test_retired_models_are_refused_on_both_routes(api: Api, model: str, expected: tuple[int, int]) -> None:
+def test_retired_models_are_rejected_on_both_routes(api: Api, model: str, expected: tuple[int, int]) -> None:
     assert expected == code_of(api.run(model, user("hi")))
     assert expected == code_of(api.chat(model))
 
 
 @pytest.mark.parametrize("model", ["@cf/nobody/nothing", "@cf/nonsense", "cf/baai/bge-m3", "meta/llama-3", "gpt-4o"])
-def test_an_unknown_model_is_refused_by_the_router_on_run_and_by_name_elsewhere(api: Api, model: str) -> None:
+def test_an_unknown_model_returns_7000_in_the_path_and_5007_in_the_body(api: Api, model: str) -> None:
     routed = api.run(model, user("hi"))
     shared = api.http.post(
         "/ai/run", json={"model": model, "input": user("hi")}, headers={"cf-aig-gateway-id": "default"}
@@ -239,7 +239,7 @@ def test_models_of_third_parties_and_routes_are_answered(api: Api, model: str) -
     assert "data: [DONE]" in api.chat(model, stream=True).text
 
 
-def test_kimi_k2_5_is_answered_by_its_dearer_successor(api: Api) -> None:
+def test_kimi_k2_5_is_answered_by_its_successor(api: Api) -> None:
     assert api.chat("@cf/moonshotai/kimi-k2.5").json()["model"] == "@cf/moonshotai/kimi-k2.6"
 
 
@@ -266,11 +266,11 @@ def test_a_body_that_is_missing_broken_or_too_large(make_api: Callable[..., Api]
         ("@cf/zai-org/glm-5.2", {"top_k": 5}, (400, 8001)),
     ],
 )
-def test_other_documented_refusals(api: Api, model: str, body: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_other_documented_errors(api: Api, model: str, body: dict[str, Any], expected: tuple[int, int]) -> None:
     assert code_of(api.run(model, {**user("hi"), **body})) == expected
 
 
-def test_one_model_needs_an_agreement(make_api: Callable[..., Api]) -> None:
+def test_llama_vision_needs_accepted_terms(make_api: Callable[..., Api]) -> None:
     reply = make_api(licence_agreed=False).run("@cf/meta/llama-3.2-11b-vision-instruct", user("hi"))
 
     assert code_of(reply) == (403, 5016)
@@ -286,7 +286,7 @@ def test_one_model_needs_an_agreement(make_api: Callable[..., Api]) -> None:
     ],
     ids=["tool_calls", "tools", "max_tokens", "guided_json"],
 )
-def test_a_field_of_a_type_that_no_rule_foresees_is_bad_input(odd: dict[str, Any]) -> None:
+def test_a_field_of_an_unexpected_type_is_bad_input(odd: dict[str, Any]) -> None:
     emulator = Emulator()
     with httpx.Client(transport=emulator.transport(), headers={"authorization": "Bearer any"}) as http:
         url = "https://api.cloudflare.com/client/v4/accounts/acct/ai/run/@cf/meta/llama-3.3-70b-instruct-fp8-fast"

@@ -16,7 +16,7 @@ import pytest
 from tests.emulator.conftest import BGE, GEMMA, LLAMA, code_of, events_of, user
 
 from workers_ai_emulator import Emulator, QueueSettings, Upstream
-from workers_ai_emulator.cli.command import make, parser
+from workers_ai_emulator.cli.command import argument_parser, build, main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,34 +58,35 @@ def test_the_command_serves_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--host", "0.0.0.0"], "say --allow-remote"),
-        (["--host", "example.org"], "say --allow-remote"),
+        (["--host", "0.0.0.0"], "add --allow-remote"),
+        (["--host", "example.org"], "add --allow-remote"),
         (["--quota-code", "1"], "invalid choice"),
     ],
 )
-def test_the_command_refuses_wrong_arguments(arguments: list[str], error: str) -> None:
-    command = [sys.executable, "-m", "workers_ai_emulator", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+def test_the_command_rejects_invalid_arguments(
+    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
 
-    assert done.returncode == 2
-    assert error in done.stderr
+    assert error in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_one_clear_line() -> None:
+def test_a_port_in_use_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Emulator().serve() as url:
-        command = [sys.executable, "-m", "workers_ai_emulator", "--port", str(httpx.URL(url).port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        status = main(["--port", str(httpx.URL(url).port)])
+    printed = capsys.readouterr().err
 
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert "cannot listen on 127.0.0.1" in done.stderr
+    assert status == 1
+    assert len(printed.splitlines()) == 1
+    assert "cannot listen on 127.0.0.1" in printed
 
 
 def test_arguments_become_settings() -> None:
     line = (
         "--latency 0.5 --max-wait 9 --neurons-per-day 10 --quota-code 3036 --enforce-rpm --free-plan --batch-seconds 30"
     )
-    emulator = make(parser().parse_args(line.split()))
+    emulator = build(argument_parser().parse_args(line.split()))
 
     assert (emulator.settings.latency_s, emulator.settings.paid_plan) == (0.5, False)
     assert (
@@ -95,11 +96,11 @@ def test_arguments_become_settings() -> None:
         emulator.limits.enforce_rpm,
     ) == (9, 10, 3036, True)
     assert (emulator.queue.settings.progress, emulator.queue.settings.seconds) == ("seconds", 30)
-    assert make(parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
-    assert make(parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
+    assert build(argument_parser().parse_args(["--batch-polls", "7"])).queue.settings.polls == 7
+    assert build(argument_parser().parse_args(["--upstream", "http://127.0.0.1:1/v1"])).service.upstream is not None
 
 
-def test_an_unknown_setting_is_refused() -> None:
+def test_an_unknown_setting_raises() -> None:
     with pytest.raises(TypeError, match="latency"):
         Emulator(latency=1)
     with pytest.raises(ValueError, match="choose one of"):
@@ -114,7 +115,7 @@ def test_the_plugin_is_found_by_its_entry_point() -> None:
     assert found.value == "workers_ai_emulator.pytest_plugin"
 
 
-def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fixtures_return_an_emulator(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(
         """
@@ -140,12 +141,12 @@ def test_the_fixtures_give_an_emulator(pytester: pytest.Pytester, monkeypatch: p
             assert workers_ai_emulator.log.requests == 1
         """
     )
-    done = pytester.runpytest_subprocess("-p", "workers_ai_emulator.pytest_plugin", "-p", "no:cacheprovider", "-q")
+    done = pytester.runpytest_inprocess("-p", "workers_ai_emulator.pytest_plugin", "-p", "no:cacheprovider", "-q")
 
     done.assert_outcomes(passed=3)
 
 
-def test_the_plugin_costs_nothing_at_start() -> None:
+def test_the_plugin_imports_the_emulator_on_first_use() -> None:
     code = "import pytest, sys; import workers_ai_emulator.pytest_plugin; print('httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
@@ -156,16 +157,16 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments
 
 
 @pytest.fixture
-def asked() -> list[Any]:
+def received() -> list[Any]:
     return []
 
 
 @pytest.fixture
-def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
+def upstream_api(make_api: Callable[..., Api], received: list[Any]) -> Api:
     def answer(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         assert request.headers["authorization"] == "Bearer secret-key"
-        asked.append((request.url.path, body))
+        received.append((request.url.path, body))
         if request.url.path.endswith("/embeddings"):
             rows = [{"index": index, "embedding": [float(len(text)), 1.0]} for index, text in enumerate(body["input"])]
             return httpx.Response(200, json={"data": rows[::-1]})
@@ -190,7 +191,7 @@ def upstream_api(make_api: Callable[..., Api], asked: list[Any]) -> Api:
     return make_api(upstream=upstream)
 
 
-def test_an_upstream_answers_in_the_family_of_the_model(upstream_api: Api, asked: list[Any]) -> None:
+def test_upstream_answers_have_the_form_of_the_model(upstream_api: Api, received: list[Any]) -> None:
     native = upstream_api.run(LLAMA, user("hi")).json()["result"]
     newer = upstream_api.run(GEMMA, user("hi")).json()["result"]
     pieces = events_of(upstream_api.run(LLAMA, {**user("hi"), "stream": True}))
@@ -202,21 +203,19 @@ def test_an_upstream_answers_in_the_family_of_the_model(upstream_api: Api, asked
     assert called["choices"][0]["message"]["tool_calls"] == [CALL]
     assert called["choices"][0]["message"]["reasoning_content"] == "hm"
     assert parsed["response"] == {"a": 1}
-    assert (asked[0][0], asked[0][1]["model"]) == ("/v1/chat/completions", "local")
+    assert (received[0][0], received[0][1]["model"]) == ("/v1/chat/completions", "local")
 
 
-def test_an_upstream_gives_vectors_in_the_order_of_the_texts(upstream_api: Api, asked: list[Any]) -> None:
+def test_upstream_vectors_are_in_the_order_of_the_texts(upstream_api: Api, received: list[Any]) -> None:
     assert upstream_api.embed(["a", "bb"]).json()["result"]["data"] == [[1.0, 1.0], [2.0, 1.0]]
-    assert asked[0][1]["model"] == "local-vectors"
+    assert received[0][1]["model"] == "local-vectors"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("refuse", (422, 8007)), ("fail", (503, 8008)), ("gone", (502, 8008)), ("prose", (502, 8008))],
 )
-def test_an_upstream_that_fails_is_an_error_of_the_service(
-    upstream_api: Api, text: str, expected: tuple[int, int]
-) -> None:
+def test_a_failing_upstream_is_an_error_response(upstream_api: Api, text: str, expected: tuple[int, int]) -> None:
     reply = upstream_api.chat(GEMMA, text)
 
     assert expected == code_of(reply)

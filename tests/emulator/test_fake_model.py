@@ -1,9 +1,10 @@
-"""The rules of the built-in chat."""
+"""The rules of the fake model."""
 
 from __future__ import annotations
 
 import json
 import operator
+import os
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -22,6 +23,7 @@ from workers_ai_emulator.rules.tokens import content_stems
 if TYPE_CHECKING:
     from tests.emulator.conftest import Api
 
+EXAMPLES = int(os.environ.get("WORKERS_AI_FUZZ_EXAMPLES", "10"))
 CONTEXT = """The json module encodes Python objects. The csv module reads and writes tabular data.
 Sockets live in the socket module."""
 
@@ -54,8 +56,8 @@ def say(api: Api, question: str, system: str = "", **body: Any) -> dict[str, Any
 
 
 def calls(api: Api, question: str, tools: list[Any], **body: Any) -> list[tuple[str, Any]]:
-    made = say(api, question, tools=tools, **body).get("tool_calls", [])
-    return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in made]
+    tool_calls = say(api, question, tools=tools, **body).get("tool_calls", [])
+    return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in tool_calls]
 
 
 def instance(api: Api, question: str, schema: dict[str, Any]) -> Any:
@@ -87,16 +89,16 @@ def instance(api: Api, question: str, schema: dict[str, Any]) -> Any:
         (f"{CONTEXT}\n\nWhich module encodes objects?", "", "The json module encodes Python objects."),
     ],
 )
-def test_it_answers_from_the_context_it_is_given(api: Api, question: str, system: str, answer: str) -> None:
+def test_answers_come_from_the_context(api: Api, question: str, system: str, answer: str) -> None:
     assert say(api, question, system)["content"].startswith(answer)
 
 
-def test_it_says_so_when_the_context_has_no_answer_and_when_there_is_none(api: Api) -> None:
+def test_answers_without_or_outside_the_context_say_so(api: Api) -> None:
     assert "could not find an answer" in say(api, "Which planet is largest?", CONTEXT)["content"]
     assert "no context to answer this from" in say(api, "Which planet is largest?")["content"]
 
 
-def test_it_remembers_what_was_said_before(api: Api) -> None:
+def test_answers_use_earlier_turns(api: Api) -> None:
     messages = [
         {"role": "user", "content": "My name is Bob. I like fish."},
         {"role": "assistant", "content": "Nice to meet you!"},
@@ -106,7 +108,7 @@ def test_it_remembers_what_was_said_before(api: Api) -> None:
     assert api.chat(GEMMA, messages).json()["choices"][0]["message"]["content"] == "Your name is Bob."
 
 
-def test_it_sees_that_there_are_images(api: Api) -> None:
+def test_images_are_counted(api: Api) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "Describe it."}, image]}]
 
@@ -136,7 +138,7 @@ def test_it_sees_that_there_are_images(api: Api) -> None:
         ("Tell me about Python.", []),
     ],
 )
-def test_it_calls_a_tool_when_the_question_matches_it(api: Api, question: str, expected: list[Any]) -> None:
+def test_a_matching_question_calls_the_tool(api: Api, question: str, expected: list[Any]) -> None:
     assert expected == calls(api, question, [WEATHER, ADDER, MULTIPLY, MAGIC])
 
 
@@ -157,16 +159,16 @@ GUIDE = "You have access to a tool that retrieves context from a blog post. Use 
         ("What is task decomposition?", "Task decomposition splits a task into steps.", None),
     ],
 )
-def test_a_lone_tool_that_looks_things_up_is_called_where_the_context_has_no_answer(
+def test_a_search_tool_is_called_if_the_context_has_no_answer(
     api: Api, question: str, system: str, query: str | None
 ) -> None:
     message = say(api, question, system, tools=[SEARCH, WEATHER])
-    made = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
+    arguments = [json.loads(call["function"]["arguments"]) for call in message.get("tool_calls", [])]
 
-    assert made == ([] if query is None else [{"query": query}])
+    assert arguments == ([] if query is None else [{"query": query}])
 
 
-def test_steps_that_build_on_each_other_wait_for_their_operands(api: Api) -> None:
+def test_dependent_steps_wait_for_their_operands(api: Api) -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "What is (121 * 3) + 42? Divide the result by 5."}]
     divide = tool("divide", "Divide two numbers", a={"type": "number"}, b={"type": "number"})
     called = []
@@ -201,7 +203,7 @@ def test_required_ends_with_the_form(api: Api) -> None:
     assert called[1] == ("Forecast", {"city": "Oslo", "response": "The result of get_weather is: It is sunny."})
 
 
-def test_a_forced_tool_is_always_called_and_a_forbidden_one_never(api: Api) -> None:
+def test_tool_choice_forces_and_forbids_calls(api: Api) -> None:
     both = [MAGIC, WEATHER]
 
     assert calls(api, "Hello!", both, tool_choice="required") == [("magic_function", {"input": 1})]
@@ -210,7 +212,7 @@ def test_a_forced_tool_is_always_called_and_a_forbidden_one_never(api: Api) -> N
     assert calls(api, "What is the weather in Oslo?", both, tool_choice="none") == []
 
 
-def test_several_tools_go_one_by_one_when_asked(api: Api) -> None:
+def test_then_in_a_request_makes_calls_sequential(api: Api) -> None:
     question = "What is 12 times 7, and how is the weather in Oslo?"
     then = "What is 12 times 7? Then tell me the weather in Oslo."
 
@@ -218,7 +220,7 @@ def test_several_tools_go_one_by_one_when_asked(api: Api) -> None:
     assert len(calls(api, then, [WEATHER, MULTIPLY])) == 1
 
 
-def test_an_agent_comes_to_an_end(api: Api) -> None:
+def test_an_agent_ends(api: Api) -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "What is 2 + 3, then the weather in Oslo?"}]
     results = {"adder": "5", "get_weather": "It is sunny."}
     called = []
@@ -235,7 +237,7 @@ def test_an_agent_comes_to_an_end(api: Api) -> None:
     assert messages[-1]["content"] == "The result of adder is: 5\nThe result of get_weather is: It is sunny."
 
 
-def test_a_long_tool_result_is_read_for_the_question(api: Api) -> None:
+def test_a_long_tool_result_is_reduced_to_the_question(api: Api) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
     pages = "\n".join(f"Page {number} speaks of nothing in particular." for number in range(40))
     messages = [
@@ -268,9 +270,9 @@ def test_a_long_tool_result_is_read_for_the_question(api: Api) -> None:
 def test_arguments_are_taken_from_the_prompt(
     api: Api, question: str, properties: dict[str, Any], required: list[str] | None, expected: dict[str, Any]
 ) -> None:
-    asked = tool("do_it", "Does it", required, **properties)
+    form = tool("do_it", "Does it", required, **properties)
 
-    assert [("do_it", expected)] == calls(api, question, [asked], tool_choice="required")
+    assert [("do_it", expected)] == calls(api, question, [form], tool_choice="required")
 
 
 PROFILE = {
@@ -293,10 +295,10 @@ SENTENCE = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.permutations(list(PROFILE)))
-def test_fields_come_out_of_a_sentence_by_kind_in_any_order(order: list[str]) -> None:
-    """The order of the properties does not change who gets which value."""
+def test_fields_are_extracted_by_kind_in_any_order(order: list[str]) -> None:
+    """Values do not depend on the order of the properties."""
     properties = {name: {"type": "integer" if name == "age" else "string"} for name in order}
     schema = {"type": "object", "properties": properties, "required": order}
 
@@ -310,10 +312,10 @@ Doc: 1, Relevance: 2"""
 PIECES = st.sampled_from(PROMPTS.replace("\n", "|").split("|")).map(lambda piece: f"{piece}\n")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=12), max_size=8), st.sampled_from(["text", "tools", "json"]))
 def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
-    """No prompt makes the fake model fail, whatever it looks like."""
+    """The fake model answers any prompt without an error."""
     request = ChatRequest([Turn("system", pieces[0] if pieces else ""), Turn("user", "".join(pieces))])
     request.wants_json = wanted == "json"
     if wanted == "tools":
@@ -327,7 +329,7 @@ def test_any_prompt_has_an_answer(pieces: list[str], wanted: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["Which planet is the windiest?", "Zzyzx qwerty plugh", "How is Fred's flubber?"])
-def test_it_does_not_echo_what_it_does_not_know(api: Api, question: str) -> None:
+def test_unknown_questions_are_not_echoed(api: Api, question: str) -> None:
     assert not content_stems(question) & content_stems(say(api, question)["content"])
 
 
@@ -346,7 +348,7 @@ def test_it_does_not_echo_what_it_does_not_know(api: Api, question: str) -> None
         ("List 2 colors", "1. red\n2. green"),
     ],
 )  # fmt: skip
-def test_a_form_that_a_prompt_asks_for_is_followed(api: Api, prompt: str, answer: str) -> None:
+def test_prompts_of_known_intents_are_answered_in_their_form(api: Api, prompt: str, answer: str) -> None:
     assert say(api, prompt)["content"].strip().startswith(answer.rstrip("."))
 
 
@@ -385,7 +387,7 @@ NESTED = {
 }
 
 
-def test_a_schema_is_met_in_every_corner(api: Api) -> None:
+def test_instances_fit_their_schemas(api: Api) -> None:
     value = instance(api, "Plan a trip to Oslo on day 14 in mood b", NESTED)
 
     assert (value["city"]["name"], value["mood"], value["when"], value["kind"]) == ("Oslo", "b", 14, "trip")
@@ -406,7 +408,7 @@ TREE = {
 }
 
 
-def test_a_schema_that_refers_to_itself_ends(api: Api) -> None:
+def test_a_recursive_schema_ends(api: Api) -> None:
     assert isinstance(instance(api, "Count to 3", TREE)["value"], int)
 
 
@@ -418,7 +420,7 @@ def test_a_schema_that_refers_to_itself_ends(api: Api) -> None:
         False,
     ],
 )
-def test_a_schema_that_cannot_be_met_is_said_in_the_documented_words(api: Api, schema: Any) -> None:
+def test_an_impossible_schema_returns_the_documented_error(api: Api, schema: Any) -> None:
     wanted = {"type": "object", "properties": {"x": schema}, "required": ["x"]}
     reply = api.chat(GEMMA, "Hello", response_format={"type": "json_schema", "json_schema": wanted})
 
@@ -464,7 +466,7 @@ def test_wrapped_lines_are_one_sentence(api: Api) -> None:
     assert answer == "It gives an iterator over the lines of the file object that was opened before."
 
 
-def test_a_content_guard_gives_a_verdict(api: Api) -> None:
+def test_a_content_guard_returns_a_verdict(api: Api) -> None:
     guard = "@cf/meta/llama-guard-3-8b"
     body = {"messages": [{"role": "user", "content": "Hello"}]}
 

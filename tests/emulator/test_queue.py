@@ -1,4 +1,4 @@
-"""The asynchronous queue, and every choice its documents leave open."""
+"""The asynchronous queue, and its open questions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_finished_batch_can_be_collected_again_and_is_paid_once(api: Api) -> N
     assert 0 < paid == api.emulator.limits.neurons_today
 
 
-def test_the_queue_gives_what_a_direct_request_gives(api: Api) -> None:
+def test_queued_and_direct_results_are_equal(api: Api) -> None:
     direct = api.embed(["a", "b"]).json()["result"]
 
     assert direct == collected(api)[0]["result"]
@@ -83,7 +83,7 @@ def test_chat_goes_through_the_queue_too(api: Api) -> None:
     assert newer[0]["result"]["object"] == "chat.completion"
 
 
-def test_gpt_oss_takes_the_input_form_in_the_queue(api: Api) -> None:
+def test_gpt_oss_accepts_input_in_the_queue(api: Api) -> None:
     requests = [{"input": "Hello", "reasoning": {"effort": "low"}}, {"input": []}]
     good, bad = collected(api, "@cf/openai/gpt-oss-120b", {"requests": requests})
 
@@ -122,9 +122,7 @@ def test_a_malformed_item_fails_alone(api: Api) -> None:
 @pytest.mark.parametrize(
     ("key", "read"), [("error", lambda item: item["error"]), ("errors", lambda item: item["errors"][0])]
 )
-def test_items_fail_by_index_or_by_what_they_contain(
-    make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]
-) -> None:
+def test_items_fail_by_index_or_content(make_api: Callable[..., Api], key: Any, read: Callable[[Any], Any]) -> None:
     failures = [ItemFailure(index=0, times=1), ItemFailure(contains="poison", code=3043, message="AiError: broken")]
     api = make_api(queue=QueueSettings(failures=failures, error_key=key))
     body = {"requests": [{"text": "a"}, {"text": ["b", "a poison c"]}, {"text": "d"}]}
@@ -136,7 +134,7 @@ def test_items_fail_by_index_or_by_what_they_contain(
     assert "result" not in first[1]
 
 
-def test_a_failed_item_may_say_nothing(make_api: Callable[..., Api]) -> None:
+def test_a_failed_item_can_have_no_reason(make_api: Callable[..., Api]) -> None:
     api = make_api(queue=QueueSettings(failures=[ItemFailure(index=1)], error_key=""))
 
     assert collected(api)[1] == {"id": 1, "success": False, "external_reference": None}
@@ -198,7 +196,7 @@ def test_polling_works_without_the_flag_unless_it_is_needed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("body", [{"options": {"queueRequest": True}}, {"queueRequest": True}])
-def test_only_the_query_parameter_makes_a_request_wait_in_the_queue(api: Api, body: dict[str, Any]) -> None:
+def test_only_the_query_parameter_queues_a_request(api: Api, body: dict[str, Any]) -> None:
     assert "data" in api.run(BGE, {"text": "a", **body}).json()["result"]
     assert code_of(api.run(BGE, {**THREE, **body})) == (400, 5006)
 
@@ -296,7 +294,7 @@ def test_ten_megabytes_are_too_many(api: Api) -> None:
     assert code_of(reply) == (413, 3006)
 
 
-def test_a_busy_service_still_takes_batches_unless_told_otherwise(api: Api) -> None:
+def test_the_queue_accepts_batches_at_capacity_unless_set_otherwise(api: Api) -> None:
     api.emulator.capacity.slots = 0
     assert api.queue(BGE, THREE).status_code == 200
 
@@ -304,7 +302,7 @@ def test_a_busy_service_still_takes_batches_unless_told_otherwise(api: Api) -> N
     assert code_of(api.queue(BGE, THREE)) == (429, 3040)
 
 
-def test_the_log_tells_submissions_from_polls_and_counts_texts(api: Api) -> None:
+def test_the_log_counts_submissions_polls_and_texts(api: Api) -> None:
     collected(api)
 
     assert dict(api.emulator.log.routes) == {"submit": 1, "poll": 2}
@@ -343,7 +341,7 @@ def test_a_deployed_batch_worker_is_the_queue_behind_two_routes(api: Api) -> Non
         ("GET", "/batch/00000000-0000-4000-8000-000000000000", None, (502, "BATCH_ERROR")),
     ],
 )
-def test_a_batch_worker_refuses_in_its_own_way(
+def test_errors_of_a_batch_worker_have_their_own_form(
     api: Api, method: str, path: str, body: Any, expected: tuple[int, str]
 ) -> None:
     reply = api.http.request(method, f"https://batch.example.workers.dev{path}", json=body)

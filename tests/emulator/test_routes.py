@@ -55,7 +55,7 @@ def test_other_paths_and_methods_have_the_routers_envelope(
 
 
 @pytest.mark.parametrize("path", ["/ai/tomarkdown", "/ai/finetunes", f"/ai/run/{'@cf/openai/whisper'}"])
-def test_what_is_not_emulated_says_so(api: Api, path: str) -> None:
+def test_parts_that_are_not_emulated_return_501(api: Api, path: str) -> None:
     reply = api.http.post(path, json={"audio": []})
 
     assert reply.status_code == 501
@@ -63,7 +63,7 @@ def test_what_is_not_emulated_says_so(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("account", ["${CLOUDFLARE_ACCOUNT_ID}", "a b", "acct\n", "x" * 65])
-def test_an_account_id_that_cannot_be_one_is_not_routed(api: Api, account: str) -> None:
+def test_a_malformed_account_id_is_not_routed(api: Api, account: str) -> None:
     reply = api.http.post(f"{API}/accounts/{urllib.parse.quote(account)}/ai/run/{BGE}", json={})
 
     assert code_of(reply) == (404, 7003)
@@ -85,7 +85,7 @@ def test_accounts_can_be_listed(make_api: Callable[..., Api]) -> None:
         ("Bearer invalid-token", (403, 9109)),
     ],
 )
-def test_a_token_is_needed_and_some_are_refused(api: Api, header: str | None, expected: tuple[int, int]) -> None:
+def test_missing_and_wrong_tokens_are_rejected(api: Api, header: str | None, expected: tuple[int, int]) -> None:
     headers = {} if header is None else {"authorization": header}
     reply = httpx.Client(transport=api.emulator.transport()).post(
         f"{BASE}/ai/run/{BGE}", json={"text": "a"}, headers=headers
@@ -115,7 +115,7 @@ def test_an_error_of_the_model_layer_ends_in_a_uuid(api: Api) -> None:
     assert re.fullmatch(r"AiError: Bad input: .* \([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\)", message_of(reply))
 
 
-def test_replies_carry_the_marks_of_the_edge_and_of_the_emulator(api: Api) -> None:
+def test_replies_have_the_headers_of_the_edge_and_the_emulator(api: Api) -> None:
     headers = api.embed("a").headers
 
     assert re.fullmatch(r"[0-9a-f]{16}-EMU", headers["cf-ray"])
@@ -134,7 +134,7 @@ def test_ids_depend_on_the_seed(make_api: Callable[..., Api]) -> None:
     assert one == same != other
 
 
-def test_the_catalogue_is_paged_filtered_and_says_too_many(api: Api) -> None:
+def test_the_catalogue_is_paged_and_filtered(api: Api) -> None:
     names: list[str] = []
     for page in (1, 2, 3):
         body = api.http.get("/ai/models/search", params={"page": page, "per_page": 40}).json()
@@ -161,11 +161,11 @@ def test_the_catalogue_is_paged_filtered_and_says_too_many(api: Api) -> None:
 
 
 @pytest.mark.parametrize("model", [BGE, LLAMA, GEMMA, "@cf/baai/bge-reranker-base"])
-def test_a_schema_is_given_for_a_living_model(api: Api, model: str) -> None:
+def test_models_schema_returns_a_schema(api: Api, model: str) -> None:
     assert {"input", "output"} == set(api.http.get("/ai/models/schema", params={"model": model}).json()["result"])
 
 
-def test_no_schema_is_given_for_a_retired_model(api: Api) -> None:
+def test_models_schema_rejects_a_retired_model(api: Api) -> None:
     assert code_of(api.http.get("/ai/models/schema", params={"model": "@cf/microsoft/phi-2"})) == (404, 6002)
 
 
@@ -196,7 +196,7 @@ def test_the_gateways_own_host_reaches_the_models(api: Api, path: str, body: Any
     assert reply.headers["cf-aig-cache-status"] == "MISS"
 
 
-def test_the_universal_endpoint_falls_to_the_next_step(api: Api) -> None:
+def test_the_universal_endpoint_tries_the_next_step(api: Api) -> None:
     steps = [{"provider": "workers-ai", "endpoint": model, "query": user("Hello")} for model in ("@cf/no/model", LLAMA)]
     reply = api.http.post(GATEWAY, json=steps)
 
@@ -205,7 +205,7 @@ def test_the_universal_endpoint_falls_to_the_next_step(api: Api) -> None:
     assert api.http.post(GATEWAY, json=[{}]).json()["error"][0]["code"] == 2008
 
 
-def test_a_gateway_by_header_caches_when_asked(api: Api) -> None:
+def test_a_gateway_by_header_caches_on_request(api: Api) -> None:
     def status(body: str = "Hello", **headers: str) -> str:
         named = {f"cf-aig-{key.replace('_', '-')}": value for key, value in headers.items()}
         reply = api.run(LLAMA, user(body), headers={"cf-aig-gateway-id": "gw", **named})
@@ -221,7 +221,7 @@ def test_a_gateway_by_header_caches_when_asked(api: Api) -> None:
     assert "cf-aig-cache-status" not in api.run(LLAMA, user("Hello")).headers
 
 
-def test_a_gateway_may_want_a_token_of_its_own(make_api: Callable[..., Api]) -> None:
+def test_a_gateway_can_require_its_own_token(make_api: Callable[..., Api]) -> None:
     api = make_api(gateway_token="secret")
     refused = api.run(LLAMA, user("hi"), headers={"cf-aig-gateway-id": "gw"})
     headers = {"cf-aig-gateway-id": "gw", "cf-aig-authorization": "Bearer secret", "cf-aig-event-id": "e-1"}
@@ -254,7 +254,7 @@ def test_the_log_has_every_request_without_its_token(api: Api) -> None:
     assert "token" not in str([entry.as_dict() for entry in api.emulator.log.entries])
 
 
-def test_the_log_forgets_bodies_to_stay_small(api: Api) -> None:
+def test_the_log_drops_bodies_to_limit_memory(api: Api) -> None:
     api.emulator.log._max_body_bytes = 60
     for _ in range(10):
         api.embed("a" * 40)

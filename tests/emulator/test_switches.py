@@ -24,7 +24,7 @@ def test_the_readme_has_one_line_for_each_switch() -> None:
 
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
-def test_a_switch_moves_one_field_and_begins_at_its_default(switch: Switch) -> None:
+def test_a_switch_sets_one_field(switch: Switch) -> None:
     emulator = Emulator()
     fields = {field.name for field in dataclasses.fields(Settings if switch.holder == "settings" else QueueSettings)}
 

@@ -42,11 +42,11 @@ def test_each_model_has_its_dimensions_and_unit_vectors(api: Api, model: str, di
     assert ("pooling" in result) == ("/bge-" in model)
 
 
-def test_a_single_text_still_gives_rows(api: Api) -> None:
+def test_a_single_text_returns_rows(api: Api) -> None:
     assert api.embed("hello").json()["result"]["shape"] == [1, 768]
 
 
-def test_a_query_is_nearest_to_the_text_that_answers_it(api: Api) -> None:
+def test_a_query_is_nearest_to_its_answer(api: Api) -> None:
     texts = [
         "The csv module reads and writes tabular data.",
         "A socket is an endpoint of a network connection.",
@@ -64,13 +64,13 @@ def test_any_text_has_a_vector(text: str) -> None:
     assert math.isclose(1.0, math.hypot(*vector(text, 384)), rel_tol=1e-5)
 
 
-def test_the_fast_spelling_is_the_vector() -> None:
+def test_vector_json_equals_vector() -> None:
     text = "The quick brown fox, the lazy dog; and 1,000 words."
 
     assert vector(text, 384) == json.loads(vector_json(text, 384))
 
 
-def test_pooling_is_echoed_and_makes_another_space(api: Api) -> None:
+def test_pooling_is_reported_and_has_its_own_space(api: Api) -> None:
     mean, cls = (api.embed(["hello"], pooling=pooling).json()["result"] for pooling in ("mean", "cls"))
 
     assert (mean["pooling"], cls["pooling"]) == ("mean", "cls")
@@ -88,7 +88,7 @@ def test_queries_documents_and_instruction_of_qwen3(api: Api) -> None:
     assert document == first(documents=["cats"], instruction="Find recipes")
 
 
-def test_bge_en_cuts_a_text_at_512_tokens(api: Api) -> None:
+def test_bge_en_truncates_a_text_at_512_tokens(api: Api) -> None:
     long = " ".join(f"word{number}" for number in range(1000))
     same = " ".join(f"word{number}" for number in range(393))
 
@@ -96,9 +96,9 @@ def test_bge_en_cuts_a_text_at_512_tokens(api: Api) -> None:
     assert one == two
 
 
-def test_the_openai_route_gives_floats_whatever_was_asked_for(api: Api) -> None:
-    asked = {"model": BGE, "input": ["hello", "world"], "encoding_format": "base64", "dimensions": 8}
-    body = api.http.post("/ai/v1/embeddings", json=asked).json()
+def test_the_openai_route_returns_floats_for_base64(api: Api) -> None:
+    body = {"model": BGE, "input": ["hello", "world"], "encoding_format": "base64", "dimensions": 8}
+    body = api.http.post("/ai/v1/embeddings", json=body).json()
 
     assert (body["object"], body["model"]) == ("list", BGE)
     assert [(row["index"], len(row["embedding"])) for row in body["data"]] == [(0, 768), (1, 768)]
@@ -106,7 +106,7 @@ def test_the_openai_route_gives_floats_whatever_was_asked_for(api: Api) -> None:
     assert body["usage"]["prompt_tokens"] == body["usage"]["total_tokens"] > 0
 
 
-def test_bge_m3_has_three_shapes(api: Api) -> None:
+def test_bge_m3_has_three_forms(api: Api) -> None:
     contexts = [{"text": "a dog"}, {"text": "a cat"}]
     scored = api.run(M3, {"query": "cat", "contexts": contexts}).json()["result"]["response"]
     embedded = api.run(M3, {"contexts": contexts}).json()["result"]
@@ -128,7 +128,7 @@ def test_the_reranker_scores_between_0_and_1_and_sorts_when_cut(api: Api) -> Non
     assert every["usage"]["total_tokens"] > 0
 
 
-def test_relevance_prefers_what_says_more_of_the_query() -> None:
+def test_relevance_grows_with_the_share_of_the_query() -> None:
     scores = [relevance("red car", text) for text in ("red car", "a red bus in the long street", "blue sky", "")]
 
     assert sorted(scores, reverse=True) == scores

@@ -26,20 +26,20 @@ README = Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md"
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """A service that takes four requests at once and rejects the rest, 30 ms for each."""
+    """Return an emulator with four slots that rejects further requests; a request takes 30 ms."""
     return Emulator(slots=4, max_wait_s=0.0, latency_s=0.03)
 
 
 @pytest.fixture
 def settings(emulator: Emulator) -> Iterator[dict[str, Any]]:
-    """Settings of a client of that service."""
+    """Return settings for this emulator."""
     with emulator.serve() as url:
         yield {"account_id": "0123456789abcdef0123456789abcdef", "api_token": "token-of-the-tests", "base_url": url}
 
 
 @pytest.fixture
 def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[str], list[float]]:
-    """The vector of one text as the service gives it, with no client of ours between."""
+    """Return the vector of one text, read from the emulator without the client."""
     url = f"{settings['base_url']}/accounts/{settings['account_id']}/ai/run/@cf/baai/bge-small-en-v1.5"
     headers = {"authorization": f"Bearer {settings['api_token']}"}
     return lambda text: httpx.post(url, json={"text": [text]}, headers=headers).json()["result"]["data"][0]
@@ -47,7 +47,7 @@ def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[st
 
 @pytest.fixture
 def run_readme(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Runs the block of a section of the README; what it leaves behind."""
+    """Return a function that runs the code of a README section and returns its variables."""
     for name in ("account_id", "api_token", "base_url"):
         monkeypatch.setenv(f"CLOUDFLARE_{name.upper()}", settings[name])
 

@@ -24,7 +24,7 @@ SAMPLE = (0, 99, 100, 5_000, 9_999)
 
 
 def embedded(texts: list[str | None], provider: Any, **options: Any) -> list[tuple[str | None, Any]]:
-    """The rows, text and vector; Daft hands batches on as they end, in any order."""
+    """Return text and vector of each row, in any order."""
     frame = daft.from_pydict({"text": texts})
     vectors = embed_text(daft.col("text"), provider=provider, **{"model": BGE, **options})
     columns = frame.with_column("vector", vectors).to_pydict()
@@ -77,14 +77,14 @@ def test_nothing_to_embed_sends_nothing(emulator: Emulator, settings: dict[str, 
     assert emulator.log.requests == 0
 
 
-def test_an_empty_text_is_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_an_empty_text_is_reported_by_its_index(emulator: Emulator, settings: dict[str, Any]) -> None:
     with pytest.raises(Exception, match="text 1 is empty"):
         embedded(["a", "", "b"], WorkersAIProvider(**settings))
     assert emulator.log.requests == 0
     assert len(embedded(["a", "", "b"], WorkersAIProvider(**settings), empty_text="space")) == 3
 
 
-def test_a_batch_that_fails_may_cost_its_own_rows_alone(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_on_error_ignore_drops_the_failed_batch_only(emulator: Emulator, settings: dict[str, Any]) -> None:
     texts: list[str | None] = [f"row number {number}" for number in range(250)]
     texts[120] = ""
     vectors = dict(embedded(texts, WorkersAIProvider(**settings), on_error="ignore"))
@@ -92,7 +92,7 @@ def test_a_batch_that_fails_may_cost_its_own_rows_alone(emulator: Emulator, sett
     assert emulator.log.texts_embedded == 150
 
 
-def test_the_delay_that_daft_is_told(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_daft_gets_the_delay_of_the_service(emulator: Emulator, settings: dict[str, Any]) -> None:
     for told, expected in (("7", 7.0), (None, 5.0)):
         emulator.faults.add(Fault.busy(times=1, retry_after=told))
         embedder = WorkersAIProvider(**settings, max_retries=0).get_text_embedder(BGE).instantiate()
@@ -102,20 +102,20 @@ def test_the_delay_that_daft_is_told(emulator: Emulator, settings: dict[str, Any
         assert isinstance(caught.value.__cause__, CapacityError)
 
 
-def test_what_goes_to_the_workers_of_daft_shows_no_token(settings: dict[str, Any]) -> None:
+def test_the_pickled_embedder_shows_no_token(settings: dict[str, Any]) -> None:
     provider = WorkersAIProvider(**settings)
     embedder = pickle.loads(pickle.dumps(provider.get_text_embedder(BGE)))
     assert settings["api_token"] not in f"{provider!r} {embedder!r} {embedder.get_options()}"
     assert len(asyncio.run(embedder.instantiate().embed_text(["a"]))[0]) == 384
 
 
-def test_daft_waits_as_it_is_told_where_our_own_tries_end(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_daft_retries_after_the_last_retry_of_the_client(emulator: Emulator, settings: dict[str, Any]) -> None:
     emulator.faults.add(Fault.busy(times=2, retry_after="0.01"))
     assert len(embedded(["a"], WorkersAIProvider(**settings, max_retries=0), max_retries=2)) == 1
     assert emulator.log.requests == 3
 
 
-def test_what_cannot_succeed_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_a_permanent_error_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
     emulator.faults.add(Fault.error(429, 3036, "You have used up your daily free allocation", times=None))
     with pytest.raises(Exception, match="3036"):
         embedded(["a"], WorkersAIProvider(**settings), max_retries=3)
@@ -140,7 +140,7 @@ def test_options_are_checked_before_anything_runs(
     assert emulator.log.requests == 0
 
 
-def test_settings_are_checked_when_the_provider_is_made(settings: dict[str, Any]) -> None:
+def test_settings_are_checked_when_the_provider_is_created(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'on_busy'"):
         WorkersAIProvider(**settings, onbusy="raise")
 

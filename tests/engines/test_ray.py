@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def local_ray() -> Iterator[None]:
-    """A Ray of this test's own; its workers find a service in their environment, which is that of its start."""
+    """Start Ray; its workers inherit the environment with the URL of the emulator."""
     with Emulator().serve() as url, pytest.MonkeyPatch.context() as environment:
         environment.setenv("CLOUDFLARE_ACCOUNT_ID", "0123456789abcdef0123456789abcdef")
         environment.setenv("CLOUDFLARE_API_TOKEN", "token-of-the-tests")
@@ -61,7 +61,7 @@ def test_ten_thousand_rows_on_four_slots(
     print(f"ray: {emulator.log.requests} requests, {emulator.log.rejected} rejected, for {ROWS} rows")  # noqa: T201
 
 
-def test_what_cannot_succeed_ends_the_job_and_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_a_permanent_error_ends_the_job_and_is_sent_once(emulator: Emulator, settings: dict[str, Any]) -> None:
     emulator.faults.add(Fault.error(429, 3036, "You have used up your daily free allocation", times=None))
     with pytest.raises(Exception, match="3036"):
         embedded(50, settings)
@@ -76,7 +76,7 @@ def test_columns_are_named(emulator: Emulator, settings: dict[str, Any]) -> None
     assert np.linalg.norm(batch["embedding"], axis=1) == pytest.approx([1.0, 1.0], abs=1e-5)
 
 
-def test_a_text_that_cannot_be_embedded_is_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_an_invalid_text_is_reported_by_its_index(emulator: Emulator, settings: dict[str, Any]) -> None:
     embedder = WorkersAIEmbedder(BGE, **settings)
     for texts, message in ((["a", ""], "text 1 is empty"), (["a", "b", None], "text 2 is a NoneType")):
         with pytest.raises(BadRequestError, match=message):
@@ -86,7 +86,7 @@ def test_a_text_that_cannot_be_embedded_is_named(emulator: Emulator, settings: d
     assert batch["vector"].shape == (2, 384)
 
 
-def test_settings_are_checked_when_the_object_is_made(settings: dict[str, Any]) -> None:
+def test_settings_are_checked_when_the_object_is_created(settings: dict[str, Any]) -> None:
     for options, message in (({"model": None}, "model is missing"), ({"model": BGE, "onbusy": "x"}, "'on_busy'")):
         with pytest.raises(ConfigurationError, match=message):
             WorkersAIEmbedder(**settings, **options)

@@ -90,8 +90,8 @@ class Ingestor:
         return asyncio.run(aingest(documents, client=aclient, **options))
 
     def _in_virtual_time(self, client: Client | AsyncClient) -> None:
-        client.service.calls.clock = self.clock
-        client.service.calls.limiter = limiter.Limiter(self.clock)
+        client._connection.calls.clock = self.clock
+        client._connection.calls.limiter = limiter.Limiter(self.clock)
 
 
 @pytest.fixture

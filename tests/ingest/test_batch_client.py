@@ -55,8 +55,8 @@ class Queue:
             self.client = Client(http_client=httpx.Client(transport=transport), **account, **settings)
         else:
             self.client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **account, **settings)
-        self.client.service.calls.clock = clock
-        self.client.service.calls.limiter = limiter.Limiter(clock)
+        self.client._connection.calls.clock = clock
+        self.client._connection.calls.limiter = limiter.Limiter(clock)
 
     def __call__(self, method: str, *args: Any, **options: Any) -> Any:
         done = getattr(self.client.batch, method)(*args, **options)
@@ -239,7 +239,7 @@ class TestSubmitting:
     @pytest.mark.parametrize(
         ("model", "requests", "error", "words"),
         [
-            (BGE, [{"text": ["a"]}, {"text": ["x"] * 101}], BadRequestError, "request 1 has 101 texts; .* takes 100"),
+            (BGE, [{"text": ["a"]}, {"text": ["x"] * 101}], BadRequestError, "request 1 has 101 texts; .* accepts 100"),
             ("@cf/baai/bge-m3", [{"contexts": [{"text": "x"}] * 101}], BadRequestError, "request 0 has 101 texts"),
             (BGE, [{"text": ["a"]}, {"text": "x" * 9_900_001}], RequestTooLargeError, "request 1 has 9,900,"),
             (BGE, [{"text": ["a"]}, {"text": {1, 2}}], BadRequestError, "request 1 cannot be written as JSON"),
@@ -439,7 +439,7 @@ class TestWaiting:
         """For a minute, since a queue may know an id a little later."""
         stub = Stub(accepted("gone"), refusal(status, 3043))
 
-        with pytest.raises(BatchError, match="the queue does not know gone") as raised:
+        with pytest.raises(BatchError, match="the request id gone is unknown") as raised:
             queue(stub)("run", BGE, TWO)
 
         assert raised.value.request_ids == ("gone",)
@@ -447,7 +447,7 @@ class TestWaiting:
         assert 60 <= sum(clock.waits) < 90
 
     def test_a_poll_of_an_unknown_id(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
-        with pytest.raises(BatchError, match="does not know no-such-id") as raised:
+        with pytest.raises(BatchError, match="the request id no-such-id is unknown") as raised:
             queue(emulator.transport())("poll", BatchJob("no-such-id", BGE))
         assert raised.value.request_ids == ("no-such-id",)
 
@@ -457,7 +457,7 @@ class TestWaiting:
 
     def test_a_batch_that_fails_as_a_whole(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
         emulator.queue.settings.fail_batches = 1
-        with pytest.raises(BatchError, match="failed to give the result of") as raised:
+        with pytest.raises(BatchError, match="failed in the asynchronous queue") as raised:
             queue(emulator.transport())("run", BGE, TWO)
         assert raised.value.request_ids
         assert emulator.log.routes["poll"] < 45
@@ -526,7 +526,7 @@ class TestUnfinished:
 
     def test_the_second_of_three_is_lost(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted("one"), accepted("two"), accepted("three"), finished({}, {}), refusal(404, None))
-        with pytest.raises(BatchError, match="does not know two") as raised:
+        with pytest.raises(BatchError, match="the request id two is unknown") as raised:
             queue(stub)("run", BGE, THREE_JOBS)
         # The results of the first went down with the call: it can be collected again, as the third can.
         assert sorted(raised.value.request_ids) == ["one", "three", "two"]
@@ -550,7 +550,7 @@ class TestUnfinished:
         with pytest.raises(KeyboardInterrupt) as raised:
             Queue("sync", account, clock, Stub(accepted("r-3"), RUNNING))("run", BGE, TWO)
 
-        assert raised.value.__notes__ == ["still with the queue: r-3"]
+        assert raised.value.__notes__ == ["pending in the asynchronous queue: r-3"]
 
     def test_a_cancellation(self, account: dict[str, Any], clock: VirtualTime) -> None:
         stub = Stub(accepted("r-4"), RUNNING)
@@ -573,7 +573,7 @@ class TestUnfinished:
                 await task
 
         asyncio.run(main())
-        assert notes == ["still with the queue: r-4"]
+        assert notes == ["pending in the asynchronous queue: r-4"]
 
     def test_no_error_has_the_token(self, queue: Callable[..., Queue], account: dict[str, Any]) -> None:
         with pytest.raises(WorkersAIError) as raised:

@@ -49,7 +49,7 @@ def embed(
             client = Client(http_client=httpx.Client(transport=transport), **settings)
         else:
             client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **settings)
-        client.service.calls.clock = clock
+        client._connection.calls.clock = clock
         reply: Any = client.embed(model, texts, **options)
         return (reply if request.param == "sync" else asyncio.run(reply)).vectors
 
@@ -158,7 +158,7 @@ class TestAlways:
         client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
         with pytest.raises(KeyboardInterrupt) as raised:
             client.embed(BGE, texts(2), queue="always")
-        assert raised.value.__notes__ == [f"still with the queue: {emulator.queue.jobs[0].request_id}"]
+        assert raised.value.__notes__ == [f"pending in the asynchronous queue: {emulator.queue.jobs[0].request_id}"]
 
 
 class TestOverflow:

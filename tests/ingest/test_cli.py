@@ -1,4 +1,4 @@
-"""The command ``workers-ai``: what it does, prints, and ends with."""
+"""The command ``workers-ai``: effects, output and exit status."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODEL = "@cf/baai/bge-small-en-v1.5"
 def workers_ai(
     emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Any]:
-    """Runs the command in an empty folder, against an emulator on a socket."""
+    """Return a function that runs the command in an empty folder, against an emulator on a socket."""
     monkeypatch.chdir(tmp_path)
     with emulator.serve() as url:
         monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", account["account_id"])
@@ -52,7 +52,7 @@ def workers_ai(
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """250 documents, three of them with one text."""
+    """Return a file of 250 documents; three of them have the same text."""
     path = tmp_path / "docs.jsonl"
     rows = [{"id": f"doc-{n}", "text": f"text {min(n, 247)}", "metadata": {"n": n}} for n in range(250)]
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -64,7 +64,7 @@ def ingest(*more: str) -> list[str]:
 
 
 def only_line(result: Result) -> str:
-    """What an error says on stderr: one line."""
+    """Return the one line on stderr."""
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("workers-ai: ")
@@ -90,7 +90,7 @@ def test_a_corpus_becomes_parquet(workers_ai: Any, docs: Path, emulator: Emulato
 @pytest.mark.parametrize(
     ("encoding", "shown"), [("utf-8", b"na\\udcffme-\xc3\xbc.parquet\n"), ("latin-1", b"na\\udcffme-\xfc.parquet\n")]
 )
-def test_a_name_that_cannot_be_shown_does_no_harm(
+def test_an_id_that_the_terminal_cannot_encode_is_escaped(
     workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, shown: bytes
 ) -> None:
     output = Path("na\udcffme-ü.parquet")
@@ -141,7 +141,7 @@ def test_failed_documents_are_all_listed_and_end_in_status_3(workers_ai: Any, do
     assert pq.read_table("vectors.parquet").num_rows == 250 - len(failed)
 
 
-def test_a_dry_run_tells_and_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_a_dry_run_prints_an_estimate_and_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     """248 texts of "text 0" to "text 247": eight to ten bytes as JSON, which make two tokens each."""
     result = workers_ai(*ingest("--dry-run"))
     assert result.stdout.splitlines() == [
@@ -159,7 +159,7 @@ def test_a_dry_run_tells_and_sends_nothing(workers_ai: Any, docs: Path, emulator
     assert [path.name for path in docs.parent.iterdir()] == ["docs.jsonl"]
 
 
-def test_a_dry_run_needs_no_account_and_knows_the_ledger(
+def test_a_dry_run_needs_no_account_and_reads_the_ledger(
     workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers_ai(*ingest())
@@ -186,7 +186,9 @@ def test_resume_takes_model_and_options_from_the_ledger(workers_ai: Any, docs: P
 
 @pytest.mark.parametrize("more", [[], ["--model", MODEL], ["--model", MODEL, "--dry-run"]])
 @pytest.mark.parametrize("empty", [False, True])
-def test_resume_wants_a_ledger(workers_ai: Any, docs: Path, emulator: Emulator, more: list[str], empty: bool) -> None:
+def test_resume_requires_a_ledger(
+    workers_ai: Any, docs: Path, emulator: Emulator, more: list[str], empty: bool
+) -> None:
     ledger = Path("vectors.parquet.ledger")
     if empty:
         ledger.touch()
@@ -196,7 +198,7 @@ def test_resume_wants_a_ledger(workers_ai: Any, docs: Path, emulator: Emulator, 
     assert [path for path in Path().iterdir() if path.stat().st_size] == [Path("docs.jsonl")]
 
 
-def test_resume_with_another_model_than_the_ledgers_is_refused(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_resume_rejects_options_that_differ_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     workers_ai(*ingest())
     before = emulator.log.requests
     assert "was made with pooling None, not 'cls'" in only_line(
@@ -208,8 +210,8 @@ def test_resume_with_another_model_than_the_ledgers_is_refused(workers_ai: Any, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["ingest", "docs.jsonl", "vectors.parquet"], "a model is needed"),
-        (["ingest", "docs.jsonl", "vectors.parquet", "--resume", "--pooling", "cls"], "options that shape vectors"),
+        (["ingest", "docs.jsonl", "vectors.parquet"], "is missing: pass a model"),
+        (["ingest", "docs.jsonl", "vectors.parquet", "--resume", "--pooling", "cls"], "options of the vectors"),
         (["ingest", "docs.jsonl"], "Missing argument"),
         (["ingest", "a", "b", "--mode", "fast"], "'fast' is not one of"),
         (["ingest", "a", "b", "--limit-cost", "-1"], "greater than or equal"),
@@ -224,8 +226,8 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "there is no file none.jsonl"),
-        (["ingest", "docs.jsonl", "no/v.parquet", "--model", MODEL], "there is no folder"),
+        (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "none.jsonl does not exist"),
+        (["ingest", "docs.jsonl", "no/v.parquet", "--model", MODEL], "the folder of the output does not exist"),
         (ingest("--model", "no model"), "model 'no model' is malformed"),
         (ingest("--model", "@cf/qwen/qwen3-embedding-0.6b"), "has no asynchronous queue"),
         (ingest("--base-url", "http://example.org/client/v4"), "is not encrypted"),
@@ -255,15 +257,15 @@ def test_an_error_is_one_line_and_status_1(
         (["docs.jsonl", "v-wal", "--ledger", "v"], "v-wal would be overwritten"),
         (["notes", "notes/a.txt"], "notes/a.txt would be overwritten"),
         (["notes", "v.parquet", "--ledger", "notes/a.txt"], "notes/a.txt would be overwritten"),
-        (["docs.jsonl", "o.csv"], "the output o.csv is to be Parquet: name it .parquet"),
-        (["docs.jsonl", "notes"], "the output notes is a folder: name a file in it"),
-        (["docs.jsonl", ""], "the output . is a folder: name a file in it"),
-        (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: name a file in it"),
-        (["docs.jsonl", "v.parquet", "--ledger", ""], "the ledger . is a folder: name a file in it"),
+        (["docs.jsonl", "o.csv"], "the output o.csv must have the suffix .parquet"),
+        (["docs.jsonl", "notes"], "the output notes is a folder: pass a file"),
+        (["docs.jsonl", ""], "the output . is a folder: pass a file"),
+        (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: pass a file"),
+        (["docs.jsonl", "v.parquet", "--ledger", ""], "the ledger . is a folder: pass a file"),
     ],
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
-def test_no_file_is_made_in_the_place_of_another_one(
+def test_the_output_replaces_no_other_file(
     workers_ai: Any, docs: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
 ) -> None:
     Path("notes").mkdir()
@@ -276,7 +278,7 @@ def test_no_file_is_made_in_the_place_of_another_one(
     assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
 
 
-def test_vectors_of_a_folder_may_stand_in_it(workers_ai: Any) -> None:
+def test_the_output_may_be_in_the_input_folder(workers_ai: Any) -> None:
     Path("a.txt").write_text("a note")
     for _ in range(2):
         workers_ai("ingest", ".", "vectors.parquet", "--model", MODEL)
@@ -294,21 +296,21 @@ def test_a_missing_credential_names_the_variable(
 def test_a_bad_row_costs_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     docs.write_text(docs.read_text() + '\n{"id": "bad"}')
     line = only_line(workers_ai(*ingest(), status=1))
-    assert line == "docs.jsonl, line 251: 'text' is missing; there is 'id'"
+    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id'"
     assert emulator.log.requests == 0
     assert not Path("vectors.parquet.ledger").exists()
 
 
-def test_what_stops_the_run_says_what_is_left_with_the_queue(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", route="poll"))
     line = only_line(workers_ai(*ingest(), status=1))
     assert "code 4006" in line
-    assert line.endswith("; still with the queue: 1 (`workers-ai jobs LEDGER` lists them)")
+    assert line.endswith("; submissions in the queue: 1 (`workers-ai jobs LEDGER` lists them)")
     told = workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()
     assert told[0] == f"vectors.parquet.ledger: {MODEL}"
     assert told[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
     (job,) = emulator.queue.jobs
-    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  gone: the next run collects it", told[3])
+    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  ended: the next run collects it", told[3])
     workers_ai(*ingest())
     assert emulator.queue.submitted == 1
     assert workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()[1:] == [
@@ -328,10 +330,10 @@ def test_an_interrupt_is_one_line_and_status_130(workers_ai: Any, docs: Path, mo
 
     monkeypatch.setattr(ingestion_module, "ingest", interrupted)
     result = workers_ai(*ingest(), status=130)
-    assert only_line(result) == "interrupted: the same command goes on where it was"
+    assert only_line(result) == "interrupted: the same command continues"
 
 
-def test_an_input_that_changes_meanwhile_is_noticed(
+def test_an_input_that_changes_during_the_run_is_an_error(
     workers_ai: Any, docs: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = ingestion_module.ingest
@@ -343,24 +345,22 @@ def test_an_input_that_changes_meanwhile_is_noticed(
 
     monkeypatch.setattr(ingestion_module, "ingest", changing)
     line = only_line(workers_ai(*ingest(), status=1))
-    assert line == "docs.jsonl has changed while it was embedded: run the same command again"
+    assert line == "docs.jsonl changed during the run: run the same command again"
     assert not Path("vectors.parquet").exists()
 
 
 def test_help_names_every_command_and_status(workers_ai: Any) -> None:
     assert {"ingest", "jobs", "demo"} <= set(workers_ai("--help").stdout.split())
-    told = " ".join(workers_ai("ingest", "--help").stdout.split())
+    shown = " ".join(workers_ai("ingest", "--help").stdout.split())
     for part in ("--model", "--ledger", "--mode", "--resume", "--limit-cost", "--dry-run", "130"):
-        assert part in told
+        assert part in shown
     assert workers_ai("--version").stdout == f"{__version__}\n"
 
 
-# The demonstration
+# The demo
 
 
-def test_the_demonstration_without_the_emulator_says_what_to_install(
-    workers_ai: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_without_the_emulator_says_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers_ai._demo.run._parts", lambda say: [lambda stage: None])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = workers_ai("demo", status=1)
@@ -368,9 +368,7 @@ def test_the_demonstration_without_the_emulator_says_what_to_install(
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_the_demonstration_without_a_framework_says_what_to_install(
-    workers_ai: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_without_a_framework_says_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("langchain_part", "llama_index_part"):
         monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # any import of it fails
     result = workers_ai("demo", status=1)
@@ -393,16 +391,16 @@ def test_without_the_extra_the_command_names_it_in_one_line(missing: str, monkey
         main()
 
 
-def test_the_demonstration_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers_ai._demo.run._parts", lambda say: [])
     monkeypatch.delenv("CLOUDFLARE_API_TOKEN")
     assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
 
 
-def test_the_demonstration_embeds_docstrings_and_hands_them_to_its_parts(
+def test_the_demo_embeds_docstrings_and_passes_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a part of our own in place of the frameworks, on the service of the environment."""
+    """Replace the frameworks by one part, on the service of the environment."""
     from workers_ai._demo import Stage, run
 
     stages: list[Stage] = []
@@ -441,7 +439,7 @@ def test_bad_rows_are_all_named_or_skipped(workers_ai: Any, tmp_path: Path) -> N
     (tmp_path / "d.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": 2}\n[1]\n{"id": 3, "text": "b"}\n{"id": 4,\n')
     command = ["ingest", "d.jsonl", "v.parquet", "--model", MODEL]
     error = only_line(workers_ai(*command, status=1))
-    assert error.startswith("3 rows cannot be read: d.jsonl, line 2: 'text' is missing")
+    assert error.startswith("3 rows are invalid: d.jsonl, line 2: 'text' is missing")
     assert "line 3" in error
     assert "line 5" in error
     workers_ai(*command, "--quarantine", "bad.jsonl")
@@ -452,7 +450,7 @@ def test_bad_rows_are_all_named_or_skipped(workers_ai: Any, tmp_path: Path) -> N
 
 def test_a_column_that_is_there_twice_is_named(workers_ai: Any, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("id,text,text\n1,a,b\n")
-    assert "the column 'text' is there more than once" in only_line(
+    assert "the column 'text' occurs twice" in only_line(
         workers_ai("ingest", "d.csv", "v.parquet", "--model", MODEL, status=1)
     )
 

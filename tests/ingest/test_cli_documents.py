@@ -55,18 +55,18 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     ("line", "says"),
     [
         ("{", "Expecting property name"),
-        ("[1]", "a JSON object is expected, not a list"),
-        ("null", "a JSON object is expected, not a NoneType"),
-        ('{"text": "t"}', "'id' is missing; there is 'text'"),
-        ("{}", "'id' is missing; there is nothing"),
-        ('{"id": 1, "content": "t"}', "'text' is missing; there is 'id', 'content'"),
+        ("[1]", "expected a JSON object, got list"),
+        ("null", "expected a JSON object, got NoneType"),
+        ('{"text": "t"}', "'id' is missing; found 'text'"),
+        ("{}", "'id' is missing; found nothing"),
+        ('{"id": 1, "content": "t"}', "'text' is missing; found 'id', 'content'"),
         ('{"id": 1.5, "text": "t"}', "the id 1.5 is neither a string nor an integer of 64 bits"),
         ('{"id": true, "text": "t"}', "the id True is neither"),
         ('{"id": null, "text": "t"}', "the id None is neither"),
         ('{"id": 9223372036854775808, "text": "t"}', "the id 9223372036854775808 is neither"),
-        ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' holds half a surrogate pair, which is no character"),
-        ("[" * 100_000, "it is nested too deep"),
-        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "it is nested too deep"),
+        ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' contains a lone surrogate: remove it"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "nested too deeply"),
         ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string"),
         ('{"id": 1, "text": ["t"]}', "the text of 1 is a list, not a string"),
         (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
@@ -112,7 +112,7 @@ def test_a_cell_that_is_nested_too_deep_is_text(tmp_path: Path) -> None:
     assert document.metadata == f'"{"[" * 100_000}"'
 
 
-def test_a_csv_of_nothing_but_a_header_is_empty(tmp_path: Path) -> None:
+def test_a_csv_with_only_a_header_is_empty(tmp_path: Path) -> None:
     assert read(tmp_path / "docs.csv", "id,text\n") == []
     assert read(tmp_path / "docs.csv", "") == []
 
@@ -120,9 +120,9 @@ def test_a_csv_of_nothing_but_a_header_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "line", "says"),
     [
-        (b'id,text\n"a\nb",t\nc\n', 4, "the row has more or fewer fields than the header's 2"),
-        (b"id,text\na,t\nb,t,more\n", 3, "the row has more or fewer fields than the header's 2"),
-        (b"name,text\na,t\n", 1, "'id' is missing; there is 'name', 'text'"),
+        (b'id,text\n"a\nb",t\nc\n', 4, "expected 2 fields as in the header"),
+        (b"id,text\na,t\nb,t,more\n", 3, "expected 2 fields as in the header"),
+        (b"name,text\na,t\n", 1, "'id' is missing; found 'name', 'text'"),
         (b'id,text\na,"t" x\n', 2, "',' expected after '\"'"),
         (b'id,text\na,t\nb,"open\n', 3, "unexpected end of data"),
         (b"id,text\na,t\nb,\xff\n", 3, "not UTF-8"),
@@ -154,7 +154,7 @@ def test_parquet(tmp_path: Path) -> None:
     ]
 
 
-def test_the_metadata_of_our_own_parquet_stays_as_it_is(tmp_path: Path) -> None:
+def test_metadata_that_the_command_wrote_is_read_unchanged(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=["a", "b"], text=["t", "t"], metadata=['{"page": 1}', None])
     assert [document.metadata for document in read(path)] == ['{"page": 1}', None]
 
@@ -164,8 +164,8 @@ def test_a_parquet_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     assert read(path) == [Document(1, "t", None)]
 
 
-def test_a_number_that_is_none_is_null_in_json(tmp_path: Path) -> None:
-    """As data frames write a missing number."""
+def test_nan_and_infinity_are_null_in_json(tmp_path: Path) -> None:
+    """Data frames write a missing number as NaN."""
     path = parquet(
         tmp_path / "docs.parquet", id=[1, 2], text=["t", "t"], n=[math.nan, 1.5], more=[[{"x": -math.inf}], None]
     )
@@ -186,7 +186,7 @@ def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string"
 
 
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "docs.parquet"
     with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
         read(path, b"PAR1 not at all")
@@ -211,19 +211,19 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["na\udcffme.txt", "fol\udcffder/name.txt"])
-def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, place: str) -> None:
+def test_a_file_name_that_is_not_utf_8_is_rejected(tmp_path: Path, place: str) -> None:
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("text")
-    with pytest.raises(InputError, match="the name is not UTF-8: rename it"):
+    with pytest.raises(InputError, match="the file name is not UTF-8: rename the file"):
         read(tmp_path)
 
 
-def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_texts_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no file named .txt, .md, .rst"):
         read(tmp_path)
 
 
-def test_a_file_of_a_folder_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_binary_file_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.txt: not UTF-8"):
         read(tmp_path)
@@ -232,11 +232,11 @@ def test_a_file_of_a_folder_that_is_no_text_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("docs.json", "is neither a folder nor a file named .jsonl, .ndjson, .csv, .parquet"),
-        ("docs.jsonl", "there is no file"),
+        ("docs.json", "unknown kind of input; pass a folder or a file named .jsonl, .ndjson, .csv, .parquet"),
+        ("docs.jsonl", "does not exist"),
     ],
 )
-def test_what_is_no_input_is_refused(tmp_path: Path, name: str, says: str) -> None:
+def test_an_unknown_or_missing_input_is_rejected(tmp_path: Path, name: str, says: str) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path / name)
     assert says in str(caught.value)

@@ -31,8 +31,8 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.ingest import IngestReport, Ledger, aingest, ingest
-from workers_ai.ledger import _run as api
 from workers_ai.ledger import _engine as engine
+from workers_ai.ledger import _run as api
 from workers_ai_emulator import Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -201,7 +201,7 @@ def test_texts_that_the_queue_loses_three_times_are_reported(run: Any, texts: An
     emulator.queue.settings.lose = 100
     report = run(texts(30))
     assert (report.embedded, report.failed) == (0, 30)
-    assert "the queue does not know" in report.failures[0].message
+    assert "is unknown to the asynchronous queue" in report.failures[0].message
     assert emulator.queue.submitted == 3
 
 

@@ -250,7 +250,10 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         ((2**63, "text"), "the id 9223372036854775808 is neither"),
         (("\ud800", "text"), r"the id '\ud800' contains a lone surrogate"),
         ("text", "a document is a pair of id and text, or a mapping with 'id' and 'text', not 'text'"),
-        (("a", "text", {}), "a document is a pair of id and text, or a mapping with 'id' and 'text', not ('a', 'text', {})"),
+        (
+            ("a", "text", {}),
+            "a document is a pair of id and text, or a mapping with 'id' and 'text', not ('a', 'text', {})",
+        ),
         (7, "a document is a pair of id and text, or a mapping with 'id' and 'text', not 7"),
     ],
 )

@@ -91,7 +91,7 @@ def used(one: Any, emulator: Emulator) -> Any:
     elif isinstance(one, WorkersAIRerank):
         assert one.rerank(["a"], "q")
     else:
-        assert one.client.service.settings.account_id == ACCOUNT
+        assert one.client._connection.settings.account_id == ACCOUNT
         return None
     return emulator.log.last.headers
 
@@ -114,9 +114,9 @@ def test_no_form_of_an_object_shows_a_secret(kind: str) -> None:
     forms += [
         f"{one:}",
         str(one.__repr_args__()),
-        str(one.client.service.settings),
+        str(one.client._connection.settings),
         repr(one.client),
-        repr(one.client.service.transport),
+        repr(one.client._connection.transport),
     ]
     if kind == "chat":
         forms += [dumps(one), str(dumpd(one)), str(one._identifying_params), str(one._get_invocation_params())]

@@ -159,6 +159,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"api_token": "to ken"}, "api_token is malformed"),
     ({"api_token": "**********"}, "masked as in a dump"),
     ({"base_url": "http://example.org/client/v4"}, "allow_insecure_http"),
+    ({"base_url": "https://api.cloudflare.com/client/v4/accounts/other/ai/v1"}, "contains another account"),
     ({"base_url": "not a url"}, "base_url"),
     ({"gateway": "my gateway"}, "gateway id"),
     ({"gateway": {"name": "x"}}, "gateway has no option"),

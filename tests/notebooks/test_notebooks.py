@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom on the emulator, and is committed without outputs."""
+"""Run every notebook on the emulator; check that it is committed without outputs."""
 
 from __future__ import annotations
 

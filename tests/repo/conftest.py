@@ -1,4 +1,4 @@
-"""The helpers are plain modules beside the tests."""
+"""Make the helper modules beside the tests importable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks of the repository look at."""
+"""Files and packages of the repository, for its checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READMES: Final = sorted(path for path in (ROOT / "README.md", *(ROOT / "libs").g
 
 @functools.cache
 def tracked() -> tuple[Path, ...]:
-    """Every file of the repository, those included that are about to be added; of an archive, what is not ignored."""
+    """Return every tracked and every new file; without a git folder, every file that is not ignored."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if not (ROOT / ".git").exists():
         return tuple(path for path in sorted(ROOT.rglob("*")) if path.is_file() and not _is_ignored(path))
@@ -43,10 +43,10 @@ def _is_ignored(path: Path) -> bool:
 
 
 def leaf_of(distribution: str) -> Path:
-    """The folder that holds the package's modules."""
+    """Return the folder that contains the modules of a package."""
     return ROOT / "libs" / distribution / PACKAGES[distribution].replace(".", "/")
 
 
 def project_of(folder: Path) -> dict[str, Any]:
-    """The ``pyproject.toml`` of a folder."""
+    """Return the parsed ``pyproject.toml`` of a folder."""
     return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What the READMEs say: code runs, files, commands and tests exist, tables are those of the code."""
+"""READMEs: their code runs, files, commands and tests in them exist, and tables agree with the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from repository import PACKAGES, READMES, ROOT, project_of, tracked
 
 from workers_ai import Settings, errors
 
-DOCUMENTS = [*READMES, ROOT / "CONTRIBUTING.md", *(ROOT / "cassettes").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]
+DOCUMENTS = [
+    *READMES,
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "cassettes").rglob("*.md"),
+    *(ROOT / "tests").rglob("*.md"),
+]
 
 ELSEWHERE = {
     "import daft": "tests/engines/test_daft.py",
@@ -25,7 +31,7 @@ ELSEWHERE = {
     "from workers import": "tests/transports/run_pyodide.py",
     "https://batch.example.workers.dev": "tests/transports",
 }
-"""Blocks that need what a test run does not have, by a line of them, and what runs the same instead."""
+"""Blocks that this test cannot run, by a line in them, and the test that runs the same code."""
 
 
 def name_of(path: Path) -> str:
@@ -33,28 +39,28 @@ def name_of(path: Path) -> str:
 
 
 def blocks(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, code) of every Python block."""
+    """Yield line number and code of every Python block."""
     text = path.read_text(encoding="utf-8")
     for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield text[: match.start()].count("\n") + 2, match.group(1)
 
 
 def run(code: str, names: dict[str, Any], where: str) -> None:
-    """Run a block, which may await."""
+    """Run a block; top-level ``await`` is allowed."""
     compiled = compile(code, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = types.FunctionType(compiled, names)()
     if inspect.iscoroutine(result):
         asyncio.run(result)
 
 
-# LlamaIndex imports LangChain where it is there, and looks at attributes that pydantic deprecates.
+# LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The blocks of a README run in their order, and may build on each other."""
+    """Run the blocks of a README in order, in one namespace."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
@@ -68,21 +74,21 @@ def test_code_runs_on_the_emulator(
 
 
 @pytest.mark.parametrize(("sign", "place"), ELSEWHERE.items())
-def test_what_is_run_elsewhere_is_there(sign: str, place: str) -> None:
+def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
     assert (ROOT / place).exists()
     assert any(sign in code for path in READMES for _, code in blocks(path))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_resolve(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_files_that_are_named_exist(path: Path) -> None:
-    """A path in backticks is one of the repository, by its end."""
+def test_files_in_backticks_exist(path: Path) -> None:
+    """Each path in backticks is the end of a path in the repository."""
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     named = re.findall(r"`([\w./-]+\.(?:py|md|toml|ipynb|json|mjs))(?:::[\w.*:\[\]-]+)?`", text)
     ends = [f"/{file.relative_to(ROOT)}" for file in tracked()]
@@ -90,7 +96,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_tests_that_are_named_exist(path: Path) -> None:
+def test_cited_tests_exist(path: Path) -> None:
     named = re.findall(r"([\w/]+\.py)::((?:\w+::)*\w+)", path.read_text(encoding="utf-8"))
     missing = []
     for file, test in named:
@@ -103,12 +109,12 @@ def test_tests_that_are_named_exist(path: Path) -> None:
 
 
 def scripts() -> set[str]:
-    """Commands that the packages install."""
+    """Return the commands that the packages install."""
     return {script for name in PACKAGES for script in project_of(ROOT / "libs" / name)["project"].get("scripts", {})}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_commands_that_are_named_exist(path: Path) -> None:
+def test_cited_commands_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     verbs = re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     wrong = []
@@ -130,7 +136,7 @@ def test_contributing_lists_the_verbs() -> None:
 
 
 def table(path: Path, first: str) -> list[list[str]]:
-    """Rows of the table whose first column has this heading."""
+    """Return the rows of the table whose first column has this heading."""
     lines = path.read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"| {first} |"))
     rows = []
@@ -145,7 +151,7 @@ CORE = ROOT / "libs" / "workers-ai" / "README.md"
 
 
 def test_the_error_table_is_the_error_tree() -> None:
-    told = {
+    listed = {
         name: row[2].split()[0] == "yes" for row in table(CORE, "error") for name in re.findall(r"`(\w+Error)`", row[0])
     }
     tree = {
@@ -154,7 +160,7 @@ def test_the_error_table_is_the_error_tree() -> None:
         if isinstance(getattr(errors, name), type) and issubclass(getattr(errors, name), errors.WorkersAIError)
     }
     bases = {"WorkersAIError", "APIStatusError"}
-    assert told == {name: value for name, value in tree.items() if name not in bases}
+    assert listed == {name: value for name, value in tree.items() if name not in bases}
 
 
 def test_the_settings_table_has_every_setting() -> None:

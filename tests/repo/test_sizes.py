@@ -1,4 +1,4 @@
-"""Functions are short, and a folder holds no more modules than a reader takes in at once."""
+"""Functions are short, and a folder has about a dozen modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_FUNCTION_LINES, MAX_MODULES = 50, 16
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function after its docstring."""
+    """Return the number of lines of a function after its docstring."""
     first = function.body[1:] if ast.get_docstring(function) else function.body
     return (function.end_lineno or 0) - first[0].lineno + 1 if first else 0
 

@@ -1,4 +1,4 @@
-"""What the tests themselves keep to: no network, no silent warning, nothing left out without a reason."""
+"""Rules of the test suite: no network, warnings are errors, a skipped test has a reason."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pytest_socket import SocketConnectBlockedError
 from repository import ROOT, project_of, tracked
 
 TESTS = [path for path in tracked() if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")]
-LEAVES_OUT = {"skip", "skipif", "xfail", "importorskip"}
+SKIPS = {"skip", "skipif", "xfail", "importorskip"}
 
 
 @pytest.mark.filterwarnings("ignore:A test tried to use socket")
-def test_the_network_is_closed_but_for_this_machine() -> None:
+def test_only_loopback_connections_are_allowed() -> None:
     with pytest.raises(SocketConnectBlockedError):
         socket.create_connection(("192.0.2.1", 443), timeout=1)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
@@ -25,8 +25,8 @@ def test_the_network_is_closed_but_for_this_machine() -> None:
 
 
 def test_a_warning_is_an_error() -> None:
-    with pytest.raises(UserWarning, match="told"):
-        warnings.warn("told", UserWarning, stacklevel=1)
+    with pytest.raises(UserWarning, match="example"):
+        warnings.warn("example", UserWarning, stacklevel=1)
 
 
 def test_an_expected_failure_that_passes_fails() -> None:
@@ -35,18 +35,18 @@ def test_an_expected_failure_that_passes_fails() -> None:
     assert {"--strict-markers", "--strict-config", "--import-mode=importlib"} <= set(options["addopts"])
 
 
-def leaving_out(path: Path) -> Iterator[ast.Call]:
-    """Calls that leave a test out."""
+def skips(path: Path) -> Iterator[ast.Call]:
+    """Yield the calls that skip a test or expect its failure."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEAVES_OUT:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SKIPS:
             yield node
 
 
-def test_whoever_leaves_a_test_out_says_why() -> None:
+def test_every_skip_has_a_reason() -> None:
     silent = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path in TESTS
-        for call in leaving_out(path)
+        for call in skips(path)
         if not any(keyword.arg == "reason" for keyword in call.keywords)
         and not (call.func.attr == "skip" and call.args)  # type: ignore[attr-defined]
     ]

@@ -54,7 +54,7 @@ def test_nothing_above_the_leaf_is_a_package(distribution: str) -> None:
 
 
 @pytest.mark.parametrize("distribution", PACKAGES)
-def test_a_wheel_holds_the_package_and_nothing_else(distribution: str) -> None:
+def test_a_wheel_contains_the_package_only(distribution: str) -> None:
     folder = ROOT / "libs" / distribution
     targets = project_of(folder)["tool"]["hatch"]["build"]["targets"]
     root = f"{PACKAGES[distribution].partition('.')[0]}/"
@@ -67,7 +67,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(distribution: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES.values())
-def test_every_public_name_is_there_and_in_order(name: str) -> None:
+def test_every_exported_name_exists_and_is_in_order(name: str) -> None:
     module = importlib.import_module(name)
     names = [one for one in module.__all__ if one != "__version__"]
     assert names == sorted(names, key=lambda one: (one.upper() != one, one))
@@ -75,6 +75,6 @@ def test_every_public_name_is_there_and_in_order(name: str) -> None:
     assert [one for one in module.__all__ if not hasattr(module, one)] == []
 
 
-def test_test_files_have_names_of_their_own() -> None:
+def test_names_of_test_files_are_unique() -> None:
     names = Counter(path.name for path in tracked() if path.name.startswith("test_") and path.suffix == ".py")
     assert [name for name, count in names.items() if count > 1] == []

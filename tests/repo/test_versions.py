@@ -1,4 +1,4 @@
-"""One version everywhere: distributions, what they need of each other, and the changelog."""
+"""One version everywhere: distributions, their requirements on each other, and the changelog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_distribution_has_the_version_of_the_workspace(distribution: str, 
 
 
 @pytest.mark.parametrize("distribution", PACKAGES)
-def test_distributions_need_each_other_in_this_version(distribution: str) -> None:
+def test_distributions_require_each_other_in_this_version(distribution: str) -> None:
     project = project_of(ROOT / "libs" / distribution)["project"]
     needed = [need for need in project["dependencies"] if re.split(r"[\[=<>]", need)[0] in PACKAGES]
     assert needed == ([] if distribution in ("workers-ai", "workers-ai-emulator") else [f"workers-ai=={VERSION}"])
@@ -38,7 +38,7 @@ def test_every_distribution_is_part_of_the_workspace() -> None:
     assert set(project["tool"]["uv"]["sources"]) == set(PACKAGES)
 
 
-def test_tested_versions_are_pinned_by_name_and_version_alone() -> None:
+def test_pins_have_a_name_and_a_version_only() -> None:
     pins = project_of(ROOT)["tool"]["uv"]["constraint-dependencies"]
     assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*==[0-9][0-9A-Za-z.]*", pin)] == []
     assert len({pin.partition("==")[0] for pin in pins}) == len(pins)

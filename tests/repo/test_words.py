@@ -1,4 +1,4 @@
-"""What may stand in no file: places of one machine, hosts of package registries, secrets."""
+"""No file contains paths of one machine, hosts of package registries, or secrets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from repository import ROOT, tracked
 BINARY = {".png", ".parquet"}
 TEXTS = [path for path in tracked() if path.suffix not in BINARY]
 
-# Cut in two, so that this file does not hold them itself.
+# Split, so that this file does not contain them.
 FORBIDDEN = {
-    "a place of one machine": r"(?<![\w.])/(?:wor" r"k|far" r"m|roo" r"t|hom" r"e|User" r"s)/\w",
-    "a temporary place": r"(?<![\w.])/tm" r"p/[a-z]",
-    "a host of a package registry": r"py" r"pi\.org|pythonhost" r"ed|npmj" r"s\.(?:org|com)|deb\.debi" r"an",
+    "a path of one machine": r"(?<![\w.])/(?:wor" r"k|far" r"m|roo" r"t|hom" r"e|User" r"s)/\w",
+    "a temporary path": r"(?<![\w.])/tm" r"p/[a-z]",
+    "the host of a package registry": r"py" r"pi\.org|pythonhost" r"ed|npmj" r"s\.(?:org|com)|deb\.debi" r"an",
     "a word for papers": r"(?i)\bdoss" r"ier",
 }
 SECRET = {
@@ -26,7 +26,7 @@ SECRET = {
 
 
 @pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_no_file_holds(pattern: str) -> None:
+def test_no_file_contains(pattern: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in TEXTS
@@ -36,7 +36,7 @@ def test_no_file_holds(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", SECRET.values(), ids=SECRET)
-def test_no_cassette_holds(pattern: str) -> None:
+def test_no_cassette_contains(pattern: str) -> None:
     cassettes = sorted((ROOT / "cassettes").rglob("*.yaml"))
     assert cassettes
     assert [path.stem for path in cassettes if re.search(pattern, path.read_text(encoding="utf-8"))] == []
@@ -51,5 +51,5 @@ def test_no_cassette_holds(pattern: str) -> None:
         ("an id that is no stand-in", "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"),
     ],
 )
-def test_a_secret_would_be_found(name: str, text: str) -> None:
+def test_the_patterns_find_secrets(name: str, text: str) -> None:
     assert re.search(SECRET[name], text)

@@ -294,7 +294,7 @@ def test_refusals_of_a_submission(
 def test_an_id_the_worker_does_not_know_is_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
     status, body = refusal
     client = face(lambda _: httpx.Response(status, json={"error": body}), batch_worker=URL)
-    with pytest.raises(errors.BatchError, match="does not know") as caught:
+    with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         batch(client, "poll", BatchJob(JOB, BGE))
     assert caught.value.request_ids == (JOB,)
 
@@ -372,10 +372,10 @@ def test_what_the_worker_has_taken_is_collected_by_the_next_run(
     [
         ("batch.example", "batch_worker is not an http"),
         ("http://batch.example", "batch_worker http://batch.example is not encrypted"),
-        ("https://user:pw@batch.example", "may hold no user"),
-        ("https://batch.example/?token=x", "may hold no user, query"),
-        ("https://batch.example/../x", "may hold no '..'"),
-        ({"url": URL, "token": "x"}, "takes url and headers"),
+        ("https://user:pw@batch.example", "must not have a user"),
+        ("https://batch.example/?token=x", "must not have a user, query"),
+        ("https://batch.example/../x", "must not contain '..'"),
+        ({"url": URL, "token": "x"}, "accepts url and headers"),
         ({"url": URL, "headers": {"X-Key": "line\nbreak"}}, "value of header X-Key"),
     ],
 )
@@ -425,7 +425,7 @@ def test_a_pickled_client_still_asks_the_worker(service: Service, account: dict[
     with service.emulator.serve() as url:
         worker = BatchWorker(url.removesuffix("/client/v4"), headers={"X-Key": "secret-of-the-worker"})
         client = Client(**account, base_url="http://127.0.0.1:9", batch_worker=worker)
-        with Client(service=pickle.loads(pickle.dumps(client.service))) as restored:
+        with pickle.loads(pickle.dumps(client)) as restored:
             (item,) = restored.batch.run(BGE, [{"text": ["a"]}])
     assert item.success
     submitted = service.emulator.log.entries[0]

@@ -294,9 +294,9 @@ def test_a_pickle_leaves_the_binding_behind_and_says_so(env_ai: Any) -> None:
         _ = thing.async_client
     thing.binding = env_ai
     assert asyncio.run(thing.async_client.embed(BGE, ["a"])).vectors
-    service = pickle.loads(pickle.dumps(AsyncClient(binding=env_ai).service))
+    restored = pickle.loads(pickle.dumps(AsyncClient(binding=env_ai)))
     with pytest.raises(errors.ConfigurationError, match="set binding= again"):
-        asyncio.run(AsyncClient(service=service).embed(BGE, ["a"]))
+        asyncio.run(restored.embed(BGE, ["a"]))
 
 
 def test_the_worker_of_the_readme_answers(env_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_what_is_refused_in_the_queue_is_typed_and_not_sent_twice(scripted: Any,
 
 def test_an_id_that_the_queue_does_not_know(env_ai: Any, emulator: Any) -> None:
     emulator.queue.settings.unknown_code = 5004
-    with pytest.raises(errors.BatchError, match="does not know") as caught:
+    with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         asyncio.run(AsyncClient(binding=env_ai).batch.collect(BatchJob("00000000-0000-4000-8000-000000000000", BGE)))
     assert caught.value.request_ids == ("00000000-0000-4000-8000-000000000000",)
 

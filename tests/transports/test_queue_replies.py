@@ -177,7 +177,7 @@ def test_a_job_that_the_queue_does_not_know_is_asked_for_once(
     queue: Queue, method: str, code: int | None, status: int
 ) -> None:
     polls: list[Any] = []
-    with pytest.raises(errors.BatchError, match=f"does not know {JOB}") as caught:
+    with pytest.raises(errors.BatchError, match=f"the request id {JOB} is unknown") as caught:
         queue(method, BatchJob(JOB, BGE, 1), reply=unknown_job(status, code), polls=polls)
     error = caught.value
     assert (error.code, error.request_ids, error.is_retryable, len(polls)) == (code, (JOB,), False, 1)

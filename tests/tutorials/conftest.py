@@ -1,4 +1,4 @@
-"""One emulator for all examples, and the models that take the place of the examples' own."""
+"""One emulator for all examples, and the models for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Years later I sold a company that built online stores and started to paint in Ne
 
 @pytest.fixture(scope="session")
 def settings() -> dict[str, Any]:
-    """Settings that reach an emulator in this process."""
+    """Return settings for an emulator in this process."""
     transport = Emulator(clock=Clock("jump")).transport()
     return {
         "account_id": "0123456789abcdef0123456789abcdef",

@@ -1,4 +1,4 @@
-"""Examples of LangChain's documentation, written anew, with the model line changed."""
+"""Examples of LangChain's documentation, rewritten, with another model. Each docstring is the URL of the page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.tutorials.conftest import AGENTS_POST
 if TYPE_CHECKING:
     from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank
 
-# Classic agents import a package that announces its end.
+# Classic agents import a package that is deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 
 
@@ -66,16 +66,16 @@ def search(query: str) -> str:
 
 @pytest.fixture
 def store(embeddings: WorkersAIEmbeddings) -> InMemoryVectorStore:
-    """A vector store with the blog post."""
+    """Return a vector store with the blog post."""
     splitter = RecursiveCharacterTextSplitter(chunk_size=180, chunk_overlap=0)
     splits = splitter.split_documents([Document(AGENTS_POST, metadata={"source": "post"})])
-    made = InMemoryVectorStore(embeddings)
-    made.add_documents(splits)
-    return made
+    vectors = InMemoryVectorStore(embeddings)
+    vectors.add_documents(splits)
+    return vectors
 
 
 def calls_of(messages: list[Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The tool calls in some messages."""
+    """Return the tool calls in some messages."""
     return [(call["name"], call["args"]) for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
 
 
@@ -87,7 +87,7 @@ def test_quickstart_weather_agent(model: ChatWorkersAI) -> None:
     assert "always sunny in sf" in messages[-1].text
 
 
-def test_quickstart_agent_that_knows_where_the_user_is(model: ChatWorkersAI) -> None:
+def test_quickstart_agent_with_the_users_location(model: ChatWorkersAI) -> None:
     """https://docs.langchain.com/oss/python/langchain/quickstart"""
 
     class Forecast(BaseModel):
@@ -526,7 +526,7 @@ def test_human_in_the_loop(model: ChatWorkersAI) -> None:
     assert "Email sent to ann@example.org" in done["messages"][-1].text
 
 
-def test_personal_data_is_hidden(model: ChatWorkersAI) -> None:
+def test_personal_data_middleware(model: ChatWorkersAI) -> None:
     """https://docs.langchain.com/oss/python/langchain/guardrails"""
     agent = create_agent(
         model, tools=[search], middleware=[PIIMiddleware("email", strategy="redact", apply_to_input=True)]

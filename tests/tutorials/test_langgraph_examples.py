@@ -1,4 +1,4 @@
-"""Examples of LangGraph's documentation, written anew, with the model line changed."""
+"""Examples of LangGraph's documentation, rewritten, with another model. Each docstring is the URL of the page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MATH = [add, multiply, divide]
 
 
 def calls_of(messages: list[Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The tool calls in some messages."""
+    """Return the tool calls in some messages."""
     return [(call["name"], call["args"]) for one in messages if isinstance(one, AIMessage) for call in one.tool_calls]
 
 

@@ -1,4 +1,4 @@
-"""Examples of LlamaIndex's documentation, written anew, with the model line changed."""
+"""Examples of LlamaIndex's documentation, rewritten, with another model. Each docstring is the URL of the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from llama_index.embeddings.workers_ai import WorkersAIEmbedding
     from llama_index.llms.workers_ai import WorkersAI
 
-# LlamaIndex looks at every attribute of an agent, also at those that pydantic deprecates.
+# LlamaIndex reads all attributes of an agent, deprecated ones of pydantic included.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
@@ -68,7 +68,7 @@ def defaults(llm: WorkersAI, embed_model: WorkersAIEmbedding) -> Iterator[None]:
 
 @pytest.fixture
 def index() -> VectorStoreIndex:
-    """An index over the essay, one node a sentence."""
+    """Return an index over the essay, one node per sentence."""
     return VectorStoreIndex([TextNode(text=line) for line in ESSAY.splitlines()])
 
 

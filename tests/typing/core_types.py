@@ -1,19 +1,33 @@
-"""What a type checker knows of the core's public names. Checked by mypy and pyright; never run."""
+"""Types of the core's public names. mypy and pyright check this file; it never runs."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import AsyncGenerator, Generator
 from datetime import datetime
-from typing import Any, assert_type
+from typing import Unpack, assert_type
 
 import httpx
+from pydantic import SecretStr
 
 import workers_ai
-from workers_ai import AsyncClient, Client, GatewayOptions, RetryEvent, RetryPolicy, errors
+from workers_ai import (
+    AsyncClient,
+    BatchWorker,
+    ChatKeywords,
+    Client,
+    ClientKeywords,
+    GatewayOptions,
+    Limiter,
+    RetryEvent,
+    RetryPolicy,
+    Settings,
+    errors,
+)
 from workers_ai.batch import AsyncBatch, Batch
 from workers_ai.ingest import IngestReport, Row, aingest, ingest
 from workers_ai.types import (
+    JSON,
     BatchItem,
     BatchJob,
     BatchStatus,
@@ -31,23 +45,55 @@ BGE = "@cf/baai/bge-m3"
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
-def told(event: RetryEvent) -> None:
+def log_retry(event: RetryEvent) -> None:
     assert_type(event.wait_s, float)
 
 
-def made() -> None:
+def construct() -> None:
     client = Client(
         account_id="a",
         api_token="t",
         gateway=GatewayOptions(id="g", cache_ttl_s=60),
         retry=RetryPolicy(max_retries=0),
-        on_retry=told,
+        on_retry=log_retry,
+        limiter=Limiter(),
         http_client=httpx.Client(),
     )
-    assert_type(AsyncClient(service=client.service), AsyncClient)
     assert_type(workers_ai.__version__, str)
     with client as entered:
         assert_type(entered, Client)
+
+
+def construct_with_documented_forms() -> None:
+    Client(account_id="a", api_key="t", request_timeout=30)
+    Client(auth_token=SecretStr("t"), api_base="https://api.cloudflare.com/client/v4/accounts/a/ai/v1")
+    Client(gateway="gw", timeout=(5, 60), total_timeout=60, max_retries=0, on_busy="retry")
+    Client(gateway={"id": "gw", "cache_ttl_s": 60}, timeout=httpx.Timeout(5), reject_if_busy=True)
+    AsyncClient(default_headers={"x-team": "search"}, requests_per_minute="documented", max_concurrency=4)
+    AsyncClient(batch_worker="https://batch.example.workers.dev", requests_per_minute=100, session_id="s")
+    AsyncClient(batch_worker=BatchWorker("https://batch.example.workers.dev"), allow_insecure_http=True)
+    Client(max_retry=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(Settings.resolve(api_token="t", account_id="a"), Settings)
+
+
+def wrap(client: Client, **options: Unpack[ChatKeywords]) -> ChatReply:
+    return client.chat(MODEL, MESSAGES, **options)
+
+
+def build(**settings: Unpack[ClientKeywords]) -> Client:
+    return Client(**settings)
+
+
+def call_with_documented_options(client: Client) -> None:
+    client.chat(MODEL, MESSAGES, max_tokens=5, tools=[{"type": "function"}], tool_choice="auto", reasoning_effort=None)
+    client.chat(MODEL, MESSAGES, api="run", lora="adapter", timeout=5, max_retries=0, extra_headers={"x": "1"})
+    client.chat(MODEL, MESSAGES, gateway={"cache_ttl_s": 60}, extra_body={"field": 1}, request_timeout=5)
+    client.stream_chat(MODEL, MESSAGES, stream_options={"include_usage": False}, on_busy="raise")
+    client.embed(BGE, ["a"], pooling="cls", batch_size=10, queue="overflow", deadline_s=None, empty_text="space")
+    client.embed(BGE, ["a"], api="embeddings", dimensions=256, normalize=True, total_timeout=9)
+    client.rerank("@cf/baai/bge-reranker-base", "q", ["a"], session_id="s", on_busy=None)
+    client.chat(MODEL, MESSAGES, temprature=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.embed(BGE, ["a"], pooling="max")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def chat(client: Client) -> None:
@@ -80,13 +126,13 @@ def vectors(client: Client) -> None:
     scores = client.rerank("@cf/baai/bge-reranker-base", "q", ["a"], top_n=1)
     assert_type(scores, list[RerankScore])
     assert_type(scores[0].score, float)
-    assert_type(client.models(), list[dict[str, Any]])
+    assert_type(client.models(), list[dict[str, JSON]])
 
 
 async def avectors(client: AsyncClient) -> None:
     assert_type(await client.embed(BGE, ["a"]), EmbedReply)
     assert_type(await client.rerank("@cf/baai/bge-reranker-base", "q", ["a"]), list[RerankScore])
-    assert_type(await client.models(task="Text Embeddings"), list[dict[str, Any]])
+    assert_type(await client.models(task="Text Embeddings"), list[dict[str, JSON]])
 
 
 def queue(client: Client) -> None:

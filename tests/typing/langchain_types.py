@@ -1,4 +1,4 @@
-"""What a type checker knows of the LangChain classes. Checked by mypy and pyright; never run."""
+"""Types of the LangChain classes. mypy and pyright check this file; it never runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from langchain_workers_ai import (
     WorkersAIRerank,
     is_retryable,
 )
-from workers_ai import GatewayOptions, errors
+from workers_ai import GatewayOptions, Limiter, RetryPolicy, errors
 from workers_ai.ingest import IngestReport
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -56,6 +56,16 @@ def chat() -> None:
     assert_type(model.with_retry(stop_after_attempt=2), Runnable[LanguageModelInput, AIMessage])
     fallback: Runnable[LanguageModelInput, AIMessage] = model.with_fallbacks([ChatWorkersAI(model=MODEL)])
     assert_type(fallback.invoke("hi"), AIMessage)
+
+
+def construct_with_documented_forms() -> None:
+    ChatWorkersAI(MODEL)
+    ChatWorkersAI(model_name=MODEL, api_key="t", account_id="a", request_timeout=30)
+    ChatWorkersAI(model=MODEL, api_token="t", retry=RetryPolicy(max_retries=1), limiter=Limiter())
+    ChatWorkersAI(model=MODEL, auth_token="t", api_base="https://api.cloudflare.com/client/v4", stop_sequences=["x"])
+    WorkersAIEmbeddings(model_name="@cf/baai/bge-m3", api_key="t", account_id="a")
+    WorkersAIRerank(top_n=3, api_key="t", account_id="a", gateway={"id": "gw"})
+    WorkersAIDecisions(api_key="t", account_id="a")
 
 
 async def achat(model: ChatWorkersAI) -> None:

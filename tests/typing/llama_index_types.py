@@ -1,4 +1,4 @@
-"""What a type checker knows of the LlamaIndex classes. Checked by mypy and pyright; never run.
+"""Types of the LlamaIndex classes. mypy and pyright check this file; it never runs.
 
 The calls go through the base class where LlamaIndex's decorators hide the types of a subclass.
 """
@@ -26,6 +26,8 @@ from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAI
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
+from workers_ai import RetryPolicy
+
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 MESSAGES = [ChatMessage("hi")]
 
@@ -41,6 +43,14 @@ def chat(tool: FunctionTool) -> None:
         assert_type(piece.delta, str | None)
     response = llm.chat_with_tools([tool], user_msg="hi")
     assert_type(llm.get_tool_calls_from_response(response), list[ToolSelection])
+
+
+def construct_with_documented_forms() -> None:
+    WorkersAI(MODEL)
+    WorkersAI(model_name=MODEL, api_key="t", account_id="a", reuse_client=False, async_http_client=None)
+    WorkersAI(model=MODEL, api_token="t", api_base="https://api.cloudflare.com/client/v4", retry=RetryPolicy())
+    WorkersAIEmbedding(model_name="@cf/baai/bge-m3", api_key="t", account_id="a", auth_token="t")
+    WorkersAIRerank(top_n=3, api_key="t", account_id="a", request_timeout=5)
 
 
 async def achat(llm: WorkersAI) -> None:

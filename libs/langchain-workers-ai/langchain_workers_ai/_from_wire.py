@@ -10,6 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai.integration import parse_json
+from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
     from langchain_workers_ai._types import Data, Fields
-    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -35,6 +36,9 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 """Endings outside a string, inside a string, and after a backslash."""
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
+
+_TEXT_ALONE: Final = ChatDelta()[1:]
+"""The other fields of a delta that holds only text."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
@@ -72,11 +76,13 @@ def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool =
         first_call: Index of the first tool call; see :data:`AFTER_BLOCKS`.
         tools: Whether the answer may contain calls. It selects the class of all chunks of the answer.
     """
+    chunk_class = _chunk_with_calls() if tools else AIMessageChunk
+    if delta[1:] == _TEXT_ALONE:  # most deltas
+        return ChatGenerationChunk(message=chunk_class(content=delta[0]))
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)
     content: Data = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
-    chunk_class = _chunk_with_calls() if tools else AIMessageChunk
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)

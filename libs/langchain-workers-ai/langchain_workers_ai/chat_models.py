@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["ChatWorkersAI"]
 
@@ -73,6 +74,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "model_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {

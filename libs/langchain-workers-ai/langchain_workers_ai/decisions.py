@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from langchain_workers_ai._types import Data, Fields
-    from workers_ai.integration import Flow, Reply, Request
+    from workers_ai.integration import ConnectionConstructor, Flow, Reply, Request
 
 __all__ = ["WorkersAIDecisions"]
 
@@ -73,6 +73,14 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/cloudflare/clef"
@@ -103,19 +111,19 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
 
     def _exchange(self, state: State, questions: dict[str, Question]) -> Flow[Reply]:
-        service = self.client.service
-        reject_if_busy = service.settings.on_busy != "wait"
-        return service.calls.exchange(_decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
+        calls = self.client._connection.calls
+        reject_if_busy = calls.settings.on_busy != "wait"
+        return calls.exchange(_decision_request(self.model, state, questions, reject_if_busy=reject_if_busy))
 
     def _classify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = drive(self._exchange(state, questions), self.client.service.transport)
-            return self.client.service.calls.read(_read_decision, reply, self.model, questions)
+            reply = drive(self._exchange(state, questions), self.client._connection.transport)
+            return self.client._connection.calls.read(_read_decision, reply, self.model, questions)
 
     async def _aclassify(self, state: State, questions: dict[str, Question]) -> ClassifierResponse:
         with framework_errors:
-            reply = await adrive(self._exchange(state, questions), self.async_client.service.transport)
-            return self.async_client.service.calls.read(_read_decision, reply, self.model, questions)
+            reply = await adrive(self._exchange(state, questions), self.async_client._connection.transport)
+            return self.async_client._connection.calls.read(_read_decision, reply, self.model, questions)
 
 
 def _decision_request(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, field_validator, model_validator
@@ -10,13 +10,14 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
-from workers_ai.integration import EmbeddingFields, Paced, agather, check_model, gather, join_embeddings
+from workers_ai.integration import EmbeddingFields, agather, check_model, embed_flows, gather, join_embeddings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai.integration import Flow, Service
+    from workers_ai.integration import Calls, EmbeddingConstructor, Flow
+    from workers_ai.integration import Connection as CoreConnection
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -36,6 +37,14 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     extra_keyword: ClassVar[str] = "no call of this kind"
     keyword_aliases: ClassVar[dict[str, str]] = {
@@ -71,8 +80,9 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """Return the model id."""
         return self.model
 
-    def _flows(self, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return self._connection().embeddings(
+    def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return embed_flows(
+            calls,
             self.model,
             texts,
             kind=kind,
@@ -93,24 +103,23 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """The settings that shape the vectors of documents."""
         return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
 
-    def _connection(self) -> Service:
-        """Return the service of both clients, paced by ``rate_limiter``."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.aacquire))
-
-    def _sender(self) -> Any:
-        return self._connection().transport
+    def _connection(self) -> CoreConnection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.aacquire)
 
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = gather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            flows = self._flows(connection.calls, texts, kind)
+            replies = gather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
-            replies = await agather(self._flows(texts, kind), self._sender(), self._connection().concurrency)
+            connection = self._connection()
+            flows = self._flows(connection.calls, texts, kind)
+            replies = await agather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:

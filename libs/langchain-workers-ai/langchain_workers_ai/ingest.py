@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from langchain_core.indexing import IndexingResult, RecordManager
     from langchain_core.vectorstores import VectorStore
 
-    from workers_ai.integration import Service
 
 __all__ = ["IndexReport", "Indexing", "WorkersAIBatchIngestor"]
 
@@ -178,7 +177,7 @@ class WorkersAIBatchIngestor:
             read.read(documents)
             exists = None if self.record_manager is None else self.record_manager.exists
             texts = self._texts(read, options, exists)
-            report = embed(texts, client=Client(service=self._service()), **self._embedding(read))
+            report = embed(texts, client=Client._of(self.embeddings._connection()), **self._embedding(read))
             with self._ready(read, report) as ready:
                 if self.record_manager is None:
                     _drive(self._upsert(ready, options), self.vector_store)
@@ -198,7 +197,7 @@ class WorkersAIBatchIngestor:
             manager = self.record_manager
             exists = None if manager is None else _from_thread(manager.aexists, asyncio.get_running_loop())
             texts = self._texts(read, options, exists)
-            report = await aembed(texts, client=AsyncClient(service=self._service()), **self._embedding(read))
+            report = await aembed(texts, client=AsyncClient._of(self.embeddings._connection()), **self._embedding(read))
             ready = await asyncio.to_thread(stack.enter_context, self._ready(read, report))
             if manager is None:
                 await _adrive(self._upsert(ready, options), self.vector_store)
@@ -222,10 +221,6 @@ class WorkersAIBatchIngestor:
                     f"{', '.join(lost)}: these options need a record manager; pass record_manager="
                 )
         return options
-
-    def _service(self) -> Service:
-        """Return the service of the embedding model, paced by its rate limiter."""
-        return self.embeddings._connection().through(self.embeddings._sender())
 
     def _embedding(self, documents: Documents) -> dict[str, Any]:
         """Return the arguments of the core's ingestion."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field, field_validator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_core.callbacks import Callbacks
 
+    from workers_ai.integration import ConnectionConstructor
     from workers_ai.types import RerankScore
 
 __all__ = ["WorkersAIRerank"]
@@ -33,6 +34,14 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
 

@@ -23,24 +23,23 @@ class Model:
     """One model of the catalogue.
 
     Attributes:
-        id: The id callers use, such as ``@cf/baai/bge-m3``.
-        task: Name of the task, as the catalogue spells it.
+        id: Id in requests, such as ``@cf/baai/bge-m3``.
+        task: Name of the task in the catalogue.
         family: Shape of a chat result: ``native`` (``result.response``), ``openai`` (a ``chat.completion``
             inside ``result``) or ``hybrid`` (both in one object).
-        engine: Inference engine whose extra keys the replies carry: ``matched_stop`` (sglang), or the null
-            keys of vLLM.
-        reasoning_keys: Keys of a message that hold the thinking.
-        answers_in_reasoning: Whether a stream with thinking off carries the answer as ``delta.reasoning``.
+        engine: Inference engine; it sets the extra keys of replies: ``matched_stop`` (sglang) or null keys (vLLM).
+        reasoning_keys: Keys of a message that have the reasoning.
+        answers_in_reasoning: Whether a stream without reasoning has the answer in ``delta.reasoning``.
         late_zeros: Whether a zero usage event may follow the native usage event of a stream.
         served_as: Model name in replies of ``/ai/run``; None for the id.
         served_as_json: The same for requests with a JSON schema.
         usage_without_neurons: Whether ``usage`` lacks ``neurons``.
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
-        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (prose comes back).
+        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (the answer is prose).
         context_window: In tokens.
-        default_max_tokens: Output tokens when the request sets none.
-        usd_in_per_m: List price in US dollars per million input tokens.
+        default_max_tokens: Output tokens if the request sets no limit.
+        usd_in_per_m: List price of a million input tokens, in US dollars.
         usd_out_per_m: The same for output tokens.
         usd_cached_in_per_m: The same for cached input tokens; None where no discount is published.
         dimensions: Length of a vector.
@@ -48,10 +47,10 @@ class Model:
         max_text_tokens: Tokens per text where ``max_input_tokens`` bounds the request.
         max_items: Texts per request.
         rpm: Requests per minute and account for the model's task, or for the model itself when ``paid_only``.
-        batch: Whether the asynchronous queue takes the model.
-        responses: Whether the Responses route takes the model.
-        retired_on: Date of retirement, ISO.
-        alias_of: The model that answers in place of a retired one.
+        batch: Whether the model supports the asynchronous queue.
+        responses: Whether the model supports the Responses route.
+        retired_on: Date of retirement (ISO).
+        alias_of: Model that answers in place of this retired one.
         reasoning_effort: The catalogue's property of that name.
     """
 

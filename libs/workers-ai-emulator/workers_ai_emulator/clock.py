@@ -1,4 +1,4 @@
-"""Time as the emulator sees it, and the one thing a request can do with it: wait."""
+"""The emulator's clock, and the waits of requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _JUMP_GRACE_S = 0.05
 
 
 class Wait:
-    """One wait of one request: over when it is set, or when the clock reaches ``until``.
+    """One wait of one request. It ends when it is set, or when the clock reaches ``until``.
 
     Args:
-        until: Clock time in seconds at which the wait is over by itself; None for never.
-        resource: True when another request may end the wait (a slot that becomes free).
+        until: Clock time in seconds at which the wait ends; None for no such time.
+        resource: Whether another request may end the wait by releasing a slot.
     """
 
     __slots__ = ("_callbacks", "_event", "_lock", "resource", "until")
@@ -33,11 +33,11 @@ class Wait:
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody ended the wait."""
+        """Return whether :meth:`set` was called."""
         return self._event.is_set()
 
     def set(self) -> None:
-        """End the wait, from any thread."""
+        """End the wait; callable from any thread."""
         with self._lock:
             self._event.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -45,7 +45,7 @@ class Wait:
             callback()
 
     def on_set(self, callback: Callable[[], None]) -> None:
-        """Call back when the wait is ended; at once when it already is."""
+        """Call ``callback`` when the wait is set; at once if it already is."""
         with self._lock:
             if not self._event.is_set():
                 self._callbacks.append(callback)
@@ -53,7 +53,7 @@ class Wait:
         callback()
 
     def block(self, timeout_s: float | None) -> bool:
-        """Block this thread until the wait is ended or ``timeout_s`` real seconds passed."""
+        """Block this thread until the wait is set or ``timeout_s`` real seconds pass."""
         return self._event.wait(timeout_s)
 
 
@@ -61,10 +61,9 @@ class Clock:
     """The emulator's clock.
 
     Args:
-        mode: ``"real"``: time passes by itself and :meth:`advance` adds to it. ``"jump"``: time stands still,
-            and whoever waits makes it jump to the end of the wait, so that nothing ever sleeps. ``"manual"``:
-            time moves only by :meth:`advance`, and waiting requests stay until it does.
-        start: Clock time at the beginning, in seconds since the epoch; None for now.
+        mode: ``"real"``: time passes; :meth:`advance` adds to it. ``"jump"``: each wait moves time to its end, so
+            that nothing sleeps. ``"manual"``: only :meth:`advance` moves time; requests wait until then.
+        start: Initial time in seconds since the epoch; None for the current time.
     """
 
     def __init__(self, mode: ClockMode = "real", *, start: float | None = None) -> None:
@@ -76,28 +75,28 @@ class Clock:
         self._waiting: set[Wait] = set()
 
     def now(self) -> float:
-        """Seconds since the epoch, as the emulator sees them."""
+        """Return the emulated time in seconds since the epoch."""
         elapsed = time.monotonic() - self._born if self.mode == "real" else 0.0
         return self._start + elapsed + self._offset
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and end every wait that is over by then."""
+        """Move time forward by ``seconds``; end all waits that are due."""
         with self._lock:
             self._offset += seconds
         self._wake()
 
     def reach(self, moment: float) -> None:
-        """Move time forward to ``moment``; does nothing when it has passed."""
+        """Move time forward to ``moment``; do nothing if it has passed."""
         with self._lock:
             self._offset += max(0.0, moment - self.now())
         self._wake()
 
     def pause(self, seconds: float) -> Wait:
-        """A wait of so many seconds from now."""
+        """Return a wait that ends ``seconds`` from now."""
         return Wait(self.now() + seconds)
 
     def timeout_s(self, wait: Wait) -> float | None:
-        """How long, in real seconds, a driver may block on ``wait`` before it looks again; None for ever."""
+        """Return how long a driver may block on ``wait``, in real seconds; None for no limit."""
         if self.mode == "manual":
             return None if wait.until is None or wait.until > self.now() else 0.0
         if self.mode == "jump":
@@ -105,12 +104,12 @@ class Clock:
         return None if wait.until is None else max(0.0, wait.until - self.now())
 
     def enter(self, wait: Wait) -> None:
-        """Take part in :meth:`advance` while waiting."""
+        """Register a wait, so that :meth:`advance` can end it."""
         with self._lock:
             self._waiting.add(wait)
 
     def leave(self, wait: Wait) -> None:
-        """The wait is over; in ``"jump"`` mode the clock then stands at its end."""
+        """Remove a wait; in ``"jump"`` mode, move the clock to its end."""
         with self._lock:
             self._waiting.discard(wait)
         if self.mode == "jump" and not wait.is_set and wait.until is not None:

@@ -1,4 +1,4 @@
-"""The whole service as one function of a request."""
+"""The emulated service: state, routes and transports."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ IN_PROCESS_URL = "https://api.cloudflare.com/client/v4"
 
 
 class Emulator:
-    """Workers AI in this process.
+    """An emulated Workers AI service.
 
-    ``httpx.Client(transport=emulator.transport())``, ``httpx.AsyncClient(transport=emulator.transport())``
-    and ``with emulator.serve() as url`` are its doors.
+    Use it with ``httpx.Client(transport=emulator.transport())``,
+    ``httpx.AsyncClient(transport=emulator.transport())`` or ``with emulator.serve() as url``.
 
-    ``base_url`` is where a client finds it, up to ``/client/v4``: the service's own URL, for the doors in this process,
-    and the server's while it is served.
+    ``base_url`` is the base URL for clients, up to ``/client/v4``: that of the running server, else that of the
+    service itself.
 
     Args:
-        seed: Seed of everything that looks random: ids, padding, faults by chance.
+        seed: Seed of all random values: ids, padding, faults with a probability.
         clock: The clock; None for real time. ``Clock("jump")`` never sleeps.
-        slots: Requests in work at once; None for any number.
-        max_wait_s: Seconds a request may wait for a slot before it is refused with 3040.
-        neurons_per_day: Daily allocation; None for no end.
-        quota_code: Code of the refusal when it is used up: 4006 or 3036.
-        enforce_rpm: Whether the documented requests per minute hold.
-        rpm: Requests per minute by task or model id, in place of the documented ones.
-        api_requests_per_5_min: Limit of the API as a whole; None for none.
+        slots: Requests that may run at once; None for no limit.
+        max_wait_s: Longest wait for a slot, in seconds; then the request fails with 3040.
+        neurons_per_day: Daily allocation in neurons; None for no limit.
+        quota_code: Error code when it is exhausted: 4006 or 3036.
+        enforce_rpm: Whether the documented limits per minute are enforced.
+        rpm: Limits per minute by task or model id, in place of the documented ones.
+        api_requests_per_5_min: API-wide limit; None for no limit.
         queue: Settings of the asynchronous queue.
-        upstream: Answers chat and embeddings in place of the built-in rules.
+        upstream: OpenAI-compatible server that answers chat and embeddings; None for the fake model.
         **settings: Any field of :class:`Settings`, such as ``latency_s=0.1`` or ``paid_plan=False``.
     """
 
@@ -87,7 +87,7 @@ class Emulator:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew: no log, no faults, no batches, full quota, and the settings it was made with."""
+        """Replace the state: empty log, no faults, no batches, full allocation, initial settings."""
         self.service = Service(
             self.clock,
             copy.deepcopy(self._settings),
@@ -100,32 +100,32 @@ class Emulator:
 
     @property
     def settings(self) -> Settings:
-        """Choices of behaviour; may be changed at any time."""
+        """Return the settings; change them at any time."""
         return self.service.settings
 
     @property
     def capacity(self) -> Capacity:
-        """Slots and the queue in front of them."""
+        """Return the slots and the capacity queue."""
         return self.service.capacity
 
     @property
     def limits(self) -> Limits:
-        """Quota, requests per minute, the limit of the API."""
+        """Return the daily allocation and the rate limits."""
         return self.service.limits
 
     @property
     def queue(self) -> Queue:
-        """The asynchronous queue; how it behaves is in ``queue.settings``."""
+        """Return the asynchronous queue; its behaviour is in ``queue.settings``."""
         return self.service.queue
 
     @property
     def faults(self) -> Faults:
-        """The script of faults."""
+        """Return the script of faults."""
         return self.service.faults
 
     @property
     def log(self) -> Log:
-        """Every request, and counters."""
+        """Return the log of all requests, with counters."""
         return self.service.log
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
@@ -153,15 +153,15 @@ class Emulator:
         yield  # makes this a generator
 
     def transport(self) -> EmulatorTransport:
-        """A transport for ``httpx.Client`` and ``httpx.AsyncClient`` alike."""
+        """Return a transport for ``httpx.Client`` and ``httpx.AsyncClient``."""
         return EmulatorTransport(self)
 
     def asgi(self) -> AsgiApp:
-        """An ASGI application, for ``httpx.ASGITransport`` or a server."""
+        """Return an ASGI application, for ``httpx.ASGITransport`` or a server."""
         return AsgiApp(self)
 
     def serve(self, host: str = "127.0.0.1", port: int = 0, *, idle_s: float = 75.0) -> Server:
-        """A server in threads of its own; a context manager that gives the base URL up to ``/client/v4``.
+        """Return a threaded HTTP server. As a context manager it returns the base URL, up to ``/client/v4``.
 
         Args:
             host: Address to listen on.

@@ -1,6 +1,6 @@
-"""Requests as generators: a flow yields the waits it needs and returns its reply.
+"""Requests as generators: a flow yields its waits and returns its reply.
 
-The logic is written once; one driver blocks a thread, the other one awaits.
+The logic is written once. :func:`drive` blocks a thread during waits, :func:`adrive` awaits them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Flow = Generator[Wait, None, T]
 
 
 class WaitedTooLongError(Exception):
-    """The caller's own read timeout passed while the service was still waiting."""
+    """The caller's read timeout passed during a wait."""
 
 
 def drive(flow: Flow[T], clock: Clock, limit_s: float | None = None) -> T:
-    """Run a flow to its end, blocking this thread while it waits.
+    """Run a flow to its end; block this thread during waits.
 
     Args:
         flow: The flow.
-        clock: The clock its waits refer to.
-        limit_s: Longest single wait the caller accepts, in seconds; None for any.
+        clock: The clock that its waits refer to.
+        limit_s: Read timeout of the caller in seconds, for each wait; None for no timeout.
 
     Raises:
         WaitedTooLongError: If a wait took longer than ``limit_s``.
@@ -45,7 +45,7 @@ def drive(flow: Flow[T], clock: Clock, limit_s: float | None = None) -> T:
 
 
 async def adrive(flow: Flow[T], clock: Clock, limit_s: float | None = None) -> T:
-    """Run a flow to its end without blocking the event loop; the twin of :func:`drive`."""
+    """Run a flow to its end without blocking the event loop; async form of :func:`drive`."""
     try:
         while True:
             await ablock(next(flow), clock, limit_s)
@@ -56,7 +56,7 @@ async def adrive(flow: Flow[T], clock: Clock, limit_s: float | None = None) -> T
 
 
 def block(wait: Wait, clock: Clock, limit_s: float | None = None) -> None:
-    """Block this thread until ``wait`` is over."""
+    """Block this thread until a wait ends."""
     wait, late = _limited(wait, clock, limit_s)
     clock.enter(wait)
     try:
@@ -68,11 +68,11 @@ def block(wait: Wait, clock: Clock, limit_s: float | None = None) -> None:
 
 
 async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None:
-    """Await the end of ``wait``; on an event loop other than asyncio's a thread does the waiting."""
+    """Await the end of a wait; outside asyncio, a worker thread blocks instead."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        from anyio import to_thread  # httpx brings it along; only users of other loops come here
+        from anyio import to_thread  # a dependency of httpx; imported only outside asyncio
 
         await to_thread.run_sync(functools.partial(block, wait, clock, limit_s), abandon_on_cancel=True)
         return
@@ -91,12 +91,12 @@ async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None
 
 
 def _set_in_loop(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is gone, and who waited with it
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and so is its waiting task
         loop.call_soon_threadsafe(ended.set)
 
 
 def _limited(wait: Wait, clock: Clock, limit_s: float | None) -> tuple[Wait, bool]:
-    """Shorten a wait to the caller's read timeout; the flag says that it was shortened."""
+    """Shorten a wait to the caller's read timeout; return whether it was shortened."""
     if limit_s is None or (wait.until is not None and wait.until - clock.now() <= limit_s):
         return wait, False
     wait.until = clock.now() + limit_s

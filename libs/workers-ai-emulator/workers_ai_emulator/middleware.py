@@ -1,4 +1,4 @@
-"""What happens to every request on its way in and out: log, token, faults, envelope, headers."""
+"""Steps around every request: log, faults, token, errors, headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers_ai_emulator.endpoints import gateway, streams
 from workers_ai_emulator.endpoints.request_faults import RequestFaults
-from workers_ai_emulator.shapes.envelopes import MARK, edge_page, not_emulated, refusal
+from workers_ai_emulator.shapes.envelopes import MARK, edge_page, error_response, not_emulated
 from workers_ai_emulator.state.log import LogEntry
 from workers_ai_emulator.wire import DroppedConnectionError, NotEmulatedError, Reply, ServiceError, json_reply
 
@@ -34,10 +34,10 @@ _log = logging.getLogger("workers_ai_emulator")
 
 
 def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
-    """Answer one request and keep the log.
+    """Answer one request and log it.
 
     Raises:
-        DroppedConnectionError: If a fault says so.
+        DroppedConnectionError: If a fault drops the connection.
     """
     entry = LogEntry(
         call.method, call.path, call.query, dict(call.headers), service.clock.now(), body=call.body or None
@@ -57,8 +57,8 @@ def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
 
 
 def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flow[tuple[Reply, ServiceError | None]]:
-    """Return the reply, and the refusal it is made of."""
-    refused: ServiceError | None = None
+    """Return the reply, and the error that it reports."""
+    failure: ServiceError | None = None
     faults = RequestFaults([])
     try:
         handler = route(service, call)
@@ -76,26 +76,28 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
             through = gateway.through(service, call, handler, faults) if call.gateway else None
             reply = yield from through or handler(service, call, faults)
     except ServiceError as error:
-        refused = error
-        reply = refusal(error, call.request_id, error.spelling or ("openai" if call.route == "responses" else ""))
+        failure = error
+        reply = error_response(
+            error, call.request_id, error.envelope or ("openai" if call.route == "responses" else "")
+        )
     except NotEmulatedError as error:
         reply = not_emulated(str(error))
     except DroppedConnectionError:
         service.log.answer(entry, None)
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # A field of a type that no rule has foreseen; the service's own schema would refuse it.
-        _log.warning("a request was refused as bad input", exc_info=True)
-        refused = ServiceError(400, 5006, f"Bad input: Error: {error}")
-        reply = refusal(refused, call.request_id, "openai" if call.route == "responses" else "")
+        # No check covers the type of this field; the service's own schema would reject it.
+        _log.warning("rejected a request as bad input", exc_info=True)
+        failure = ServiceError(400, 5006, f"Bad input: Error: {error}")
+        reply = error_response(failure, call.request_id, "openai" if call.route == "responses" else "")
     entry.route = call.route
-    code = faults.replacement.code if faults.replacement else refused.code if refused else None
+    code = faults.replacement.code if faults.replacement else failure.code if failure else None
     service.log.answer(entry, reply.status, code)
-    return _altered(service, reply, faults), refused
+    return _altered(service, reply, faults), failure
 
 
 def _name_call(call: Call) -> None:
-    """Find the model and the queue's route before any fault is drawn."""
+    """Set the model and the queue's route before faults are drawn."""
     body = _peek(call)
     if call.route == "run" and (call.flag("queueRequest") or "request_id" in body):
         call.route = "poll" if "request_id" in body and "requests" not in body else "submit"
@@ -119,7 +121,7 @@ def _peek(call: Call) -> dict[str, Any]:
 
 
 def check_token(service: Service, call: Call) -> None:
-    """Refuse a request without a token that may do this.
+    """Reject a request with a missing, malformed or wrong token.
 
     Raises:
         ServiceError: 10000, 9109, 6003, or the gateway's 2009.
@@ -154,7 +156,7 @@ def _replace(service: Service, fault: Fault, faults: RequestFaults) -> Flow[Repl
         return _scripted(fault)
     headers = dict(fault.headers) | ({"retry-after": fault.retry_after} if fault.retry_after is not None else {})
     raise ServiceError(
-        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, spelling=fault.spelling
+        fault.status, fault.code, fault.message, layer=fault.layer, headers=headers, envelope=fault.envelope
     )
 
 
@@ -171,7 +173,7 @@ def _scripted(fault: Fault) -> Reply:
 
 
 def _altered(service: Service, reply: Reply, faults: RequestFaults) -> Reply:
-    """Slow down or cut up a whole body, and a scripted stream, as the faults ask."""
+    """Slow down or split a whole body or a scripted stream, as the faults say."""
     if not (faults.pause_s or faults.byte_by_byte):
         return reply
     if reply.chunks is None:

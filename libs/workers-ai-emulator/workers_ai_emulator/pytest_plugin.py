@@ -1,4 +1,4 @@
-"""Fixtures: an emulator in the process, on a socket, and on a socket with the environment that points to it."""
+"""pytest fixtures: an emulator in the process, on a socket, and on a socket with the environment set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def workers_ai_emulator() -> Emulator:
-    """A fresh emulator; give ``workers_ai_emulator.transport()`` to ``httpx.Client`` or ``httpx.AsyncClient``."""
+    """Return a new emulator; pass its ``transport()`` to ``httpx.Client`` or ``httpx.AsyncClient``."""
     from workers_ai_emulator.emulator import Emulator
 
     return Emulator()
@@ -22,7 +22,7 @@ def workers_ai_emulator() -> Emulator:
 
 @pytest.fixture
 def workers_ai_emulator_url(workers_ai_emulator: Emulator) -> Iterator[str]:
-    """Base URL, up to ``/client/v4``, of the same emulator on a socket."""
+    """Return the base URL of the same emulator on a socket, up to ``/client/v4``."""
     with workers_ai_emulator.serve() as url:
         yield url
 
@@ -31,7 +31,7 @@ def workers_ai_emulator_url(workers_ai_emulator: Emulator) -> Iterator[str]:
 def workers_ai_emulator_env(
     workers_ai_emulator: Emulator, workers_ai_emulator_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Emulator:
-    """The same emulator on a socket, with ``CLOUDFLARE_*`` set to it; a client that reads them needs no arguments."""
+    """Return the same emulator on a socket, with ``CLOUDFLARE_*`` set; clients need no arguments."""
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "emulated-account")
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "emulated-token")

@@ -1,4 +1,4 @@
-"""Which URL belongs to which endpoint; nothing else."""
+"""URLs and their endpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 def plain(endpoint: Callable[[Service, Call], Reply]) -> Handler:
-    """An endpoint that never waits, as a handler."""
+    """Return a handler for an endpoint that never waits."""
 
     def handler(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
         return endpoint(service, call)
@@ -50,7 +50,7 @@ NOT_EMULATED = {"tomarkdown", "tomarkdown/supported", "tasks/search", "authors/s
 
 
 def read(request: httpx.Request) -> Call:
-    """A request as a call; each segment of the path is decoded by itself."""
+    """Parse a request; each segment of the path is decoded separately."""
     raw_path, _, raw_query = request.url.raw_path.decode("ascii").partition("?")
     segments = [urllib.parse.unquote(part) for part in raw_path.split("/") if part]
     query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True))
@@ -58,10 +58,10 @@ def read(request: httpx.Request) -> Call:
 
 
 def match(service: Service, call: Call) -> Handler:
-    """The handler of a call; names the call's route and model on the way.
+    """Return the handler of a call; set the call's route and model.
 
     Raises:
-        ServiceError: 7000 or 7003 when there is no such route, 7001 for another method.
+        ServiceError: 7000 or 7003 for an unknown route, 7001 for another method.
     """
     segments = call.segments
     if segments[:1] == ["batch"] and service.settings.batch_worker:
@@ -82,7 +82,7 @@ def match(service: Service, call: Call) -> Handler:
 
 
 def gateway_route(service: Service, call: Call) -> Handler:
-    """The handler of a path of AI Gateway's own host, ``/v1/{account}/{gateway}/…``."""
+    """Return the handler of a path of AI Gateway's own host, ``/v1/{account}/{gateway}/…``."""
     _, account, call.gateway, *rest = call.segments
     check_account(service, call, account)
     if not rest:
@@ -96,7 +96,7 @@ def gateway_route(service: Service, call: Call) -> Handler:
 
 
 def worker_route(call: Call) -> Handler:
-    """The handler of a path of the deployed batch Worker."""
+    """Return the handler of a path of the deployed batch Worker."""
     call.route = "batch_worker"
     if call.method == "POST" and len(call.segments) == 1:
         return worker.submit
@@ -106,7 +106,7 @@ def worker_route(call: Call) -> Handler:
 
 
 def ai_route(call: Call, rest: list[str]) -> Handler:
-    """The handler of what follows ``/ai/``."""
+    """Return the handler of a path after ``/ai/``."""
     table = INFERENCE if call.method == "POST" else CATALOGUE if call.method == "GET" else {}
     found = table.get("/".join(rest))
     if found is not None:
@@ -125,7 +125,7 @@ def ai_route(call: Call, rest: list[str]) -> Handler:
 
 
 def check_account(service: Service, call: Call, account: str) -> None:
-    """Refuse an account id that cannot be one; the message repeats the path, whatever was in it."""
+    """Reject a malformed or unknown account id; the message repeats the path, as recorded."""
     accounts = service.settings.accounts
     if not _ACCOUNT.match(account) or (accounts is not None and account not in accounts):
         text = f"Could not route to {call.path}, perhaps your object identifier is invalid?"
@@ -133,5 +133,5 @@ def check_account(service: Service, call: Call, account: str) -> None:
 
 
 def no_route(call: Call) -> ServiceError:
-    """The refusal of a path that does not exist."""
+    """Return the error for an unknown path."""
     return ServiceError(404, 7000, "No route for that URI", layer="api")

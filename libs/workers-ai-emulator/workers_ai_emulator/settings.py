@@ -1,4 +1,4 @@
-"""Choices of behaviour; change them at any time, on ``emulator.settings`` or by HTTP."""
+"""Settings of the service; change them at any time, on ``emulator.settings`` or over HTTP."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 @dataclass
 class Settings:
-    """How the emulated service behaves where that is a choice.
+    """Settings of the emulated service.
 
     Attributes:
-        latency_s: Seconds of work per inference request.
-        tokens: API tokens that are accepted; None for any that does not say of itself that it is wrong ("bad",
-            "expired", "fake", "invalid", "revoked" or "wrong" as one of its words).
-        refused_tokens: Tokens that are refused, with the code of the refusal: 10000, 9109 or 2009.
+        latency_s: Seconds that each inference request takes.
+        tokens: Accepted API tokens; None accepts all except those with the word "bad", "expired", "fake", "invalid",
+            "revoked" or "wrong".
+        refused_tokens: Rejected tokens, with their error code: 10000, 9109 or 2009.
         list_refused_tokens: Tokens that may run models but not list them
             (https://github.com/opencodeschool/opencode.school/issues/174).
-        accounts: Account ids that exist; None for any well-formed one.
-        gateway_token: Token that AI Gateway asks for in ``cf-aig-authorization``; None for an open gateway.
-        paid_plan: Whether the account is on the Workers Paid plan; without it some models answer 5035.
-        licence_agreed: Whether the account agreed to the terms of llama-3.2-11b-vision; without it, 5016.
-        unsupported_tools: What a model without tools does with them: ``ignore`` or ``reject`` (5006).
+        accounts: Known account ids; None accepts all well-formed ids.
+        gateway_token: Token that AI Gateway requires in ``cf-aig-authorization``; None for no token.
+        paid_plan: Whether the account has the Workers Paid plan; otherwise paid models return 5035.
+        licence_agreed: Whether the account accepted the terms of llama-3.2-11b-vision; otherwise 5016.
+        unsupported_tools: Effect of tools on a model without tool support: ``ignore`` or ``reject`` (5006).
         batch_worker: Whether a deployed batch Worker answers under ``/batch``.
-        batch_worker_model: Model of that Worker when a request names none.
-        v1_native_usage: Whether streams on ``/ai/v1`` carry the trailing native usage event.
-        v1_padding: Whether events on ``/ai/v1`` carry the padding ``p``.
+        batch_worker_model: Model of that Worker for requests without ``model``.
+        v1_native_usage: Whether streams on ``/ai/v1`` end with the native usage event.
+        v1_padding: Whether events on ``/ai/v1`` have the padding ``p``.
         v1_usage_unasked: Usage of streams on ``/ai/v1`` without ``stream_options``: ``each`` event, the ``last``
             one or ``none``.
         v1_legacy_chunks: Whether older models stream bare chunks on ``/ai/v1`` (no index, role, finish, usage).
         v1_base64: Whether ``/ai/v1/embeddings`` honours ``encoding_format: "base64"``.
-        v1_dimensions: What ``/ai/v1/embeddings`` does with ``dimensions``: ``ignore``, ``cut`` or ``reject``.
-        hybrid_tool_calls: Where the hybrid family has its calls: ``both``, ``choices`` or ``top``.
-        late_zeros_chance: Chance that a zero usage event follows the native usage event, for models known to
-            send it.
-        glm_required: What glm-4.7-flash does with ``tool_choice: "required"``: ``reject`` (a probe of autumn 2026) or
+        v1_dimensions: Effect of ``dimensions`` on ``/ai/v1/embeddings``: ``ignore``, ``cut`` or ``reject``.
+        hybrid_tool_calls: Place of tool calls in the hybrid family: ``both``, ``choices`` or ``top``.
+        late_zeros_chance: Probability of a zero usage event after the native usage event, for models that were
+            recorded with it.
+        glm_required: Effect of ``tool_choice: "required"`` on glm-4.7-flash: ``reject`` (a probe of autumn 2026) or
             ``accept`` (live tests of summer 2026).
         json_mode_status: HTTP status of "JSON Mode couldn't be met"; 200 sends ``success: false``.
         json_mode_code: Code of the same error; None for no code.
-        schema_forms: JSON schemas that are taken: ``both`` forms on each route, or each route's ``own`` form only
-            (bare on ``/ai/run``, the named envelope on ``/ai/v1``).
-        long_texts: What bge-*-en does with texts above 512 tokens: ``cut`` or ``reject`` (3030).
-        too_many_texts_code: Code of the refusal of more texts than a model takes.
+        schema_forms: Accepted forms of JSON schemas: ``both`` on each route, or each route's ``own`` form only (bare on
+            ``/ai/run``, the named envelope on ``/ai/v1``).
+        long_texts: Effect of texts above 512 tokens on bge-*-en: ``cut`` or ``reject`` (3030).
+        too_many_texts_code: Error code for too many texts in one request.
         unit_vectors: Whether vectors have unit length.
         rerank_scores: Scores of rerankers: ``sigmoid`` (between 0 and 1) or ``raw``.
         contexts_key: Key of the vectors that bge-m3 returns for ``contexts`` alone.
-        responses_stream: What the Responses route does with ``stream: true``: ``reject`` or ``whole``.
-        shared_run_gateway: What ``POST /ai/run`` does with an ``@cf/`` model and no gateway header: ``reject`` or
-            ``accept``.
+        responses_stream: Effect of ``stream: true`` on the Responses route: ``reject`` or ``whole``.
+        shared_run_gateway: Effect of an ``@cf/`` model without the gateway header on ``POST /ai/run``: ``reject``
+            or ``accept``.
         prefix_cache: Whether repeated prompt prefixes of one ``x-session-affinity`` are counted as cached.
         reject_on: Routes that honour ``options.rejectIfBusy``; only the first two are documented.
-        busy_in_queue: Whether a full service also refuses submissions to the queue.
+        busy_in_queue: Whether a service at capacity also rejects submissions to the queue.
         max_body_bytes: Largest request body; the documented figure is 10 MB, and only for the queue.
     """
 
@@ -96,10 +96,10 @@ class Settings:
 
 
 def check_choices(settings: Any) -> None:
-    """Refuse a value that is not one of its field's choices.
+    """Reject values outside the choices of their fields.
 
     Raises:
-        ValueError: If a field of literals holds something else.
+        ValueError: If a ``Literal`` field has another value.
     """
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""The values that travel between the layers: a call coming in, a reply going out, a refusal."""
+"""Values that all layers share: a request, a reply, an error."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SSE_TYPE = "text/event-stream"
 
 @dataclass(slots=True)
 class Call:
-    """One request, read far enough to be routed.
+    """One parsed request.
 
     Attributes:
         method: HTTP method, upper case.
         path: Decoded path.
-        segments: The path's segments, decoded one by one, so that ``%2F`` and ``/`` read alike.
-        query: Query parameters; the last one wins.
+        segments: Segments of the path, each decoded separately.
+        query: Query parameters; of repeated ones, the last.
         headers: Request headers.
         body: Raw body.
-        route: Name of the route that took the call, for faults and the log.
-        model: Id of the model asked for, once known.
-        gateway: Name of the AI Gateway it goes through; empty for none.
+        route: Name of the route, for faults and the log.
+        model: Id of the requested model, once it is known.
+        gateway: Id of the AI Gateway; empty for none.
         request_id: Uuid of the request, in headers, reply ids and error texts.
     """
 
@@ -49,10 +49,10 @@ class Call:
     _json: Any = field(default=None, repr=False)
 
     def json(self) -> Any:
-        """The body as JSON.
+        """Return the body as JSON.
 
         Raises:
-            ServiceError: If the body is missing (3003) or is not JSON (5006).
+            ServiceError: If the body is missing (3003) or invalid JSON (5006).
         """
         if self._json is None:
             if not self.body:
@@ -64,10 +64,10 @@ class Call:
         return self._json
 
     def json_object(self) -> Json:
-        """The body as a JSON object.
+        """Return the body as a JSON object.
 
         Raises:
-            ServiceError: Like :meth:`json`, or if it is another kind of value (5006).
+            ServiceError: Like :meth:`json`, or if the value is no object (5006).
         """
         value = self.json()
         if not isinstance(value, dict):
@@ -75,20 +75,20 @@ class Call:
         return value
 
     def flag(self, name: str) -> bool:
-        """Whether a query parameter says true."""
+        """Return whether a query parameter is true."""
         return self.query.get(name, "").lower() in {"true", "1"}
 
 
 @dataclass(slots=True)
 class Reply:
-    """What goes back: whole (``body``) or in pieces (``chunks``, bytes between waits).
+    """One reply: whole (``body``) or in pieces (``chunks``: bytes, with waits between them).
 
     Attributes:
         status: HTTP status.
         headers: Reply headers.
         body: The whole body.
         chunks: The pieces of a streamed body.
-        on_close: Called once, when a streamed reply was read to its end or given up.
+        on_close: Callbacks for a streamed reply; called once, when it was read to its end or closed.
     """
 
     status: int = 200
@@ -99,19 +99,19 @@ class Reply:
 
 
 Layer = Literal["ai", "api", "gateway"]
-Spelling = Literal["", "object", "binding", "openai"]
+Envelope = Literal["", "object", "binding", "openai"]
 
 
 class ServiceError(Exception):
-    """The service refuses a request.
+    """An error response of the service.
 
     Args:
         status: HTTP status.
         code: Cloudflare's code.
         message: Text without prefix and request id; the envelope adds them.
-        layer: Who refuses: the model service (``ai``), the API in front of it (``api``) or the AI Gateway.
-        raw: Whether the text goes out without prefix and request id.
-        spelling: Odd envelope in place of the layer's own.
+        layer: Origin of the error: the model service (``ai``), the API in front of it (``api``) or the AI Gateway.
+        raw: Whether the text is sent without prefix and request id.
+        envelope: Envelope in place of the layer's own.
         headers: Extra reply headers.
     """
 
@@ -123,7 +123,7 @@ class ServiceError(Exception):
         *,
         layer: Layer = "ai",
         raw: bool = False,
-        spelling: Spelling = "",
+        envelope: Envelope = "",
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
@@ -132,30 +132,30 @@ class ServiceError(Exception):
         self.message = message
         self.layer = layer
         self.raw = raw
-        self.spelling: Spelling = spelling
+        self.envelope: Envelope = envelope
         self.headers = headers or {}
 
 
 class DroppedConnectionError(Exception):
-    """The service closes the connection, before a reply or inside one."""
+    """The service drops the connection, before or inside a reply."""
 
 
 class NotEmulatedError(Exception):
-    """A part of the service that this emulator does not have."""
+    """A part of the service that is not emulated."""
 
 
 def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    """A whole JSON reply."""
+    """Return a whole JSON reply."""
     return Reply(status, {"content-type": JSON_TYPE, **(headers or {})}, dumps(body))
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON as the service writes it; half a letter is replaced."""
+    """Serialize compact JSON, as the service does; replace lone surrogates."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def strict_json(text: bytes | str) -> Any:
-    """Parse JSON; NaN and Infinity are not JSON.
+    """Parse JSON; reject NaN and Infinity.
 
     Raises:
         ValueError: If the text is not JSON.
@@ -168,7 +168,7 @@ def _reject_constant(name: str) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """JSON's name for the type of a value."""
+    """Return JSON's name for the type of a value."""
     kinds: tuple[tuple[type, str], ...] = (
         (type(None), "null"),
         (bool, "boolean"),

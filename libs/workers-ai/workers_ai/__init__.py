@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from workers_ai._version import __version__
 
 if TYPE_CHECKING:
+    from workers_ai._limits.limiter import Limiter
     from workers_ai._settings.gateway import GatewayOptions
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords, SettingKeywords
     from workers_ai._settings.settings import Settings
@@ -25,6 +26,7 @@ __all__ = [
     "ClientKeywords",
     "EmbedKeywords",
     "GatewayOptions",
+    "Limiter",
     "RetryEvent",
     "RetryPolicy",
     "SettingKeywords",
@@ -42,6 +44,7 @@ _HOMES = {
     "ClientKeywords": "workers_ai._settings.keywords",
     "EmbedKeywords": "workers_ai._wire.params",
     "GatewayOptions": "workers_ai._settings.gateway",
+    "Limiter": "workers_ai._limits.limiter",
     "RetryEvent": "workers_ai.retry",
     "RetryPolicy": "workers_ai.retry",
     "SettingKeywords": "workers_ai._settings.keywords",

@@ -1,8 +1,8 @@
-"""Facts about models, as of October 2026. The catalogue informs; it never forbids a model it does not know.
+"""Facts about models, as of October 2026. A model that is not in the catalogue can be used all the same.
 
 The facts are in ``data/models.json``, taken from https://developers.cloudflare.com/workers-ai/models/ and
-https://developers.cloudflare.com/workers-ai/platform/pricing/; a fact that is not known is absent. ``successor`` is our
-own suggestion, not the service's.
+https://developers.cloudflare.com/workers-ai/platform/pricing/; an unknown fact is absent. ``successor`` is a
+suggestion of this package, not of the service.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ USD_PER_NEURON: Final = 0.000011
 """Price of one neuron in USD (https://developers.cloudflare.com/workers-ai/platform/pricing/)."""
 
 TEXTS_PER_REQUEST: Final = 100
-"""Cap used for embedding models whose own is not known; the documented cap of the bge family."""
+"""Texts per request for embedding models whose own limit is unknown: the documented limit of the bge family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What is known of one model; None means not known.
+    """Facts about one model; None means unknown.
 
     Attributes:
-        id: The id that callers use.
+        id: Model id.
         task: Task name of the catalogue, such as ``"Text Generation"``.
-        family: Shape of its native reply: ``"native"`` (``response``), ``"openai"`` (``choices``), ``"hybrid"`` (both)
+        family: Form of its native reply: ``"native"`` (``response``), ``"openai"`` (``choices``), ``"hybrid"`` (both)
             or ``"decision"``.
         context_window: Tokens of input and output together.
-        max_output_tokens: Tokens of output at most.
+        max_output_tokens: Maximum number of output tokens.
         default_max_tokens: Tokens of output when ``max_tokens`` is not set.
         dimensions: Length of its vectors.
         max_input_tokens: Tokens of one text.
@@ -40,27 +40,27 @@ class ModelCard:
         usd_per_m_in: USD for a million input tokens.
         usd_per_m_out: USD for a million output tokens.
         usd_per_m_cached: USD for a million input tokens read from the prefix cache.
-        usd_per_audio_minute: USD for a minute of audio, heard or spoken.
-        usd_per_k_characters: USD for a thousand characters spoken.
-        tools: Calls tools.
-        tool_choice_refused: Forms of ``tool_choice`` it refuses, of ``"auto"``, ``"none"``, ``"required"`` and
-            ``"named"``. None where no refusal is known.
-        prefers_schema: Whether a schema is a more reliable way to a structured answer than a forced tool.
-        json_schema: Takes ``response_format``.
-        guided_json: Takes ``guided_json`` on the native route.
-        reasoning: Thinks before it answers.
-        reasoning_efforts: Values of ``reasoning_effort`` it tells apart.
-        default_reasoning_effort: The value used when none is set.
-        vision: Takes images.
-        audio: Takes audio.
-        video: Takes video.
-        batch: Takes the asynchronous queue.
-        lora: Takes LoRA adapters.
-        paid_only: Needs the Workers Paid plan.
+        usd_per_audio_minute: USD for a minute of audio, input or output.
+        usd_per_k_characters: USD for a thousand characters of speech.
+        tools: Supports tool calls.
+        tool_choice_refused: Forms of ``tool_choice`` that it rejects, of ``"auto"``, ``"none"``, ``"required"`` and
+            ``"named"``. None if none is known.
+        prefers_schema: Whether a schema yields structured answers more reliably than a forced tool.
+        json_schema: Supports ``response_format``.
+        guided_json: Supports ``guided_json`` on the native route.
+        reasoning: Reasons before it answers.
+        reasoning_efforts: Supported values of ``reasoning_effort``.
+        default_reasoning_effort: Value that the model uses if none is set.
+        vision: Accepts images.
+        audio: Accepts audio.
+        video: Accepts video.
+        batch: Supports the asynchronous queue.
+        lora: Supports LoRA adapters.
+        paid_only: Requires the Workers Paid plan.
         requests_per_minute: Documented limit per account.
-        retired_on: ISO date of its withdrawal.
+        retired_on: ISO date of its retirement.
         successor: A current model to use instead.
-        alias_of: The model that answers in place of this one, and is paid for.
+        alias_of: Model that answers in place of this one and is charged.
     """
 
     id: str
@@ -105,7 +105,7 @@ class ModelCard:
         audio_minutes: float = 0.0,
         characters: int = 0,
     ) -> float | None:
-        """Return the list price in USD of tokens, minutes of audio and spoken characters; None if it is not known."""
+        """Return the list price in USD of tokens, minutes of audio and characters of speech; None if unknown."""
         cost = audio_minutes * (self.usd_per_audio_minute or 0.0) + characters / 1_000 * (
             self.usd_per_k_characters or 0.0
         )
@@ -126,7 +126,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=512)
 def lookup(model: str) -> ModelCard:
-    """The card of ``model``; an empty one for a model that is not in the catalogue."""
+    """Return the card of ``model``; an empty card for a model that is not in the catalogue."""
     own = _facts().get(model, {})
     facts = {**_facts().get(own.get("alias_of", ""), {}), **own}
     for name in ("reasoning_efforts", "tool_choice_refused"):
@@ -136,10 +136,10 @@ def lookup(model: str) -> ModelCard:
 
 
 def known_models(task: str | None = None) -> list[ModelCard]:
-    """All cards, or those of one task, in the order of the catalogue."""
+    """Return all cards, or those of one task, in the order of the catalogue."""
     return [card for card in map(lookup, _facts()) if task is None or card.task == task]
 
 
 def successor(model: str) -> str | None:
-    """A current model to use instead of a retired one; None where the catalogue names none."""
+    """Return a current model to use instead of a retired one; None if the catalogue has none."""
     return lookup(model).successor

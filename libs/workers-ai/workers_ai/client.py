@@ -1,91 +1,96 @@
-"""The clients: one service behind two faces, sync and async."""
+"""The clients: each method checks its arguments, runs a flow, and returns the result."""
 
 from __future__ import annotations
 
 import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
-from workers_ai._calls.streaming import awalk, walk
-from workers_ai._flow.concurrency import agather, gather
-from workers_ai._flow.drivers import adrive, drive
-from workers_ai._service import Service, join_embeddings, join_rankings
-from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, reject_settings, setting_parameters
-from workers_ai._validation import require
-from workers_ai.retry import RetryEvent, RetryPolicy
-from workers_ai.types import ChatDelta, ChatReply, EmbedReply, RerankScore
+from workers_ai._calls.chat import PLANNED, chat, plan_call
+from workers_ai._connection import Connection
+from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
+from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, setting_parameters
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+    from typing import Self
 
     import httpx
 
+    from workers_ai._limits.limiter import Limiter
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
-    from workers_ai.types import JSON
+    from workers_ai.generation._gathering import QueuedClient
+    from workers_ai.retry import RetryEvent, RetryPolicy
+    from workers_ai.types import JSON, ChatDelta, ChatReply, EmbedReply, RerankScore
 
 __all__ = ["AsyncClient", "Client"]
 
 
-class _Face:
-    """What both clients share: how they are made."""
+class _BaseClient:
+    """The constructor and the settings of both clients."""
 
     __signature__: ClassVar[inspect.Signature]
+    _connection: Connection
 
     def __init__(
         self,
         *,
-        service: Service | None = None,
         http_client: httpx.Client | None = None,
         http_async_client: httpx.AsyncClient | None = None,
         binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
+        limiter: Limiter | None = None,
         **settings: Unpack[ClientKeywords],
     ) -> None:
         mask_secrets(cast("dict[str, Any]", settings))
-        owner = type(self).__name__
-        if service is not None:
-            handles = {"http_client": http_client, "http_async_client": http_async_client, "binding": binding}
-            policies = {"retry": retry, "on_retry": on_retry}
-            reject_settings(owner, settings)
-            doubled = [name for name, value in {**handles, **policies}.items() if value is not None]
-            require(not doubled, f"{owner} takes {', '.join(doubled)} from the service it was given")
-        self.service = service or Service(
-            Settings.resolve(**known_keywords(owner, settings), binding=binding is not None),
+        self._connection = Connection.open(
+            Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,
             http_async_client=http_async_client,
             binding=binding,
             retry=retry,
             on_retry=on_retry,
+            limiter=limiter,
         )
+
+    @classmethod
+    def _of(cls, connection: Connection) -> Self:
+        """Return a client over a connection, which other clients may share."""
+        client = cls.__new__(cls)
+        client._connection = connection
+        return client
 
     def __init_subclass__(cls) -> None:
         own = [
-            value for value in inspect.signature(_Face.__init__).parameters.values() if value.kind is value.KEYWORD_ONLY
+            value
+            for value in inspect.signature(_BaseClient.__init__).parameters.values()
+            if value.kind is value.KEYWORD_ONLY
         ]
         cls.__signature__ = inspect.Signature([*own, *setting_parameters()])
 
     @property
     def settings(self) -> Settings:
         """The checked settings."""
-        return self.service.settings
+        return self._connection.settings
 
     def __repr__(self) -> str:
         settings = self.settings
         return f"{type(self).__name__}(account_id={settings.account_id!r}, base_url={settings.base_url!r})"
 
 
-class Client(_Face):
-    """Workers AI, blocking.
+class Client(_BaseClient):
+    """The blocking client of Workers AI. Pickles and copies without open connections.
 
     Args:
-        service: A service to share with another client; then nothing else is needed.
-        http_client: Your own ``httpx.Client``; URL and credentials still come from here, and it is never closed here.
-        http_async_client: Not used by this client.
-        binding: The ``env.AI`` of a Python Worker; only :class:`AsyncClient` can use it.
-        retry: When to try again, in place of the default policy.
-        on_retry: Called before each wait.
+        http_client: Your own ``httpx.Client``. URL and credentials are those of the settings; it is never closed.
+        http_async_client: Ignored by this client.
+        binding: The ``env.AI`` of a Python Worker, in place of HTTP; only :class:`AsyncClient` can use it.
+        retry: The retry policy; the default follows ``max_retries``.
+        on_retry: Called before each wait with a :class:`~workers_ai.RetryEvent`.
+        limiter: The limiter of concurrent requests; the default is shared by all objects of the account.
         **settings: See :class:`~workers_ai.ClientKeywords`.
 
     Raises:
@@ -97,10 +102,10 @@ class Client(_Face):
         """The asynchronous queue: submit, poll, collect, run."""
         from workers_ai.batch import Batch
 
-        return Batch(self.service.queue, self.service.transport)
+        return Batch(self._connection.queue, self._connection.transport)
 
     def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]) -> ChatReply:
-        """Ask for one whole answer.
+        """Return a whole answer.
 
         Args:
             model: Model id.
@@ -110,20 +115,27 @@ class Client(_Face):
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **given)
-        return drive(service.calls.chat(plan), service.transport)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
+        return drive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
-        """Ask for an answer in pieces; the last one carries finish reason and usage. Arguments as for :meth:`chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **given)
-        return walk(service.open_chat(plan), service.transport)
+        """Yield an answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
+
+        Raises:
+            StreamInterruptedError: The stream ended early; ``partial`` is the text that had arrived.
+            WorkersAIError: See :mod:`workers_ai.errors`.
+        """
+        from workers_ai._calls.streaming import open_chat
+
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
+        return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
-        """Embed texts, in requests of at most the model's cap, several at a time; order and count are checked.
+        """Embed texts, in concurrent requests of at most the model's cap. Vectors are in the order of the texts.
 
         Args:
             model: Model id.
@@ -131,12 +143,15 @@ class Client(_Face):
             **options: Options, and settings of this call; see :class:`~workers_ai.EmbedKeywords`.
 
         Raises:
-            BadRequestError: A text is empty or no string; the index is named, and nothing was sent.
+            BadRequestError: A text is empty or not a string; ``index`` is set, and nothing was sent.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **given)
-        return join_embeddings(model, gather(flows, service.transport, service.concurrency))
+        from workers_ai._calls.embeddings import embed_flows, join_embeddings
+        from workers_ai._flow.concurrency import gather
+
+        calls, options = self._connection.calls.for_call(options)
+        flows = embed_flows(calls, model, texts, **options)
+        return join_embeddings(model, gather(flows, self._connection.transport, calls.concurrency))
 
     def rerank(
         self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
@@ -147,27 +162,35 @@ class Client(_Face):
             model: Model id.
             query: The query.
             texts: Any number of strings.
-            top_n: Scores to return at most; None returns all.
+            top_n: Largest number of scores; None returns all.
             **options: Settings of this call, as for :meth:`chat`.
 
         Raises:
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        service, given = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **given)
-        return join_rankings(gather(flows, service.transport, service.concurrency), top_n)
+        from workers_ai._calls.rerank import join_rankings, rerank_flows
+        from workers_ai._flow.concurrency import gather
+
+        calls, options = self._connection.calls.for_call(options)
+        flows = rerank_flows(calls, model, query, texts, top_n, options)
+        return join_rankings(gather(flows, self._connection.transport, calls.concurrency), top_n)
 
     def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
 
         Args:
             **filters: ``task``, ``search``, ``author``, ``source``, ``hide_experimental``.
+
+        Raises:
+            WorkersAIError: See :mod:`workers_ai.errors`.
         """
-        return drive(self.service.calls.models(filters), self.service.transport)
+        from workers_ai._calls.models import list_models
+
+        return drive(list_models(self._connection.calls, filters), self._connection.transport)
 
     def close(self) -> None:
-        """Close the connections made here."""
-        self.service.transport.close()
+        """Close the connections that this client opened."""
+        self._connection.transport.close()
 
     def __enter__(self) -> Client:
         return self
@@ -176,53 +199,80 @@ class Client(_Face):
         self.close()
 
 
-class AsyncClient(_Face):
-    """Workers AI without blocking: the methods and arguments of :class:`Client`, to be awaited."""
+class AsyncClient(_BaseClient):
+    """The async client of Workers AI: the methods and arguments of :class:`Client`, to be awaited."""
 
     @property
     def batch(self) -> AsyncBatch:
         """The asynchronous queue: submit, poll, collect, run."""
         from workers_ai.batch import AsyncBatch
 
-        return AsyncBatch(self.service.queue, self.service.transport)
+        return AsyncBatch(self._connection.queue, self._connection.transport)
 
     async def chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> ChatReply:
         """See :meth:`Client.chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=False, **given)
-        return await adrive(service.calls.chat(plan), service.transport)
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=False)
+        return await adrive(chat(calls, plan), self._connection.transport)
 
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> AsyncGenerator[ChatDelta, None]:
         """See :meth:`Client.stream_chat`."""
-        service, given = self.service.for_call(options, planned=True)
-        plan = service.plan(model, messages, stream=True, **given)
-        return awalk(service.open_chat(plan), service.transport)
+        from workers_ai._calls.streaming import open_chat
+
+        calls, options = self._connection.calls.for_call(options, keep=PLANNED)
+        plan = plan_call(calls.settings, model, messages, options, stream=True)
+        return adrive_stream(open_chat(calls, plan), self._connection.transport)
 
     async def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
         """See :meth:`Client.embed`."""
-        service, given = self.service.for_call(options)
-        flows = service.embeddings(model, texts, **given)
-        return join_embeddings(model, await agather(flows, service.transport, service.concurrency))
+        from workers_ai._calls.embeddings import embed_flows, join_embeddings
+        from workers_ai._flow.concurrency import agather
+
+        calls, options = self._connection.calls.for_call(options)
+        flows = embed_flows(calls, model, texts, **options)
+        return join_embeddings(model, await agather(flows, self._connection.transport, calls.concurrency))
 
     async def rerank(
         self, model: str, query: str, texts: Sequence[str], *, top_n: int | None = None, **options: Unpack[CallKeywords]
     ) -> list[RerankScore]:
         """See :meth:`Client.rerank`."""
-        service, given = self.service.for_call(options)
-        flows = service.rankings(model, query, texts, top_n, **given)
-        return join_rankings(await agather(flows, service.transport, service.concurrency), top_n)
+        from workers_ai._calls.rerank import join_rankings, rerank_flows
+        from workers_ai._flow.concurrency import agather
+
+        calls, options = self._connection.calls.for_call(options)
+        flows = rerank_flows(calls, model, query, texts, top_n, options)
+        return join_rankings(await agather(flows, self._connection.transport, calls.concurrency), top_n)
 
     async def models(self, **filters: Any) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""
-        return await adrive(self.service.calls.models(filters), self.service.transport)
+        from workers_ai._calls.models import list_models
+
+        return await adrive(list_models(self._connection.calls, filters), self._connection.transport)
+
+    def queued(
+        self,
+        model: str,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> QueuedClient:
+        """Return a client whose single chats share submissions of the asynchronous queue.
+
+        Arguments as for :class:`~workers_ai.generation.QueuedClient`.
+        """
+        from workers_ai.generation._gathering import QueuedClient
+
+        return QueuedClient(self, model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s)
 
     async def aclose(self) -> None:
-        """Close the connections made here for the running event loop."""
-        await self.service.transport.aclose()
+        """Close the connections that this client opened for the running event loop."""
+        await self._connection.transport.aclose()
 
     async def __aenter__(self) -> AsyncClient:
         return self

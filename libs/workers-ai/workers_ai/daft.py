@@ -10,8 +10,8 @@
     vectors = embed_text(daft.col("text"), provider="workers-ai", model="@cf/baai/bge-m3")
     daft.read_parquet("docs.parquet").with_column("vector", vectors).write_parquet("vectors")
 
-One batch of rows is one request. A busy service is waited for inside the batch; Daft's own retry comes after that, told
-how long to wait, and never for what another try cannot mend. Daft hands batches on as they end, so carry a key.
+One batch of rows is one request. At capacity, the batch waits and retries. After the last retry, Daft gets a
+``RetryAfterError`` with the delay; permanent errors are never retried. Daft returns batches in any order: carry a key.
 """
 
 # pyright: reportMissingImports=false
@@ -34,8 +34,8 @@ try:
 except ImportError as exc:
     raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
+from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, check_options, texts_per_request
-from workers_ai._service import Service
 from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._validation import require_int
 from workers_ai.catalogue import lookup
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["WorkersAIProvider"]
 
 PAUSE_S: Final = 5.0
-"""Seconds that Daft is told to wait where the service names no time."""
+"""Delay of a ``RetryAfterError`` in seconds if the service sent none."""
 
 _OF_DAFT: Final = ("batch_size", "max_retries", "on_error")
 
@@ -59,9 +59,9 @@ class WorkersAIProvider(Provider):
     """Embeds columns with Workers AI.
 
     Args:
-        name: The name it is attached under.
-        **settings: Those of :class:`workers_ai.Client`; unless given, ``max_retries`` is 10, ``on_busy`` is ``"retry"``
-            and ``max_concurrency``, the number of requests in flight of one process, is 8.
+        name: Name of the provider in Daft.
+        **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``,
+            ``max_concurrency`` 8 (requests in flight per process).
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
@@ -73,22 +73,23 @@ class WorkersAIProvider(Provider):
 
     @property
     def name(self) -> str:
-        """The name it is attached under."""
+        """Name of the provider in Daft."""
         return self._name
 
     def get_text_embedder(
         self, model: str | None = None, dimensions: int | None = None, **options: Any
     ) -> TextEmbedderDescriptor:
-        """Describe the embedder of one column.
+        """Return the descriptor of an embedder for one column.
 
         Args:
             model: Model id.
-            dimensions: Length of the vectors; needed only for a model that the catalogue does not know.
-            **options: Daft's ``batch_size`` (default and most: the model's own cap), ``max_retries`` (3), ``on_error``;
-                and ``pooling``, ``truncate_inputs``, ``normalize``, ``empty_text`` of :meth:`workers_ai.Client.embed`.
+            dimensions: Length of the vectors; required for models outside the catalogue.
+            **options: Daft's ``batch_size`` (default and maximum: texts per request of the model), ``max_retries``
+                (default 3) and ``on_error``; ``pooling``, ``truncate_inputs``, ``normalize`` and ``empty_text`` of
+                :meth:`workers_ai.Client.embed`.
 
         Raises:
-            ConfigurationError: The model is missing, an option is not known, or the length of the vectors is not.
+            ConfigurationError: The model is missing, or an option or the length of the vectors is unknown.
         """
         cap = texts_per_request(model)
         udf: dict[str, Any] = {name: options.pop(name) for name in _OF_DAFT if name in options}
@@ -102,15 +103,15 @@ class WorkersAIProvider(Provider):
 def _length(model: str, dimensions: int | None) -> int:
     known = lookup(model).dimensions
     if known is None and dimensions is None:
-        raise ConfigurationError(f"how long the vectors of {model} are is not known: pass dimensions=")
+        raise ConfigurationError(f"the length of the vectors of {model} is unknown: pass dimensions=")
     if known is not None and dimensions not in (None, known):
-        raise ConfigurationError(f"{model} makes vectors of {known} dimensions; the service cannot make others")
+        raise ConfigurationError(f"{model} has vectors of {known} dimensions: remove dimensions=")
     return known or dimensions or 0
 
 
 @dataclass
 class _Descriptor(TextEmbedderDescriptor):
-    """What Daft sends to its workers. A pickle carries a token only where it was given explicitly."""
+    """The embedder as Daft pickles it for its workers. A pickle has the token only if it was passed explicitly."""
 
     provider_name: str
     settings: Settings
@@ -142,20 +143,20 @@ class _Descriptor(TextEmbedderDescriptor):
 
 
 class _Embedder:
-    """Embeds one batch at a time for each coroutine of Daft's."""
+    """Embeds one batch per call. Daft calls it from several coroutines."""
 
     def __init__(self, settings: Settings, model: str, options: dict[str, Any]) -> None:
-        self._client = AsyncClient(service=Service(settings))
+        self._client = AsyncClient._of(Connection.open(settings))
         self._closes = False
         self._model = model
         self._options = options
-        self._refused: dict[int, WorkersAIError] = {}
+        self._permanent: dict[int, WorkersAIError] = {}
 
     async def embed_text(self, text: Sequence[str | None]) -> list[Any]:
         """Embed one batch into arrays of float32; a null stays a null."""
         batch = hash(tuple(text))
-        if error := self._refused.get(batch):
-            raise copy.copy(error)  # Daft repeats whatever fails; what cannot succeed is not sent again
+        if error := self._permanent.get(batch):
+            raise copy.copy(error)  # Daft retries every error; do not send a permanent one again
         if not self._closes:
             weakref.finalize(self, _close, self._client, asyncio.get_running_loop())
             self._closes = True
@@ -165,13 +166,13 @@ class _Embedder:
         except WorkersAIError as exc:
             if exc.is_retryable:
                 raise RetryAfterError(exc.retry_after or PAUSE_S, exc) from exc
-            self._refused[batch] = copy.copy(exc)  # without the traceback, which would hold this object
+            self._permanent[batch] = copy.copy(exc)  # a copy has no traceback, which would keep this object alive
             raise
         vectors = iter(np.asarray(reply.vectors, dtype=np.float32))
         return [None if item is None else next(vectors) for item in text]
 
 
 def _close(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
-    """Close the connections of an embedder that is gone; Daft has no other end, and its loop never ends."""
+    """Close the connections of a deleted embedder. Daft never closes one, and its event loop keeps running."""
     if loop.is_running():
         asyncio.run_coroutine_threadsafe(client.aclose(), loop)

@@ -1,11 +1,11 @@
-"""The error tree: what can go wrong, which of it is worth another try, and what to do about it.
+"""The error tree: what failed, whether a retry can help, and the remedy.
 
     WorkersAIError
     ├── ConfigurationError            an account, token, URL or option is missing or malformed
-    ├── APIConnectionError            no reply                                          retryable
-    │   └── APITimeoutError           our own timeout                                   retryable
-    ├── APIStatusError                the service refused
-    │   ├── BadRequestError           the input does not fit
+    ├── APIConnectionError            no response                                       retryable
+    │   └── APITimeoutError           timeout= or total_timeout= expired                retryable
+    ├── APIStatusError                the service returned an error response
+    │   ├── BadRequestError           the input is invalid
     │   │   ├── ContextWindowExceededError
     │   │   └── StructuredOutputError
     │   ├── AuthenticationError
@@ -14,21 +14,21 @@
     │   ├── NotFoundError
     │   │   └── ModelRetiredError
     │   ├── RequestTooLargeError
-    │   ├── RequestTimeoutError       the service's own timeout                         retryable
-    │   ├── RateLimitError            a limit per minute                                retryable
-    │   │   ├── CapacityError         no capacity at this moment (3040)                 retryable
-    │   │   └── QuotaExhaustedError   the day's allocation is used up                   never
+    │   ├── RequestTimeoutError       the service timed out                             retryable
+    │   ├── RateLimitError            a rate limit (3021)                               retryable
+    │   │   ├── CapacityError         the service is at capacity (3040)                 retryable
+    │   │   └── QuotaExhaustedError   the daily allocation is used up (3036, 4006)      never
     │   └── InternalServerError                                                         retryable
-    ├── APIResponseValidationError    a success that does not fit
-    ├── StreamInterruptedError        a stream that ended without an end
+    ├── APIResponseValidationError    an invalid 2xx response
+    ├── StreamInterruptedError        an interrupted stream
     └── BatchError
-        ├── BatchTimeoutError         carries the request ids, so that the work can be resumed
+        ├── BatchTimeoutError         the deadline passed; carries the request ids
         └── BatchItemError            one item of a batch failed
 
-Errors that another try cannot repair are also a ``ValueError`` or a ``RuntimeError``: frameworks that judge by built-in
-bases (LangGraph's ``default_retry_on``) then leave them alone. Refusals of the service are ``RuntimeError``: pydantic
-turns a ``ValueError`` that is raised inside a validator into a ``ValidationError``. Every error pickles, and none holds
-the API token.
+An error that a retry cannot repair is also a ``ValueError`` or a ``RuntimeError``. Frameworks that decide by built-in
+base classes (LangGraph's ``default_retry_on``) then do not retry it. Error responses are a ``RuntimeError``:
+pydantic would turn a ``ValueError`` raised inside a validator into a ``ValidationError``. Every error can be pickled. None
+contains the API token.
 """
 
 from __future__ import annotations
@@ -53,9 +53,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """The reply behind an error, without the request (and so without the token) that caused it.
+    """The HTTP response of an error, without the request, which contains the token.
 
-    Tracers read ``status_code``, ``headers``, ``text`` and ``json()``.
+    Attributes:
+        status_code: HTTP status.
+        headers: Response headers.
+        text: Response body.
     """
 
     status_code: int
@@ -71,7 +74,7 @@ class ErrorResponse:
         return json.loads(self.text)
 
 
-_SUBMIT_AGAIN = "Submit the requests again: the queue does not keep results for ever."
+_SUBMIT_AGAIN = "Submit the requests again: the queue keeps results for a limited time."
 
 
 def _rebuild(cls: type[WorkersAIError], args: tuple[Any, ...], state: dict[str, Any]) -> WorkersAIError:
@@ -82,22 +85,25 @@ def _rebuild(cls: type[WorkersAIError], args: tuple[Any, ...], state: dict[str, 
 
 
 class WorkersAIError(Exception):
-    """Base of every error this package raises.
+    """Base class of all errors of this package.
+
+    ``str()`` returns one line: message, model, status, code, ray id, and the remedy.
 
     Attributes:
         message: What happened, without the context that ``str()`` adds.
         is_retryable: Whether the same request can succeed later without a change.
-        retry_after: Seconds the service asked to wait, or None.
-        attempts: Requests sent before this error was raised.
-        partial: Text of a stream that had arrived before the error, else "".
-        model: The model asked for, or None.
-        status_code: HTTP status of the reply, or None.
+        retry_after: Seconds to wait before a retry, as the service requested, or None.
+        attempts: Number of requests sent.
+        partial: Text that a stream had delivered before the error, or "".
+        model: The requested model, or None.
+        status_code: HTTP status of the response, or None.
         code: Cloudflare's error code, or None.
         request_id: The service's id of the request, or None.
-        response: The reply as an :class:`ErrorResponse`, or None.
-        request_ids: Ids of what the queue has taken and the caller has no result of; they can be polled again.
-        hint: What to do about this very error, before the remedy of its class, or "".
-        index: Place of the one text or item that is to blame in the caller's list, or None.
+        response: The response as an :class:`ErrorResponse`, or None.
+        request_ids: Ids of accepted submissions without a result; they can be polled again.
+        hint: Remedy of this error, shown before the remedy of its class, or "".
+        index: Position of the failed text or item in the caller's list, or None.
+        remedy: Remedy of all errors of the class, or "".
     """
 
     is_retryable: bool = False
@@ -145,36 +151,39 @@ class WorkersAIError(Exception):
 
 
 class ConfigurationError(WorkersAIError, ValueError):
-    """An account, token, URL, model or option is missing or malformed; the text names the variable or option."""
+    """An account, token, URL, model or option is missing or malformed. The message names the variable or option."""
 
 
 class APIConnectionError(WorkersAIError):
-    """No reply: the host could not be reached, or the connection broke before the reply was whole.
+    """No response: the host could not be reached, or the connection broke before the response was complete.
 
     Attributes:
-        delivered: False where no connection was made, so that the service cannot have seen the request.
+        delivered: False if no connection was made, so that the service cannot have received the request.
     """
 
     is_retryable = True
     delivered: bool = True
-    remedy = "Check the network, the proxy and base_url."
+    remedy = "Check the network, the proxy settings and base_url."
 
 
 class APITimeoutError(APIConnectionError):
-    """The reply did not come within ``timeout``. Deliberately not a built-in ``TimeoutError`` (an ``OSError``)."""
+    """``timeout`` or ``total_timeout`` expired before the response was complete.
 
-    remedy = "Raise timeout= if the model is known to be slow."
+    It is not the built-in ``TimeoutError``: that is an ``OSError``, which LangGraph does not retry.
+    """
+
+    remedy = "Increase timeout= (or total_timeout=) for a slow model."
 
 
 class APIStatusError(WorkersAIError):
-    """The service answered, and refused.
+    """The service returned an error response.
 
     Attributes:
-        status_code: HTTP status; None for input refused before it was sent.
-        code: Cloudflare's error code, or None where the reply had none.
+        status_code: HTTP status; None for input that was rejected before it was sent.
+        code: Cloudflare's error code, or None.
         ray_id: The ``cf-ray`` header, or None.
         gateway_log_id: The ``cf-aig-log-id`` header, or None.
-        body: The parsed reply, or its text.
+        body: The parsed response body, or its text.
     """
 
     def __init__(
@@ -206,67 +215,64 @@ class APIStatusError(WorkersAIError):
 
 
 class BadRequestError(APIStatusError, RuntimeError):
-    """The input does not fit the model or the route (400; codes such as 5004, 5006, 8001)."""
+    """The input is invalid for the model or the route (400; codes such as 5004, 5006, 8001)."""
 
     def _remedy(self) -> str:
-        wants_input = "required properties at '/' are 'input'" in self.message
-        return (
-            "The native route of this model takes no messages: use api='chat_completions'."
-            if wants_input
-            else self.remedy
-        )
+        if "required properties at '/' are 'input'" in self.message:  # the service's own words
+            return "The native route of this model does not accept messages: use api='chat_completions'."
+        return self.remedy
 
 
 class ContextWindowExceededError(BadRequestError):
-    """Input and requested output together exceed the model's context window (5021, 3010; 3030 and 8007 by text)."""
+    """Input and requested output exceed the context window of the model (5021, 3010; 3030 and 8007 by their text)."""
 
     remedy = "Shorten the input, lower max_tokens, or use a model with a larger context window."
 
 
 class StructuredOutputError(BadRequestError):
-    """The model could not give the structure asked for (5023, 5025, 8006, "JSON Mode couldn't be met")."""
+    """The model could not produce the requested structure (5023, 5025, 8006, "JSON Mode couldn't be met")."""
 
-    remedy = "Raise max_tokens, simplify the schema, or use another method= or model."
+    remedy = "Increase max_tokens, simplify the schema, or use another method= or model."
 
 
 class AuthenticationError(APIStatusError, RuntimeError):
-    """The token was refused (401; codes 10000 and 9109), or the AI Gateway wants its own (2009)."""
+    """The token was rejected (401; codes 10000 and 9109), or the AI Gateway requires its own token (2009)."""
 
     def _remedy(self) -> str:
         if self.code == 2009:
-            return "The AI Gateway refused: set gateway=GatewayOptions(id, token=...)."
+            return "The AI Gateway requires a token: set gateway=GatewayOptions(id, token=...)."
         if "batch_worker=" in self.message:  # a Worker refused what it was sent, which is not the token
             return ""
         return (
-            "The account API refused the token: check CLOUDFLARE_API_TOKEN (permission Workers AI Read) "
-            "and CLOUDFLARE_ACCOUNT_ID."
+            "Check that CLOUDFLARE_API_TOKEN has the permission Workers AI Read and belongs to the account "
+            "CLOUDFLARE_ACCOUNT_ID."
         )
 
 
 class PermissionDeniedError(APIStatusError, RuntimeError):
-    """The account may not use this model or feature (403; codes such as 5018, 5016, 3041, 3023)."""
+    """The account has no access to this model or feature (403; codes such as 5018, 5016, 3041, 3023)."""
 
 
 class PaidPlanRequiredError(PermissionDeniedError):
-    """The model needs the Workers Paid plan (5035)."""
+    """The model requires the Workers Paid plan (5035)."""
 
     remedy = (
-        "Upgrade to the Workers Paid plan, pay with AI Gateway credits (unified billing), or choose a model on the "
+        "Upgrade to the Workers Paid plan, pay with AI Gateway credits (unified billing), or use a model of the "
         "Free plan: https://developers.cloudflare.com/workers-ai/platform/pricing/."
     )
 
 
 class NotFoundError(APIStatusError, RuntimeError):
-    """No such model, account or route (404; codes 5007, 3042, 7000, 7003), or no such job of the queue (5504)."""
+    """The model, account or route does not exist (404; codes 5007, 3042, 7000, 7003), or the queued job (5504)."""
 
     remedy = "Check the model id, CLOUDFLARE_ACCOUNT_ID and base_url."
 
 
 class ModelRetiredError(NotFoundError):
-    """The model was withdrawn (410; code 5028).
+    """The model was retired (410; code 5028).
 
     Attributes:
-        successor: A current model to use instead, where the catalogue knows one.
+        successor: A current model to use instead, or None if the catalogue has none.
     """
 
     successor: str | None = None
@@ -274,39 +280,39 @@ class ModelRetiredError(NotFoundError):
     def _remedy(self) -> str:
         if self.successor:
             return f"Use {self.successor} instead."
-        return "Choose a current model: https://developers.cloudflare.com/workers-ai/models/."
+        return "Use a current model: https://developers.cloudflare.com/workers-ai/models/."
 
 
 class RequestTooLargeError(APIStatusError, RuntimeError):
-    """The request body is larger than the service takes (413; code 3006)."""
+    """The request body exceeds the limit of the service (413; code 3006)."""
 
     remedy = "Send fewer or shorter inputs in one request."
 
 
 class RequestTimeoutError(APIStatusError):
-    """The service gave up on the request (408; codes 3007, 3008, 3046)."""
+    """The service timed out (408; codes 3007, 3008, 3046)."""
 
     is_retryable = True
 
 
 class RateLimitError(APIStatusError):
-    """A rate limit was reached (429; 3021 is the limit per minute of the task)."""
+    """A rate limit was exceeded (429; 3021 is the limit per minute of the task)."""
 
     is_retryable = True
-    remedy = "Wait, send fewer requests per minute, or move volume to the batch queue."
+    remedy = "Wait, set requests_per_minute=, or use the asynchronous queue."
 
 
 class CapacityError(RateLimitError):
-    """The service has no capacity for this model at this moment (429; code 3040)."""
+    """The service is at capacity for this model (429; code 3040)."""
 
-    remedy = "Try again shortly, fall back to another model, or use the batch queue."
+    remedy = "Retry later, use on_busy='wait', fall back to another model, or use the asynchronous queue."
 
 
 class QuotaExhaustedError(RateLimitError, RuntimeError):
-    """The account's daily allocation is used up (429; codes 3036 and 4006). Trying again does not help.
+    """The daily allocation of the account is used up (429; codes 3036 and 4006). A retry does not help.
 
     Attributes:
-        resets_at: When the allocation is renewed: the next 00:00 UTC after the refusal
+        resets_at: Time when the allocation is renewed: the next 00:00 UTC
             (https://developers.cloudflare.com/workers-ai/platform/pricing/). None for a spending limit.
     """
 
@@ -314,8 +320,9 @@ class QuotaExhaustedError(RateLimitError, RuntimeError):
     resets_at: dt.datetime | None = None
 
     def _remedy(self) -> str:
-        until = f"It is renewed at {self.resets_at:%Y-%m-%d %H:%M} UTC; " if self.resets_at else ""
-        return f"{until}the Workers Paid plan or a higher spending limit lifts it sooner."
+        renewal = f"It is renewed at {self.resets_at:%Y-%m-%d %H:%M} UTC; to continue now, " if self.resets_at else ""
+        action = "upgrade to the Workers Paid plan or increase the spending limit."
+        return renewal + action if renewal else f"To continue, {action}"
 
 
 class InternalServerError(APIStatusError):
@@ -325,10 +332,10 @@ class InternalServerError(APIStatusError):
 
 
 class APIResponseValidationError(WorkersAIError, ValueError):
-    """A success that does not fit: no result, a wrong count of vectors, text where JSON was due.
+    """An invalid 2xx response: no result, a wrong number of vectors, or text in place of JSON.
 
     Attributes:
-        body: The parsed reply or its text, shortened.
+        body: The parsed response body or its text, shortened.
     """
 
     def __init__(
@@ -351,16 +358,17 @@ class APIResponseValidationError(WorkersAIError, ValueError):
 
 
 class StreamInterruptedError(WorkersAIError, RuntimeError):
-    """A stream ended with neither an end mark nor a finish reason, or with an error frame of no known code.
+    """A stream ended without an end mark and without a finish reason, or with an error frame without a known code.
 
-    ``partial`` holds the text that had arrived. It is not repeated by itself: part of the answer was already delivered.
+    ``partial`` has the text that had arrived. It is never retried automatically, because part of the answer was already
+    delivered.
     """
 
-    remedy = "The answer is incomplete; ask again."
+    remedy = "The answer is incomplete: send the request again."
 
 
 class BatchError(WorkersAIError, RuntimeError):
-    """The queue lost, refused or failed a whole batch.
+    """The asynchronous queue lost, rejected or failed a whole batch.
 
     Attributes:
         request_ids: Ids of the affected submissions.
@@ -375,7 +383,7 @@ class BatchError(WorkersAIError, RuntimeError):
 
 
 class BatchTimeoutError(BatchError):
-    """The deadline passed while the queue was still working; ``request_ids`` can be polled again later."""
+    """The deadline passed before the asynchronous queue was done. ``request_ids`` can be polled again."""
 
     remedy = "Poll the request ids again, or run the same ingestion again with its ledger."
 
@@ -388,7 +396,7 @@ class BatchItemError(BatchError):
 
     Attributes:
         index: Position of the item in the list of requests.
-        external_reference: The caller's own reference for it, or None.
+        external_reference: The caller's own reference, or None.
     """
 
     def __init__(

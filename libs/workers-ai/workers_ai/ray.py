@@ -12,8 +12,7 @@
         compute=ray.data.ActorPoolStrategy(size=1),
     )
 
-Ray repeats a whole block for one failed request, and pays for all of it again; so a busy service is waited for inside
-the batch, and nothing is left for Ray to repeat.
+Ray repeats and pays for a whole block after one failed request. So all retries happen inside the batch.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal
 try:
     import numpy as np
 except ImportError as exc:
-    raise ImportError("workers_ai.ray needs NumPy, and Ray to run in: pip install 'workers-ai[ray]'") from exc
+    raise ImportError("workers_ai.ray needs NumPy and Ray: pip install 'workers-ai[ray]'") from exc
 
+from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, texts_per_request
-from workers_ai._service import Service
 from workers_ai.client import Client
 
 if TYPE_CHECKING:
@@ -36,21 +35,21 @@ __all__ = ["WorkersAIEmbedder"]
 
 
 class WorkersAIEmbedder:
-    """A callable class that adds a column of vectors to each batch. Ray makes one object in each of its actors.
+    """A callable class that adds a column of vectors to each batch. Ray creates one object in each actor.
 
-    One actor keeps ``max_concurrency`` requests in flight (8), and knows how much the service can take; several actors
-    do not know of each other. Raise ``max_concurrency``, and ``batch_size`` with it, before the number of actors.
+    One actor keeps ``max_concurrency`` (8) requests in flight and limits them to the capacity of the service. Actors do
+    not share a limiter. Raise ``max_concurrency``, and ``batch_size`` with it, before the number of actors.
 
     Args:
         model: Model id.
         column: Column of texts.
         output: Column of vectors (float32).
         pooling: As in :meth:`workers_ai.Client.embed`, like the next three.
-        truncate_inputs: Let the service cut texts that are too long.
+        truncate_inputs: Let the service truncate long texts.
         normalize: Scale each vector to length 1.
-        empty_text: ``"raise"``, or ``"space"`` to embed one space in place of an empty text.
-        **settings: Those of :class:`workers_ai.Client`; unless given, ``max_retries`` is 10 and ``on_busy`` is
-            ``"retry"``. A token in the environment must be in the environment of Ray's workers.
+        empty_text: ``"raise"``, or ``"space"`` to embed one space for an empty text.
+        **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``. A
+            token from the environment must be in the environment of Ray's workers.
 
     Raises:
         ConfigurationError: A setting is missing or malformed.
@@ -69,7 +68,7 @@ class WorkersAIEmbedder:
         **settings: Any,
     ) -> None:
         texts_per_request(model)
-        self._client = Client(service=Service(bulk_settings("WorkersAIEmbedder", settings)))
+        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings)))
         self._model = model
         self._column = column
         self._output = output
@@ -84,7 +83,7 @@ class WorkersAIEmbedder:
         """Add the vectors of one batch.
 
         Raises:
-            BadRequestError: A text is empty, null or too long; its place in the batch is named.
+            BadRequestError: A text is empty, null or too long. The message names its index in the batch.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         reply = self._client.embed(self._model, batch[self._column].tolist(), **self._options)

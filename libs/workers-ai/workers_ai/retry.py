@@ -1,4 +1,4 @@
-"""Whether to try again, and when: a pure function of attempt, error and reply."""
+"""The retry policy: whether and when to retry, computed from attempt and error. It does no I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import CapacityError, RateLimitError, WorkersAIError
+from workers_ai.errors import RateLimitError, WorkersAIError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,21 +14,33 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RETRY_AFTER_S", "RetryEvent", "RetryPolicy"]
 
 MAX_RETRY_AFTER_S: Final = 60.0
-"""The longest wait that a ``Retry-After`` header can ask for."""
+"""Upper bound in seconds for a ``Retry-After`` header."""
 
 MINUTE_S: Final = 60.0
-"""How long a limit per minute (3021) lasts at most. Whether its window slides is not documented; a whole minute is
-right either way."""
+"""Seconds to wait after a rate limit (3021). Whether its window slides is not documented; a whole minute is long enough
+for both."""
+
+
+def required_wait_s(error: WorkersAIError) -> float | None:
+    """Return the seconds that ``error`` requires before the next request; None if it requires no wait.
+
+    A ``Retry-After`` counts up to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) lasts to the end of the minute.
+    """
+    if error.retry_after is not None:
+        return min(error.retry_after, MAX_RETRY_AFTER_S)
+    if error.code == 3021 and isinstance(error, RateLimitError):
+        return MINUTE_S
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class RetryEvent:
-    """One wait before another try.
+    """One wait before a retry.
 
     Attributes:
-        error: Why the last try failed.
-        attempt: Tries made so far.
-        wait_s: Seconds until the next one.
+        error: Error of the last try.
+        attempt: Number of tries so far.
+        wait_s: Seconds until the retry.
     """
 
     error: WorkersAIError
@@ -38,18 +50,17 @@ class RetryEvent:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a failed call is tried again.
+    """Number and delay of retries.
 
-    The wait before try *n* + 1 is a random part of ``min(cap_s, base_s * 2 ** (n - 1))`` ("full jitter"). A
-    ``Retry-After`` of the reply replaces it, up to :data:`MAX_RETRY_AFTER_S`; a limit per minute (3021) waits the
-    minute.
+    The backoff after try *n* is a random part of ``min(cap_s, base_s * 2 ** (n - 1))`` ("full jitter"). A
+    ``Retry-After`` header replaces it, up to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) waits one minute.
 
     Attributes:
         max_retries: Tries after the first.
-        base_s: Bound in seconds of the first wait.
-        cap_s: Bound in seconds of any jittered wait.
-        total_s: Seconds since the first try after which no further try begins.
-        jitter: Gives a number from 0 to 1.
+        base_s: Upper bound in seconds of the first backoff.
+        cap_s: Upper bound in seconds of every backoff.
+        total_s: Seconds since the first try after which no retry starts.
+        jitter: Returns a number from 0 to 1.
     """
 
     max_retries: int = 2
@@ -59,11 +70,11 @@ class RetryPolicy:
     jitter: Callable[[], float] = field(default=random.random, compare=False, repr=False)
 
     def wait_s(self, attempt: int, error: WorkersAIError, elapsed_s: float = 0.0) -> float | None:
-        """Seconds to wait after try number ``attempt`` (from 1) failed with ``error``; None to give up.
+        """Return the seconds to wait before a retry; None if no retry follows.
 
         Args:
-            attempt: Tries made so far.
-            error: What the last one ended with.
+            attempt: Number of tries so far, from 1.
+            error: Error of the last try.
             elapsed_s: Seconds since the first try began.
         """
         if not error.is_retryable or attempt > self.max_retries:
@@ -72,9 +83,8 @@ class RetryPolicy:
         return wait if elapsed_s + wait <= self.total_s else None
 
     def delay_s(self, attempt: int, error: WorkersAIError) -> float:
-        """Seconds that a try after number ``attempt`` has to keep from it, whether there will be one or not."""
-        if error.retry_after is not None:
-            return min(error.retry_after, MAX_RETRY_AFTER_S)
-        if isinstance(error, RateLimitError) and not isinstance(error, CapacityError) and error.code == 3021:
-            return MINUTE_S
+        """Return the backoff delay in seconds after ``attempt``, whether or not a retry follows."""
+        wait = required_wait_s(error)
+        if wait is not None:
+            return wait
         return float(self.jitter() * min(self.cap_s, self.base_s * 2.0 ** min(attempt - 1, 64)))

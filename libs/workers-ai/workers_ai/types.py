@@ -121,8 +121,8 @@ class ChatReply:
 class ChatDelta(NamedTuple):
     """One piece of a streamed answer.
 
-    Only the last piece has ``last=True`` and carries ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``, so
-    that frameworks which add up pieces count each of them once.
+    Only the last piece has ``last=True`` and carries ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``:
+    frameworks that add up pieces count each of them once.
     """
 
     text: str = ""

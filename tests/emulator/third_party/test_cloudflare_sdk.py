@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 ACCOUNT = {"account_id": "acct"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    with Emulator().serve() as url, cloudflare.Cloudflare(base_url=url, api_token="token", max_retries=0) as made:
-        yield made
+    with Emulator().serve() as url, cloudflare.Cloudflare(base_url=url, api_token="token", max_retries=0) as client:
+        yield client
 
 
 def test_chat_of_both_families(client: Any) -> None:
@@ -67,7 +67,7 @@ def test_errors_have_their_code(client: Any, model: str, body: dict[str, Any], c
     assert code == caught.value.errors[0].code
 
 
-def test_a_refused_token_is_an_authentication_error() -> None:
+def test_a_wrong_token_is_an_authentication_error() -> None:
     with (
         Emulator().serve() as url,
         cloudflare.Cloudflare(base_url=url, api_token="bad-token", max_retries=0) as client,

@@ -1,4 +1,4 @@
-"""``langchain-cloudflare``, unchanged but for the base URL its classes take, through a socket."""
+"""``langchain-cloudflare`` over a socket, unchanged except for the base URL."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from workers_ai_emulator import Emulator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # its own
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of the package itself
 
 
 @pytest.fixture(autouse=True)
 def _collected_here() -> Iterator[None]:
-    """Sockets that the package leaves open are reported in its own tests, where that is ignored."""
+    """Collect the package's unclosed sockets here, where their warnings are ignored."""
     yield
     gc.collect()
 

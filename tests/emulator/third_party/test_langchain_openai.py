@@ -29,7 +29,7 @@ def _served() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _collected_here() -> Iterator[None]:
-    """Sockets that the package leaves open are reported in its own tests, where that is ignored."""
+    """Collect the package's unclosed sockets here, where their warnings are ignored."""
     yield
     gc.collect()
 

@@ -32,10 +32,16 @@ def emulator(served: tuple[Emulator, str]) -> Emulator:
     return served[0]
 
 
+@pytest.fixture(scope="module")
+def sdk(served: tuple[Emulator, str]) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=served[1], api_key="token", max_retries=0) as client:
+        yield client
+
+
 @pytest.fixture
-def client(emulator: Emulator, served: tuple[Emulator, str]) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served[1], api_key="token", max_retries=0) as made:
-        yield made
+def client(emulator: Emulator, sdk: openai.OpenAI) -> openai.OpenAI:
+    """Return the SDK's client, on an emulator that was reset."""
+    return sdk
 
 
 @pytest.mark.parametrize("model", [LLAMA, GEMMA])
@@ -76,7 +82,7 @@ def test_tools_whole_and_streamed_to_the_final_answer(client: openai.OpenAI) -> 
     assert final == "The result of clock is: 14:02"
 
 
-def test_the_sdks_own_null_content_is_refused_by_older_models(client: openai.OpenAI) -> None:
+def test_older_models_reject_the_null_content_of_the_sdk(client: openai.OpenAI) -> None:
     message = client.chat.completions.create(model=LLAMA, messages=TIME, tools=TOOLS).choices[0].message
     assert message.tool_calls is not None
     answered = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "14:02"}
@@ -95,7 +101,7 @@ def test_structured_output(client: openai.OpenAI) -> None:
     assert reply.choices[0].message.content == '{"age": 41}'
 
 
-def test_embeddings_although_the_sdk_asks_for_base64(client: openai.OpenAI, emulator: Emulator) -> None:
+def test_embeddings_with_the_sdks_base64(client: openai.OpenAI, emulator: Emulator) -> None:
     reply = client.embeddings.create(model=BGE, input=["a", "b"])
 
     assert [(row.index, len(row.embedding)) for row in reply.data] == [(0, 768), (1, 768)]

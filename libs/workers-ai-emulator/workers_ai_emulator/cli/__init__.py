@@ -1,4 +1,4 @@
-"""The command ``workers-ai-emulator``; the only part that prints."""
+"""The command ``workers-ai-emulator``; only this package prints."""
 
 from workers_ai_emulator.cli.command import main
 

@@ -25,38 +25,42 @@ _TOKEN = "emulated-token"
 _KEY_VARIABLE = "WORKERS_AI_EMULATOR_UPSTREAM_KEY"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments of the command."""
-    made = argparse.ArgumentParser(
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the argument parser of the command."""
+    parser = argparse.ArgumentParser(
         prog="workers-ai-emulator", description="A local emulator of Cloudflare Workers AI. Unofficial."
     )
-    made.add_argument("--version", action="version", version=__version__)
-    made.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
-    made.add_argument("--allow-remote", action="store_true", help="let --host be an address others can reach")
-    made.add_argument("--port", type=int, default=8787, help="0 for a free one (default %(default)s)")
-    made.add_argument("--port-file", type=pathlib.Path, help="write the port to this file once it is open")
-    made.add_argument("--seed", type=int, default=0, help="seed of ids, padding and chance")
-    made.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds of work per request")
-    made.add_argument("--slots", type=int, help="requests in work at once (default: any number)")
-    made.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="longest wait for a slot")
-    made.add_argument("--token", action="append", metavar="T", help="accept only this API token (may be repeated)")
-    made.add_argument("--neurons-per-day", type=float, help="daily allocation (default: no end)")
-    made.add_argument("--quota-code", type=int, choices=(3036, 4006), default=4006, help="code when it is used up")
-    made.add_argument("--enforce-rpm", action="store_true", help="hold the documented requests per minute")
-    made.add_argument("--free-plan", action="store_true", help="refuse models that need the paid plan")
-    made.add_argument("--batch-polls", type=int, default=1, help="pending answers before a batch is done")
-    made.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, in place of polls")
-    made.add_argument("--upstream", metavar="URL", help="OpenAI-compatible server that answers, up to /v1")
-    made.add_argument(
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach")
+    parser.add_argument("--port", type=int, default=8787, help="0 for a free port (default %(default)s)")
+    parser.add_argument("--port-file", type=pathlib.Path, help="write the port to this file once it is open")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random values")
+    parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds that each request takes")
+    parser.add_argument("--slots", type=int, help="requests that may run at once (default: no limit)")
+    parser.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="longest wait for a slot")
+    parser.add_argument("--token", action="append", metavar="T", help="accept only this API token (may be repeated)")
+    parser.add_argument("--neurons-per-day", type=float, help="daily allocation (default: no limit)")
+    parser.add_argument(
+        "--quota-code", type=int, choices=(3036, 4006), default=4006, help="error code when it is exhausted"
+    )
+    parser.add_argument("--enforce-rpm", action="store_true", help="enforce the documented requests per minute")
+    parser.add_argument("--free-plan", action="store_true", help="reject models that need the paid plan")
+    parser.add_argument("--batch-polls", type=int, default=1, help="pending polls before a batch is done")
+    parser.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, in place of polls")
+    parser.add_argument(
+        "--upstream", metavar="URL", help="base URL of an OpenAI-compatible server that answers, up to /v1"
+    )
+    parser.add_argument(
         "--upstream-key", default=os.environ.get(_KEY_VARIABLE), help=f"its API key (default: ${_KEY_VARIABLE})"
     )
-    made.add_argument("--upstream-model", help="model to ask the upstream for in chat")
-    made.add_argument("--upstream-embedding-model", help="model to ask the upstream for in embeddings")
-    return made
+    parser.add_argument("--upstream-model", help="model of the upstream for chat")
+    parser.add_argument("--upstream-embedding-model", help="model of the upstream for embeddings")
+    return parser
 
 
-def make(arguments: argparse.Namespace) -> Emulator:
-    """The emulator that the arguments describe."""
+def build(arguments: argparse.Namespace) -> Emulator:
+    """Return the emulator for some arguments."""
     queue = QueueSettings(polls=arguments.batch_polls)
     if arguments.batch_seconds is not None:
         queue = QueueSettings(progress="seconds", seconds=arguments.batch_seconds)
@@ -85,12 +89,12 @@ def make(arguments: argparse.Namespace) -> Emulator:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted; returns the exit status."""
-    made = parser()
-    arguments = made.parse_args(argv)
+    parser = argument_parser()
+    arguments = parser.parse_args(argv)
     if not arguments.allow_remote and not _is_loopback(arguments.host):
-        made.error(f"--host {arguments.host} can be reached from other machines; say --allow-remote if that is meant")
+        parser.error(f"--host {arguments.host} is reachable from other machines; add --allow-remote to allow this")
     try:
-        server = make(arguments).serve(arguments.host, arguments.port).start()
+        server = build(arguments).serve(arguments.host, arguments.port).start()
     except OSError as error:
         print(f"workers-ai-emulator: cannot listen on {arguments.host}:{arguments.port}: {error}", file=sys.stderr)
         return 1

@@ -1,1 +1,1 @@
-"""HTTP bodies in, HTTP bodies out; the state and the rules are elsewhere."""
+"""Endpoints: each answers the requests of one kind of route."""

@@ -1,4 +1,4 @@
-"""Submitting to the asynchronous queue and polling it."""
+"""Submissions to the asynchronous queue, and polls."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _UNSUPPORTED = {
 
 
 def is_poll(body: Json) -> bool:
-    """Whether a body asks for a batch."""
+    """Return whether a body polls a batch."""
     return "request_id" in body and "requests" not in body
 
 
 def submit_or_poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
-    """A request with ``?queueRequest=true``."""
+    """Answer a request with ``?queueRequest=true``."""
     if is_poll(body):
         return poll(service, call, model, body)
     return submit(service, call, model, body)
 
 
 def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
-    """Take a batch: ``{"requests": [inputs + external_reference, …]}``."""
+    """Store a batch: ``{"requests": [inputs + external_reference, …]}``."""
     call.route = "submit"
     settings = service.queue.settings
     if len(call.body) > settings.max_bytes:
@@ -123,7 +123,7 @@ def poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
 
 
 def _collected(service: Service, call: Call, model: Model, job: Job) -> Reply:
-    """Return the finished batch; computed now, since results are a function of the request."""
+    """Return the finished batch; results are computed here, because they depend on the request alone."""
     failures = service.queue.failure_of(job)
     first_time = not job.charged
     job.charged = True
@@ -167,11 +167,11 @@ def _item(
         result, used_in, used_out = _result(service, call, model, request)
     except ServiceError as error:
         return _failed(service, model, index, request, error.code, f"AiError: {error.message}"), 0, 0
-    return _spelled(service, model, index, request, f'"result":{result},"success":true'), used_in, used_out
+    return _item_json(service, model, index, request, f'"result":{result},"success":true'), used_in, used_out
 
 
-def _spelled(service: Service, model: Model, index: int, request: Json, inner: str) -> str:
-    """Return an item with its position and reference as its model spells them."""
+def _item_json(service: Service, model: Model, index: int, request: Json, inner: str) -> str:
+    """Return an item with its position and reference, in its model's form."""
     reference = json.dumps(request.get("external_reference"), ensure_ascii=False)
     if not _in_results(service, model):
         return f'{{"id":{index},{inner},"external_reference":{reference}}}'
@@ -192,9 +192,9 @@ def _result(service: Service, call: Call, model: Model, request: Json) -> tuple[
         given = responses.read_checked(service, model, inputs)
         shape, usage = responses.result_of(service, call, model, given, inputs)
         return dumps(shape).decode(), usage.prompt_tokens, usage.completion_tokens
-    asked = chat.read_checked(model, inputs, service, compat=False)
-    answer = chat.answer_of(service, call, model, asked, inputs)
-    shape = chat.native_result(service, answer, model, asked)
+    chat_request = chat.read_checked(model, inputs, service, compat=False)
+    answer = chat.answer_of(service, call, model, chat_request, inputs)
+    shape = chat.native_result(service, answer, model, chat_request)
     if model.family == "hybrid" and service.queue.settings.hybrid_items == "native":
         shape = native.whole(answer, model)
     if model.family == "native" or "choices" not in shape:
@@ -209,15 +209,15 @@ def _inputs(item: Json) -> Json:
 
 
 def _failed(service: Service, model: Model, index: int, request: Json, code: int | None, message: str) -> str:
-    """Return a failed item; its shape was never recorded."""
+    """Return a failed item; its form was never recorded."""
     why: dict[str, Any] = {"message": message, "code": code}
     key = service.queue.settings.error_key
     reason = f',"{key}":{dumps([why] if key == "errors" else why).decode()}' if key else ""
-    return _spelled(service, model, index, request, f'"success":false{reason}')
+    return _item_json(service, model, index, request, f'"success":false{reason}')
 
 
 def _texts(service: Service, model: Model, requests: list[Json]) -> list[str]:
-    """All texts of a batch that can be read; a malformed item fails later, alone."""
+    """Return all texts of the valid items of a batch."""
     texts: list[str] = []
     for request in requests:
         try:

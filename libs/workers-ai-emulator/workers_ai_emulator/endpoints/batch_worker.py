@@ -1,7 +1,7 @@
 """A deployed batch Worker: the queue behind two plain routes.
 
-``POST /batch`` takes ``{"texts": […], "model"?}`` and ``GET /batch/{id}?model=`` polls. Both answer with what the
-binding's ``env.AI.run`` gives; errors are ``{"error": {"code", "message"}}``.
+``POST /batch`` takes ``{"texts": […], "model"?}`` and ``GET /batch/{id}?model=`` polls. Both return the result
+of the binding's ``env.AI.run``; errors are ``{"error": {"code", "message"}}``.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _TEXTS_PER_REQUEST = 100
 
 
 def submit(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /batch``."""
+    """Answer ``POST /batch``."""
     body = _object(call)
     texts = body.get("texts")
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
-        return _refusal(400, "INVALID_BODY", "texts must be a list of non-empty strings")
+        return _error(400, "INVALID_BODY", "texts must be a list of non-empty strings")
     try:
         step = find_model(service, _model(service, body)).max_items or _TEXTS_PER_REQUEST
     except ServiceError as error:
-        return _refusal(502, "BATCH_ERROR", str(error))
+        return _error(502, "BATCH_ERROR", str(error))
     requests = [{"text": texts[start : start + step]} for start in range(0, len(texts), step)]
     result = yield from _run(service, call, _model(service, body), {"requests": requests})
     return result
 
 
 def poll(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``GET /batch/{id}``."""
+    """Answer ``GET /batch/{id}``."""
     request_id = call.segments[-1]
     if not _ID.match(request_id):
-        return _refusal(400, "INVALID_REQUEST_ID", "the request id must be a uuid")
+        return _error(400, "INVALID_REQUEST_ID", "the request id must be a uuid")
     result = yield from _run(service, call, _model(service, dict(call.query)), {"request_id": request_id})
     return result
 
@@ -54,7 +54,7 @@ def _run(service: Service, call: Call, model_id: str, body: Json) -> Flow[Reply]
     try:
         reply = yield from batch.submit_or_poll(service, part, find_model(service, model_id), body)
     except ServiceError as error:
-        return _refusal(502, "BATCH_ERROR", str(error))
+        return _error(502, "BATCH_ERROR", str(error))
     return Reply(200, reply.headers, json.dumps(json.loads(reply.body)["result"]).encode())
 
 
@@ -69,5 +69,5 @@ def _model(service: Service, body: Json) -> str:
     return str(body.get("model") or service.settings.batch_worker_model)
 
 
-def _refusal(status: int, code: str, message: str) -> Reply:
+def _error(status: int, code: str, message: str) -> Reply:
     return json_reply({"error": {"code": code, "message": message}}, status)

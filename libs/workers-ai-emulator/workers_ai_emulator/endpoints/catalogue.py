@@ -1,4 +1,4 @@
-"""The catalogue routes and the check of a token."""
+"""The catalogue routes, and the check of a token."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TOTAL = 310
 
 
 def search(service: Service, call: Call) -> Reply:
-    """``GET /ai/models/search``; ``total_count`` counts more than the list holds, as reported."""
+    """Answer ``GET /ai/models/search``; ``total_count`` exceeds the length of the list, as reported."""
     token = call.headers.get("authorization", "").removeprefix("Bearer ")
     if token in service.settings.list_refused_tokens:
         raise ServiceError(401, 10000, "Authentication error", layer="api")
-    wanted = call.query.get("search", "").lower()
+    search_text = call.query.get("search", "").lower()
     task = call.query.get("task", "")
     author = call.query.get("author", "")
     deprecated = call.query.get("include_deprecated", "").lower() == "true"
     rows = [
         _row(model)
         for model in models().values()
-        if wanted in model.id.lower()
+        if search_text in model.id.lower()
         and task in {"", model.task}
         and author in {"", model.id.split("/")[1]}
         and (deprecated or not model.retired_on)
@@ -42,7 +42,7 @@ def search(service: Service, call: Call) -> Reply:
 
 
 def schema(service: Service, call: Call) -> Reply:
-    """``GET /ai/models/schema?model=``: the outlines of a model's input and output.
+    """Answer ``GET /ai/models/schema?model=`` with outlines of the input and output schemas.
 
     Raises:
         ServiceError: 6002 for an unknown or retired model.
@@ -54,14 +54,14 @@ def schema(service: Service, call: Call) -> Reply:
 
 
 def verify(service: Service, call: Call) -> Reply:
-    """``GET /user/tokens/verify``."""
+    """Answer ``GET /user/tokens/verify``."""
     body = success({"id": "0" * 32, "status": "active"})
     body["messages"] = [{"code": 10000, "message": "This API Token is valid and active", "type": None}]
     return json_reply(body)
 
 
 def get_not_supported(service: Service, call: Call) -> Reply:
-    """``GET /ai/v1/models``: there is no such list (https://github.com/jekalmin/extended_openai_conversation/issues/228)."""
+    """Reject ``GET /ai/v1/models`` (https://github.com/jekalmin/extended_openai_conversation/issues/228)."""
     raise ServiceError(405, 7001, "GET not supported for requested URI.", layer="api")
 
 
@@ -83,7 +83,7 @@ def _row(model: Model) -> Json:
 
 
 def _efforts(model: Model) -> Json | None:
-    """Return the property ``reasoning_effort``; its value is an object, unlike every other one."""
+    """Return the property ``reasoning_effort``; unlike all others, its value is an object."""
     effort = model.reasoning_effort
     if effort is None:
         return None
@@ -92,7 +92,7 @@ def _efforts(model: Model) -> Json | None:
 
 
 def _properties(model: Model) -> list[Json]:
-    """The properties as the catalogue spells them: numbers and truths are strings."""
+    """Return the properties in the form of the catalogue: numbers and booleans are strings."""
     prices = [
         {"unit": unit, "price": price, "currency": "USD"}
         for unit, price in (

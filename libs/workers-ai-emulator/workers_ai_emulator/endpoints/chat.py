@@ -33,7 +33,7 @@ _JSON_MODE = 5024
 
 
 def chat(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults, *, compat: bool) -> Flow[Reply]:
-    """Answer a chat request in the shape of its route."""
+    """Answer a chat request in the form of its route."""
     request = read_checked(model, body, service, compat=compat)
 
     def reply() -> Reply:
@@ -54,10 +54,10 @@ def chat(service: Service, call: Call, model: Model, body: Json, faults: Request
 
 
 def read_checked(model: Model, body: Json, service: Service, *, compat: bool) -> ChatRequest:
-    """Read a body after the checks of its model's schema.
+    """Check a body by the model's schema; return it as a chat request.
 
     Raises:
-        ServiceError: If the schema or the model refuses it.
+        ServiceError: If the body is invalid.
     """
     check_chat(model, body, service.settings, compat=compat)
     return read_chat(model, body)
@@ -73,7 +73,7 @@ def answer_of(
     compat: bool = False,
     scripted: Fault | None = None,
 ) -> Answer:
-    """Play a request, or have the script or the upstream answer it, and count what it costs."""
+    """Return the answer of the fake model, the script or the upstream, with its usage."""
 
     def new_id(name: str, number: int) -> str:
         return call_id(service, model, name, number)
@@ -83,7 +83,7 @@ def answer_of(
     elif service.upstream is not None:
         choices = openai.choices_of(service.upstream.chat(model.id, body), request.wants_json)
     else:
-        choices = _played(service, model, request, new_id)
+        choices = _completions(service, model, request, new_id)
     prompt_tokens = count_tokens(request.prompt_text)
     cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, request.prompt_text)
     limit = request.max_tokens or sys.maxsize
@@ -104,7 +104,9 @@ def _scripted(fault: Fault, request: ChatRequest, new_id: Callable[[str, int], s
     return choice
 
 
-def _played(service: Service, model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> list[Choice]:
+def _completions(
+    service: Service, model: Model, request: ChatRequest, new_id: Callable[[str, int], str]
+) -> list[Choice]:
     try:
         return [complete(model, request, new_id) for _ in range(request.n)]
     except ServiceError as error:
@@ -114,7 +116,7 @@ def _played(service: Service, model: Model, request: ChatRequest, new_id: Callab
 
 
 def call_id(service: Service, model: Model, name: str, number: int) -> str:
-    """The id of a tool call, in the style of the model; Kimi's repeat in every reply.
+    """Return the id of a tool call in the model's format; Kimi repeats its ids in every reply.
 
     Reported: https://github.com/cloudflare/ai/issues/526.
     """
@@ -124,13 +126,13 @@ def call_id(service: Service, model: Model, name: str, number: int) -> str:
 
 
 def tokens_of(choice: Choice) -> int:
-    """Output tokens of a completion: text, thinking and calls."""
+    """Count the output tokens of a completion: text, reasoning and tool calls."""
     calls = sum(count_tokens(f"{call.name} {call.arguments}") for call in choice.tool_calls)
     return count_tokens(choice.text) + count_tokens(choice.reasoning) + calls
 
 
 def native_result(service: Service, answer: Answer, model: Model, request: ChatRequest) -> Json:
-    """Return the ``result`` on the native route, in the model's own family."""
+    """Return the ``result`` of the native route, in the form of the model's family."""
     if model.family == "native":
         return native.whole(answer, model)
     if model.family == "hybrid":
@@ -139,12 +141,12 @@ def native_result(service: Service, answer: Answer, model: Model, request: ChatR
 
 
 def _events(service: Service, answer: Answer, model: Model, body: Json, *, compat: bool) -> Iterator[Json]:
-    wanted = (body.get("stream_options") or {}).get("include_usage")
+    include_usage = (body.get("stream_options") or {}).get("include_usage")
     padding = Padding(service.rng)
     if compat:
-        yield from _compat_events(service, answer, model, padding, wanted)
+        yield from _compat_events(service, answer, model, padding, include_usage)
         return
-    usage: openai.StreamUsage = "none" if wanted is False else "each"
+    usage: openai.StreamUsage = "none" if include_usage is False else "each"
     style = openai.Style(padding, usage)
     if model.family == "native":
         yield from native.events(answer, model, padding, usage=usage != "none")
@@ -161,11 +163,11 @@ def _events(service: Service, answer: Answer, model: Model, body: Json, *, compa
 
 
 def _compat_events(
-    service: Service, answer: Answer, model: Model, padding: Padding, wanted: bool | None
+    service: Service, answer: Answer, model: Model, padding: Padding, include_usage: bool | None
 ) -> Iterator[Json]:
-    """Yield the events on ``/ai/v1``; usage comes as the schema of ``stream_options`` says when it is asked for."""
+    """Yield the events on ``/ai/v1``; ``stream_options`` decides about usage."""
     unasked = service.settings.v1_usage_unasked
-    usage: openai.StreamUsage = "last" if wanted else "none" if wanted is False else unasked
+    usage: openai.StreamUsage = "last" if include_usage else "none" if include_usage is False else unasked
     events = openai.events(answer, model, openai.Style(padding if service.settings.v1_padding else None, usage))
     if service.settings.v1_legacy_chunks and model.family == "native":
         yield from legacy_chunks(list(events))

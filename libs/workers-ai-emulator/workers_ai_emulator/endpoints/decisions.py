@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def decision(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/run/@cf/cloudflare/clef…``."""
+    """Answer ``POST /ai/run/@cf/cloudflare/clef…``."""
     check_decision(model, body)
 
     def reply() -> Reply:

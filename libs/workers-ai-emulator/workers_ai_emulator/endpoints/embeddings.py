@@ -26,7 +26,7 @@ _OTHER_LENGTH = 3.0
 
 
 def embed_native(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/run/{model}`` for an embedding model or a reranker."""
+    """Answer ``POST /ai/run/{model}`` for an embedding model or a reranker."""
     checks.check_native(model, body, service.settings)
 
     def reply() -> Reply:
@@ -39,7 +39,7 @@ def embed_native(service: Service, call: Call, model: Model, body: Json, faults:
 
 
 def embed_compat(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/v1/embeddings``."""
+    """Answer ``POST /ai/v1/embeddings``."""
     texts = checks.check_compat(model, body, service.settings)
     cut = body.get("dimensions") if service.settings.v1_dimensions == "cut" else None
     as_text = body.get("encoding_format") == "base64" and service.settings.v1_base64
@@ -60,7 +60,7 @@ def embed_compat(service: Service, call: Call, model: Model, body: Json, faults:
 
 
 def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
-    """The ``result`` of checked inputs as JSON text, and the tokens they took."""
+    """Return the ``result`` of checked inputs as JSON text, with its input tokens."""
     if "contexts" in body:
         return _contexts_result(service, model, body)
     texts, salt = checks.texts_and_salt(model, body)

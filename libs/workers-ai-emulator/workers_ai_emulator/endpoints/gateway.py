@@ -1,7 +1,7 @@
-"""AI Gateway in front of the service: its paths, its headers, its cache.
+"""AI Gateway: its paths, headers and cache.
 
 Sources: https://developers.cloudflare.com/ai-gateway/usage/providers/workersai/,
-https://developers.cloudflare.com/ai-gateway/features/caching/ and the headers' glossary there.
+https://developers.cloudflare.com/ai-gateway/features/caching/ and its glossary of headers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _KEYED_TTL_S = 300.0
 
 
 def through(service: Service, call: Call, handler: Handler, faults: RequestFaults) -> Flow[Reply]:
-    """Answer by way of a gateway: from its cache where the request allows, else from the service."""
-    wanted = service.settings.gateway_token
-    if wanted is not None and call.headers.get("cf-aig-authorization") != f"Bearer {wanted}":
+    """Answer through a gateway: from its cache if the request allows it, else from the service."""
+    required_token = service.settings.gateway_token
+    if required_token is not None and call.headers.get("cf-aig-authorization") != f"Bearer {required_token}":
         raise ServiceError(401, 2009, "Unauthorized", layer="gateway")
     headers = {"cf-aig-log-id": service.new_uuid()}
     if call.headers.get("cf-aig-event-id"):
@@ -50,27 +50,27 @@ def through(service: Service, call: Call, handler: Handler, faults: RequestFault
 
 
 def universal(service: Service, call: Call, faults: RequestFaults, *, route: Router) -> Flow[Reply]:
-    """``POST /v1/{account}/{gateway}``: a list of steps, of which the first that succeeds answers."""
+    """Answer ``POST /v1/{account}/{gateway}``: try a list of steps, return the first success."""
     steps = call.json()
     if not isinstance(steps, list) or not steps:
         raise ServiceError(400, 2001, "Please configure AI Gateway in the Cloudflare dashboard", layer="gateway")
-    refused: ServiceError | None = None
+    failure: ServiceError | None = None
     for number, step in enumerate(steps):
         part = _step_call(call, step)
         handler = route(part, rest_of(part.segments))
         try:
             reply = yield from handler(service, part, faults)
         except ServiceError as error:
-            refused = error
+            failure = error
             continue
         reply.headers["cf-aig-step"] = str(number)
         call.model = part.model
         return reply
-    raise refused or ServiceError(400, 2008, "Invalid provider", layer="gateway")
+    raise failure or ServiceError(400, 2008, "Invalid provider", layer="gateway")
 
 
 def rest_of(segments: list[str]) -> list[str]:
-    """The segments after ``workers-ai`` as the native host has them after ``/ai/``; ``run`` may be left out."""
+    """Return the segments after ``workers-ai`` in the form of the native path; ``run`` is optional."""
     if segments[:1] in (["run"], ["v1"]):
         return segments
     return ["run", *segments]
@@ -86,7 +86,7 @@ def _step_call(call: Call, step: Any) -> Call:
 
 
 def _ttl_s(call: Call) -> float:
-    """Seconds a reply may be cached; 0 for not at all. A key of one's own caches for five minutes."""
+    """Return the cache lifetime in seconds, 0 for no caching. A custom cache key alone sets five minutes."""
     if call.headers.get("cf-aig-skip-cache", call.headers.get("cf-skip-cache", "")).lower() == "true":
         return 0.0
     ttl = call.headers.get("cf-aig-cache-ttl", call.headers.get("cf-cache-ttl", ""))

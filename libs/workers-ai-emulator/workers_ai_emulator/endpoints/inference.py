@@ -1,4 +1,4 @@
-"""What every inference request goes through: model, plan, limits, capacity, work, price."""
+"""Steps of every inference request: model, plan, limits, capacity, latency, price."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
-    """Return the model that answers to a name.
+    """Return the model of a request.
 
     Args:
         service: The service.
         name: An id of the catalogue, or ``author/model`` of a third party.
-        in_path: Whether the name is a part of the URL; the router then refuses an unknown one.
+        in_path: Whether the name is in the URL; the router then rejects an unknown model with 7000.
 
     Raises:
-        ServiceError: 7000 or 5007 for an unknown model, 5028 for a retired one, 5035 without the paid plan, 5016
-            without an agreement.
+        ServiceError: 7000 or 5007 for an unknown model, 5028 for a retired model, 5035 without the paid plan, 5016
+            without accepted terms.
     """
     known = models()
     if is_third_party(name):
@@ -49,12 +49,12 @@ def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
 
 
 def no_such_model(name: str) -> ServiceError:
-    """Return the refusal of a model that is named in the body."""
+    """Return the error for an unknown model in the body."""
     return ServiceError(400, 5007, f"No such model: No such model {name} or task")
 
 
 def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:
-    """Whether the body asks to be rejected rather than to wait; a query parameter of that name does nothing.
+    """Return whether the body sets ``options.rejectIfBusy``; a query parameter of that name has no effect.
 
     Documented: https://developers.cloudflare.com/workers-ai/features/reject-if-busy/
     """
@@ -67,15 +67,15 @@ def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:
 def work(
     service: Service, call: Call, model: Model, body: Json, extra_s: float, answer: Callable[[], Reply]
 ) -> Flow[Reply]:
-    """Take a slot, spend the latency, answer, and give the slot back when the reply is over.
+    """Take a slot, wait for the latency, answer, and release the slot when the reply is finished.
 
     Args:
         service: The service.
         call: The request.
-        model: The model that does the work.
+        model: The model.
         body: The part of the request that may carry ``options``.
-        extra_s: Seconds of work beside the latency of the settings.
-        answer: Makes the reply; a streamed one keeps the slot until it is closed.
+        extra_s: Seconds in addition to ``settings.latency_s``.
+        answer: Returns the reply; a streamed reply holds the slot until it is closed.
     """
     service.limits.admit(model)
     slot = yield from service.capacity.enter(model.id, reject_if_busy=rejects_if_busy(service, call, body))
@@ -95,6 +95,6 @@ def work(
 
 
 def priced(service: Service, body: Any, neurons: float) -> Reply:
-    """A whole JSON reply with its price, which is taken from the account."""
+    """Return a whole JSON reply and charge its price."""
     service.limits.charge(neurons)
     return Reply(200, {"content-type": "application/json", "cf-ai-neurons": f"{neurons:.2f}"}, dumps(body))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def v1_responses(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/v1/responses``: gpt-oss and third-party models."""
+    """Answer ``POST /ai/v1/responses`` for gpt-oss and third-party models."""
     body = call.json_object()
     model = find_model(service, str(body.get("model")))
     if not model.responses and model.id.startswith("@"):
@@ -32,7 +32,7 @@ def v1_responses(service: Service, call: Call, faults: RequestFaults) -> Flow[Re
 
 
 def anthropic_messages(service: Service, call: Call) -> Reply:
-    """``POST /ai/v1/messages``: refused for every model of the catalogue; third parties are not emulated."""
+    """Reject ``POST /ai/v1/messages`` for models of the catalogue; third-party models are not emulated."""
     model = str(call.json_object().get("model"))
     if is_third_party(model):
         raise NotEmulatedError(f"Anthropic messages with {model}")
@@ -44,10 +44,10 @@ def respond(
     service: Service, call: Call, model: Model, body: Json, faults: RequestFaults, *, compat: bool
 ) -> Flow[Reply]:
     """Answer a request in the Responses form."""
-    asked = read_checked(service, model, body)
+    checked = read_checked(service, model, body)
 
     def reply() -> Reply:
-        shape, usage = result_of(service, call, model, asked, body, faults.scripted)
+        shape, usage = result_of(service, call, model, checked, body, faults.scripted)
         return priced(service, faults.whole(shape if compat else success(shape)), usage.neurons)
 
     result = yield from work(service, call, model, body, faults.latency_s, reply)
@@ -55,10 +55,10 @@ def respond(
 
 
 def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatRequest, Json]:
-    """A body in the Responses form, checked: as a chat request, and as the body of one.
+    """Check a body in the Responses form; return it as a chat request and as a chat body.
 
     Raises:
-        ServiceError: If the body is refused.
+        ServiceError: If the body is invalid.
     """
     if not isinstance(body.get("input"), str | list) or not body["input"]:
         raise ServiceError(400, 5006, "Bad input: Error: oneOf at '/' not met: required properties at '/' are 'input'")
@@ -75,10 +75,10 @@ def result_of(
     service: Service,
     call: Call,
     model: Model,
-    asked: tuple[ChatRequest, Json],
+    checked: tuple[ChatRequest, Json],
     body: Json,
     scripted: Fault | None = None,
 ) -> tuple[Any, Usage]:
     """Return the result in the Responses form, and what it used."""
-    answer = chat.answer_of(service, call, model, *asked, scripted=scripted)
+    answer = chat.answer_of(service, call, model, *checked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage

@@ -1,4 +1,4 @@
-"""The inference routes: each sends its body to the endpoint of the model's task."""
+"""The inference routes; each passes its body to the endpoint of the model's task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THIRD_PARTY_DIMENSIONS = 1536
 
 
 def run(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/run/{model}``."""
+    """Answer ``POST /ai/run/{model}``."""
     model = find_model(service, call.model, in_path=not call.gateway)
     if call.flag("queueRequest"):
         return batch.submit_or_poll(service, call, model, call.json_object())
@@ -33,7 +33,7 @@ def run(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
 
 
 def run_shared(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/run`` with ``{"model", "input"}``; an ``@cf/`` model needs a gateway.
+    """Answer ``POST /ai/run`` with ``{"model", "input"}``; an ``@cf/`` model needs a gateway.
 
     Documented: https://developers.cloudflare.com/ai-gateway/usage/rest-api/
     """
@@ -51,7 +51,7 @@ def run_shared(service: Service, call: Call, faults: RequestFaults) -> Flow[Repl
 
 
 def chat_completions(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/v1/chat/completions``."""
+    """Answer ``POST /ai/v1/chat/completions``."""
     body = call.json_object()
     model = find_model(service, _model_of(body))
     if model.task != "Text Generation" or model.family == "decision":
@@ -60,7 +60,7 @@ def chat_completions(service: Service, call: Call, faults: RequestFaults) -> Flo
 
 
 def v1_embeddings(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """``POST /ai/v1/embeddings``."""
+    """Answer ``POST /ai/v1/embeddings``."""
     body = call.json_object()
     model = find_model(service, _model_of(body))
     if is_third_party(model.id):
@@ -71,7 +71,7 @@ def v1_embeddings(service: Service, call: Call, faults: RequestFaults) -> Flow[R
 
 
 def dispatch(service: Service, call: Call, model: Model, body: Json, faults: RequestFaults) -> Flow[Reply]:
-    """The endpoint of the model's task.
+    """Call the endpoint of the model's task.
 
     Raises:
         NotEmulatedError: If the task is not emulated.

@@ -1,1 +1,1 @@
-"""The chat model that the emulator plays when it has no upstream: documented rules instead of a network."""
+"""The chat model of an emulator without an upstream: rules instead of a network."""

@@ -1,4 +1,4 @@
-"""The forms of answer that prompts ask for, as one table: how a prompt asks, and what answers it."""
+"""The table of intents: patterns of prompts, and the functions that answer them."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _COUNTS = {"one": 1, "a single": 1, "two": 2, "three": 3, "four": 4, "five": 5, 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request with what was read in it.
+    """A request and its parts, for intents.
 
     Attributes:
         request: The request.
-        reading: The conversation as it was understood.
+        reading: The parts of the conversation.
         text: The last user turn.
         everything: The system turns and the last user turn.
     """
@@ -69,7 +69,7 @@ class Prompt:
     everything: str
 
     def material(self, found: re.Match[str]) -> str:
-        """Return the text that an instruction is about: a marked block, the rest of the turn, or earlier turns."""
+        """Return the text that an instruction refers to: a marked block, the rest of the turn, or earlier turns."""
         for pattern in _BLOCKS:
             blocks = pattern.findall(self.text)
             if blocks:
@@ -87,8 +87,8 @@ class Prompt:
         else:
             rest = self.text
         if len(rest.split()) < 3:
-            told = "\n".join(text for _, text in self.reading.results)
-            rest = told or history_of(self.request.turns) or "\n".join(self.reading.context) or rest
+            results = "\n".join(text for _, text in self.reading.results)
+            rest = results or history_of(self.request.turns) or "\n".join(self.reading.context) or rest
         return self._bare(rest) or rest.strip()
 
     @staticmethod
@@ -110,24 +110,23 @@ def _json(prompt: Prompt, _: re.Match[str]) -> str | None:
 
 
 def _sub_questions(prompt: Prompt, _: re.Match[str]) -> str | None:
-    """Ask each tool whose description fits; all of them if none does."""
+    """Return a sub-question for each tool whose description matches; for all tools if none matches."""
     listed = re.findall(r"(?s)<Tools>\s*```json\s*(\{.*?\})\s*```", prompt.text)
-    asked = re.findall(r"(?s)<User Question>\s*(.*?)\s*(?=<Output>|\Z)", prompt.text)
-    if not listed or not asked:
+    questions = re.findall(r"(?s)<User Question>\s*(.*?)\s*(?=<Output>|\Z)", prompt.text)
+    if not listed or not questions:
         return None
-    described = json.loads(listed[-1])
-    names = list(described)
-    chosen = most_fitting(asked[-1], [f"{name.replace('_', ' ')} {said}" for name, said in described.items()])
-    texts = {name: f"{name.replace('_', ' ')} {said}" for name, said in described.items()}
+    tools = {name: f"{name.replace('_', ' ')} {text}" for name, text in json.loads(listed[-1]).items()}
+    names = list(tools)
+    chosen = most_fitting(questions[-1], tools.values())
     items = [
-        {"sub_question": _about(asked[-1], texts[names[index]]), "tool_name": names[index]}
+        {"sub_question": _about(questions[-1], tools[names[index]]), "tool_name": names[index]}
         for index in chosen or range(len(names))
     ]
     return f"```json\n{json.dumps({'items': items}, indent=4)}\n```"
 
 
 def _about(question: str, tool: str) -> str:
-    """Narrow a question down to what a tool is about: drop the names that the tool does not know."""
+    """Drop the names of a question that the description of a tool does not have."""
     names = Source(question).names
     if not any(name.lower() in tool.lower() for name in names):
         return question
@@ -170,14 +169,14 @@ def _verdict(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _score(prompt: Prompt, found: re.Match[str]) -> str | None:
-    """Score how far an answer shares words with its reference or its question."""
+    """Return a score: the share of words that an answer has in common with its reference or question."""
     if "[[A]]" in found.group():
         return "Both answers address the question equally well. [[C]]"
-    asked = labelled(prompt.text, "query|user query") or prompt.reading.question
+    question = labelled(prompt.text, "query|user query") or prompt.reading.question
     given = labelled(prompt.text, "response|generated answer|context") or ""
     reference = labelled(prompt.text, "reference answer")
-    wanted, held = (set(re.findall(r"\w{3,}", one.lower())) for one in (reference or asked, given))
-    share = len(wanted & held) / max(1, len(wanted))
+    expected, present = (set(re.findall(r"\w{3,}", one.lower())) for one in (reference or question, given))
+    share = len(expected & present) / max(1, len(expected))
     if "RESULT" in found.group():
         most = 4 if "worth 2 points" in prompt.text else 2
         return f"The text was compared with the query.\n[RESULT] {most if share >= 0.3 else 0}"
@@ -187,7 +186,7 @@ def _score(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _standalone(prompt: Prompt, _: re.Match[str]) -> str | None:
-    """Say what a pronoun of the question is about."""
+    """Append the topic of the history to a question with a pronoun."""
     after = _FOLLOW_UP.search(prompt.text)
     question = after.group(1).strip() if after else prompt.reading.question
     shown = re.search(r"(?is)(?:chat history\s*[>:])\s*(.+?)\s*(?:<?follow up)", prompt.text)
@@ -220,14 +219,14 @@ def _title(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _questions(prompt: Prompt, found: re.Match[str]) -> str | None:
-    asked = questions_of(prompt.material(found), _count(found, 3))
-    return "\n".join(f"{number}. {question}" for number, question in enumerate(asked, 1))
+    questions = questions_of(prompt.material(found), _count(found, 3))
+    return "\n".join(f"{number}. {question}" for number, question in enumerate(questions, 1))
 
 
 def _summary(prompt: Prompt, found: re.Match[str]) -> str | None:
     material = prompt.material(found)
-    said = _LENGTH.search(prompt.everything)
-    count = _COUNTS.get(said.group(1).lower(), 2) if said else 2
+    description = _LENGTH.search(prompt.everything)
+    count = _COUNTS.get(description.group(1).lower(), 2) if description else 2
     return summary_of(material, count) if len(material.split()) > 2 else None
 
 
@@ -243,7 +242,7 @@ def _translation(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _class(prompt: Prompt, found: re.Match[str]) -> str | None:
-    """Name the class of the material among those that the prompt lists."""
+    """Return the class of the material, from the classes in the prompt."""
     listed = re.findall(
         r"[\w-]+",
         re.sub(
@@ -254,14 +253,14 @@ def _class(prompt: Prompt, found: re.Match[str]) -> str | None:
     )
     listed = [one.strip("`'\"") for one in listed if one]
     text = labelled(prompt.text, "question|text|input|message|review|ticket|tweet") or prompt.material(found)
-    spelled = [one for one in listed if re.search(rf"(?i)\b{re.escape(one)}\b", text)]
-    word = spelled[0] if len(spelled) == 1 else sentiment_word(text, listed)
+    mentioned = [one for one in listed if re.search(rf"(?i)\b{re.escape(one)}\b", text)]
+    word = mentioned[0] if len(mentioned) == 1 else sentiment_word(text, listed)
     fitting = most_fitting(text, listed)
     return word or (listed[fitting[0]] if fitting else listed[-1] if listed else None)
 
 
 def _items(prompt: Prompt, found: re.Match[str]) -> str | None:
-    """List facts, keywords of the context, or parts of the topic, in the list form that is asked for."""
+    """Return facts, keywords of the context or parts of the topic, as a list in the requested form."""
     topic = topic_of(prompt.reading.question)
     known = prompt.reading.context or known_facts(topic)
     members = known_list(prompt.reading.request)
@@ -282,7 +281,7 @@ def _things(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _extracts(prompt: Prompt, found: re.Match[str]) -> str | None:
-    """List the values of a kind that the material has."""
+    """Return the values of one kind in the material."""
     kind = {"people": "name", "cities": "city", "companies": "company"}.get(found.group("kind").lower())
     values = Source(prompt.material(found)).values_of_kind(kind or found.group("kind").rstrip("s").replace("-", ""))
     return ", ".join(dict.fromkeys(values or [])) or None
@@ -302,8 +301,8 @@ def _rewritten(prompt: Prompt, found: re.Match[str]) -> str | None:
 
 
 def _count(found: re.Match[str], otherwise: int) -> int:
-    said = found.groupdict().get("count") or ""
-    return int(said) if said.isdigit() else _COUNTS.get(said.lower(), otherwise)
+    description = found.groupdict().get("count") or ""
+    return int(description) if description.isdigit() else _COUNTS.get(description.lower(), otherwise)
 
 
 _COUNT = r"(?P<count>\d+|two|three|four|five|six|ten)"
@@ -316,22 +315,22 @@ _WRITE = r"(?:write|compose|tell|make up|create|draft|sing|generate)"
 
 
 class Intent(NamedTuple):
-    """One form of answer.
+    """One kind of prompt and its answer.
 
     Attributes:
-        name: What is asked for.
-        scope: Where the prompt is searched: ``all`` includes system turns, ``request`` is the request alone.
-        asked: How a prompt asks for it.
-        answer: Returns the answer; None if the prompt asks for something else after all.
+        name: The requested form of answer.
+        scope: Searched text: ``all`` includes system turns, ``request`` is the request alone.
+        pattern: Regular expression of prompts with this intent.
+        answer: Returns the answer; None if the prompt has another intent.
     """
 
     name: str
     scope: str
-    asked: str
+    pattern: str
     answer: Callable[[Prompt, re.Match[str]], str | None]
 
 
-# The first row that fits and has an answer counts.
+# The first row that matches and returns an answer applies.
 INTENTS = (
     Intent("agent in text", "all", r"Action Input:", lambda prompt, _: react_text(prompt.request, prompt.reading)),
     Intent("sub-questions", "all", r"<User Question>", _sub_questions),
@@ -419,23 +418,23 @@ INTENTS = (
     ),
     Intent("creative text", "request", rf"(?i)\b{_WRITE}\b[^.?!\n]{{0,60}}\b{_GENRES}\b", _creative),
 )
-_COMPILED = [(intent, re.compile(intent.asked)) for intent in INTENTS]
+_COMPILED = [(intent, re.compile(intent.pattern)) for intent in INTENTS]
 _HEAD, _TAIL = 3000, 3000
 _DOCUMENTS = re.compile(
     r"(?s)\n\s*-{4,}\s*\n.+?\n\s*-{4,}|<(context|documents?|sources?|text|article|passage|messages)>.*?</\1>"
 )
 
 
-def formed_answer(request: ChatRequest, reading: Reading) -> str | None:
-    """Return the answer in the form that a prompt asks for; None if it asks for plain prose."""
+def intent_answer(request: ChatRequest, reading: Reading) -> str | None:
+    """Return the answer of the first matching intent; None if no intent matches."""
     everything = "\n".join([*(turn.text for turn in request.turns if turn.role == "system"), reading.text])
     prompt = Prompt(request, reading, reading.text, everything)
     shown = _DOCUMENTS.sub("\n", everything)
-    if len(shown) > _HEAD + _TAIL:  # instructions stand at the beginning or at the end
+    if len(shown) > _HEAD + _TAIL:  # instructions are at the beginning or at the end
         shown = f"{shown[:_HEAD]}\n{shown[-_TAIL:]}"
     scopes = {"all": shown, "request": reading.request}
-    for intent, asked in _COMPILED:
-        found = asked.search(scopes[intent.scope])
+    for intent, pattern in _COMPILED:
+        found = pattern.search(scopes[intent.scope])
         text = intent.answer(prompt, found) if found else None
         if text:
             return text

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from workers_ai_emulator.fake_model import prose, tools
-from workers_ai_emulator.fake_model.intents import formed_answer
+from workers_ai_emulator.fake_model.intents import intent_answer
 from workers_ai_emulator.fake_model.reading.conversation import read
 from workers_ai_emulator.fake_model.schemas.json_answers import json_answer
 from workers_ai_emulator.rules.tokens import count_tokens
@@ -28,7 +28,7 @@ def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], st
     """Return one completion of a request.
 
     The rules apply in this order: tool calls that the request forces or its question needs; JSON if the request
-    asks for it; an intent of :data:`INTENTS` that the prompt matches; prose.
+    needs it; an intent of :data:`INTENTS` that the prompt matches; prose.
 
     Args:
         model: The model to imitate.
@@ -54,8 +54,8 @@ def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], st
         choice.text = json.dumps(choice.parsed, ensure_ascii=False)
     else:
         images = sum(turn.images for turn in request.turns)
-        formed = None if reading.results else formed_answer(request, reading)
-        choice.text = formed or prose.answer_text(reading, images)
+        from_intent = None if reading.results else intent_answer(request, reading)
+        choice.text = from_intent or prose.answer_text(reading, images)
         _stop(request, choice)
     _shorten(request, choice)
     return choice

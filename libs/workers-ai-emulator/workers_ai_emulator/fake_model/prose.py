@@ -26,7 +26,7 @@ def answer_text(reading: Reading, images: int) -> str:
 
     Args:
         reading: The conversation.
-        images: Number of images in it; the fake model sees that they are there and no more.
+        images: Number of images in it; the fake model only counts them.
     """
     if reading.results:
         return _from_results(reading)
@@ -38,13 +38,13 @@ def answer_text(reading: Reading, images: int) -> str:
 
 
 def known_facts(question: str) -> list[str]:
-    """Return the general facts that have all content words of a question's topic."""
-    wanted = content_stems(topic_of(question))
-    return [fact for fact in _FACTS if wanted and wanted <= content_stems(fact)][:2]
+    """Return the general facts with all content words of a question's topic."""
+    topic = content_stems(topic_of(question))
+    return [fact for fact in _FACTS if topic and topic <= content_stems(fact)][:2]
 
 
 def thinking_text(reading: Reading, effort: str) -> str:
-    """Return what a reasoning model thinks first: longer with more effort."""
+    """Return the reasoning before an answer; more effort makes it longer."""
     thoughts = [
         f"The user asks: {reading.question[:200]}",
         f"There are {len(reading.context)} sentences of context and {len(reading.results)} tool results.",
@@ -64,7 +64,7 @@ def _calculated(reading: Reading) -> list[str]:
 
 
 def _small_talk(reading: Reading) -> str:
-    """Return the answer to a greeting or to what users say of themselves; nothing for other requests."""
+    """Return the answer to a greeting or to a statement about the user; empty for other requests."""
     named = _NAMED.search(reading.request)
     if named:
         return f"Hello {named.group(1) or named.group(2).capitalize()}! How can I help you today?"
@@ -73,8 +73,8 @@ def _small_talk(reading: Reading) -> str:
     words = words_of(reading.question)
     if _GREETINGS & set(words) and len(words) <= 8:
         return "Hello! How can I help you today?"
-    told = _OF_ONESELF.match(reading.request) and not reading.request.rstrip().endswith("?")
-    return "Thank you for telling me, I will remember that." if told else ""
+    lines = _OF_ONESELF.match(reading.request) and not reading.request.rstrip().endswith("?")
+    return "Thank you for telling me, I will remember that." if lines else ""
 
 
 def _unknown(reading: Reading) -> str:
@@ -84,9 +84,9 @@ def _unknown(reading: Reading) -> str:
 
 
 def _from_results(reading: Reading) -> str:
-    told = []
+    lines = []
     for name, text in reading.results:
         if len(text) > _LONG_RESULT:
             text = " ".join(best_sentences(reading.question, sentences_of(text))) or text[:_LONG_RESULT]
-        told.append(f"The result of {name} is: {text}" if name else f"The result is: {text}")
-    return "\n".join(told)
+        lines.append(f"The result of {name} is: {text}" if name else f"The result is: {text}")
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Play an agent that reasons in text: ``Thought``, ``Action``, ``Action Input``, ``Observation``."""
+"""Answer as an agent that reasons in text: ``Thought``, ``Action``, ``Action Input``, ``Observation``."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _TYPES = {"int": "integer", "float": "number", "bool": "boolean"}
 
 
 def react_text(request: ChatRequest, reading: Reading) -> str | None:
-    """Return the next step of the agent, in the form that the prompt describes; None if it describes no tools."""
+    """Return the next step of the agent in the form of the prompt; None if the prompt has no tools."""
     prompt = "\n".join(turn.text for turn in request.turns if turn.role == "system") or request.turns[0].text
     json_form = "Tool Args:" in prompt
     known = _described_tools(prompt) if json_form else _signed_tools(prompt)
     if not known:
         return None
     turns = [turn for turn in request.turns if turn.role != "system"]
-    asked = [turn.text for turn in turns if turn.role == "user" and not turn.text.startswith("Observation:")]
-    question = (_ASKED.findall(asked[-1]) or [asked[-1]])[-1] if asked else reading.question
-    last = max((index for index, turn in enumerate(turns) if turn.text == asked[-1]), default=0) if asked else 0
+    questions = [turn.text for turn in turns if turn.role == "user" and not turn.text.startswith("Observation:")]
+    question = (_ASKED.findall(questions[-1]) or [questions[-1]])[-1] if questions else reading.question
+    last = max((index for index, turn in enumerate(turns) if turn.text == questions[-1]), default=0) if questions else 0
     trail = "\n".join(turn.text for turn in (turns[last + 1 :] if json_form else turns[last:]))
     trail = trail if json_form else trail[trail.rfind("Begin!") + 1 :]
     names = [one for one in _ACTION.findall(trail) if one in {tool.name for tool in known}]
@@ -44,7 +44,7 @@ def react_text(request: ChatRequest, reading: Reading) -> str | None:
         reading,
         request=question,
         question=question,
-        asked=sentences_of(question),
+        sentences=sentences_of(question),
         context=[],
         results=results,
         visited=set(),

@@ -1,4 +1,4 @@
-"""A chat request of any route and schema, read into one form."""
+"""Parse a chat request of any route and schema into one form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tool:
-    """A function the model may call."""
+    """A function that the model may call."""
 
     name: str
     description: str
@@ -21,7 +21,7 @@ class Tool:
 
 @dataclass(slots=True)
 class Turn:
-    """One message, its content flattened to text."""
+    """One message; its content is flattened to text."""
 
     role: str
     text: str
@@ -32,21 +32,21 @@ class Turn:
 
 @dataclass(slots=True)
 class ChatRequest:
-    """What was asked.
+    """A chat request of any route and schema.
 
     Attributes:
         turns: The conversation; a ``prompt`` is one user turn.
-        is_prompt: Whether it came as a ``prompt``.
-        tools: The functions on offer.
+        is_prompt: Whether the request has a ``prompt`` instead of ``messages``.
+        tools: The available functions.
         tool_choice: ``none``, ``auto``, ``required`` or the name of a function.
-        wants_json: Whether the answer must be JSON.
-        schema: The JSON schema it must fit; None for any.
-        max_tokens: Budget of output tokens, thinking included; None for no limit.
+        wants_json: Whether the request asks for JSON.
+        schema: The JSON schema of the answer; None for any JSON.
+        max_tokens: Limit of output tokens, reasoning included; None for no limit.
         stop: Sequences that end the answer.
-        n: Completions wanted.
-        logprobs: Alternatives per token; None for none at all.
-        thinking: Whether a reasoning model thinks first.
-        effort: How hard, in the model's own words.
+        n: Number of completions.
+        logprobs: Alternatives per token; None for no log probabilities.
+        thinking: Whether the model reasons first.
+        effort: Reasoning effort, as the request has it.
         parallel: Whether several tools may be called in one reply.
         stream: Whether the reply is streamed.
     """
@@ -68,12 +68,12 @@ class ChatRequest:
 
     @property
     def last_user(self) -> int:
-        """Index of the last user turn; -1 when there is none."""
+        """Return the index of the last user turn; -1 if there is none."""
         return max((index for index, turn in enumerate(self.turns) if turn.role == "user"), default=-1)
 
     @property
     def prompt_text(self) -> str:
-        """All that the model reads, as one text; what its tokens are counted from."""
+        """Return all input of the model as one text; its tokens are counted from it."""
         parts = [turn.text for turn in self.turns]
         parts += [str(call) for turn in self.turns for call in turn.tool_calls]
         parts += [f"{tool.name} {tool.description} {tool.parameters}" for tool in self.tools]
@@ -81,7 +81,7 @@ class ChatRequest:
 
 
 def read_chat(model: Model, body: Json) -> ChatRequest:
-    """Read a chat body that has passed the checks."""
+    """Parse a checked chat body."""
     is_prompt = body.get("messages") is None
     turns = (
         [Turn("user", str(body.get("prompt", "")))] if is_prompt else [_turn(message) for message in body["messages"]]
@@ -128,20 +128,20 @@ def _choice(choice: Any) -> str:
 
 
 def _format(body: Json) -> tuple[bool, Json | None]:
-    """Whether JSON is wanted, and of which schema: bare, or in OpenAI's wrapper, or as ``guided_json``."""
+    """Return whether JSON is requested, and the schema: bare, in OpenAI's envelope, or ``guided_json``."""
     if isinstance(body.get("guided_json"), dict):
         return True, body["guided_json"] or None
-    wanted = body.get("response_format") or {}
-    if wanted.get("type") == "json_object":
+    response_format = body.get("response_format") or {}
+    if response_format.get("type") == "json_object":
         return True, None
-    if wanted.get("type") != "json_schema":
+    if response_format.get("type") != "json_schema":
         return False, None
-    schema = wanted.get("json_schema") or {}
+    schema = response_format.get("json_schema") or {}
     return True, schema["schema"] if isinstance(schema.get("schema"), dict) else schema
 
 
 def _thinks(model: Model, body: Json) -> bool:
-    """Thinking is on unless the template, or an effort of ``none`` that the model knows, switches it off."""
+    """Return whether the model reasons first: by default yes, unless the template or the effort turns it off."""
     kwargs = body.get("chat_template_kwargs") or {}
     key = "thinking" if "kimi" in model.id else "enable_thinking"
     effort = model.reasoning_effort or {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest, Tool
 
-# Words of a tool's name that do not say what it is for.
+# Words of a tool's name without information about its purpose.
 _VERBS = word_set(
     "get fetch find do run call tool function my make a the to agent transfer use lookup look list show "
     "give for of user information info create set read write check manage handle perform execute process"
@@ -62,14 +62,14 @@ _AGENT = re.compile(r"[\"']?(\w+)[\"']?\s*:\s*[\"']?([^\"'\n,}]+)")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call to make.
+    """A planned tool call.
 
     Attributes:
         tool: The tool.
-        place: Where the request asks for it.
-        source: Where its arguments come from.
-        needs: Numbers of the planned calls whose results it needs, in place of operands.
-        operands: The operands of an arithmetic call; None for any other one.
+        place: Position of the call in the request.
+        source: Source of its arguments.
+        needs: Numbers of the planned calls whose results are its operands.
+        operands: The operands of an arithmetic call; None for other calls.
     """
 
     tool: Tool
@@ -80,17 +80,16 @@ class Planned:
 
 
 def choose(request: ChatRequest, reading: Reading, new_id: Callable[[str, int], str]) -> list[ToolCall]:
-    """Return the calls to make now; none when the turn is to be answered in prose.
+    """Return the tool calls of the next reply; empty if the reply is prose.
 
-    ``auto`` plans calls from the request: arithmetic, each tool it names, or whose name or description it shares
-    words with; else a lone tool that looks things up. What has been called since the request is not called again.
-    ``required`` makes the planned calls, then fills the form or calls the tool that fits best; a named tool is
-    always called.
+    ``auto`` plans calls from the request: arithmetic, each tool that the request names, each tool whose name or
+    description shares words with it; else a search tool. Calls with a result are not repeated. ``required`` makes
+    the planned calls, then fills a form or calls the closest tool. A named tool is always called.
 
     Args:
         request: The request.
-        reading: The conversation as it was understood.
-        new_id: Makes an id from a tool's name and the number of the call in this reply.
+        reading: The parts of the conversation.
+        new_id: Returns an id, from the tool's name and the number of the call in this reply.
     """
     if not request.tools or request.tool_choice == "none":
         return []
@@ -118,7 +117,7 @@ def choose(request: ChatRequest, reading: Reading, new_id: Callable[[str, int], 
 
 
 def plan(reading: Reading, tools: list[Tool]) -> list[Planned]:
-    """Return the calls that a request asks for, in the order in which it does; one tool may come several times."""
+    """Return the calls that a request needs, in its order; a tool may occur several times."""
     text = reading.request
     planned = _calculations(text, tools)
     calculated = {one.tool.name for one in planned}
@@ -126,7 +125,7 @@ def plan(reading: Reading, tools: list[Tool]) -> list[Planned]:
         {tool.name for tool in tools if any(_operator(tool, operation) for operation in _SIGNS)} if planned else set()
     )
     others = [tool for tool in tools if tool.name not in calculated | operators and not _hands_over(tool)]
-    planned += _asked_for(text, others)
+    planned += _requested(text, others)
     planned += _lookups(reading, others, planned)
     ordered = sorted(range(len(planned)), key=lambda number: planned[number].place)
     if any(one.needs for one in planned):
@@ -135,7 +134,7 @@ def plan(reading: Reading, tools: list[Tool]) -> list[Planned]:
 
 
 def waiting(planned: list[Planned], reading: Reading) -> list[Planned]:
-    """Return the planned calls that are still to be made and whose operands are known."""
+    """Return the planned calls that have no result yet and whose operands are available."""
     made, done = len(reading.results), 0
     finished: set[int] = set()
     while len(finished) < len(planned):
@@ -150,13 +149,13 @@ def waiting(planned: list[Planned], reading: Reading) -> list[Planned]:
 
 
 def handover(reading: Reading, tools: list[Tool]) -> list[Planned]:
-    """Return a call that hands the conversation to the agent that fits the request; none if no agent does."""
+    """Return a call that transfers the conversation to the closest agent; empty if no agent matches."""
     for tool in filter(_hands_over, tools):
         agents = dict(_AGENT.findall(tool.description.partition("available agents")[2]))
-        asked = topic_stems(reading.request)
+        request_stems = topic_stems(reading.request)
         scores = {
-            agent: len(asked & topic_stems(f"{' '.join(split_name(agent))} {said}") - _VERBS)
-            for agent, said in agents.items()
+            agent: len(request_stems & topic_stems(f"{' '.join(split_name(agent))} {description}") - _VERBS)
+            for agent, description in agents.items()
             if agent not in reading.visited
         }
         best = max(scores, key=lambda agent: scores[agent], default=None)
@@ -166,7 +165,7 @@ def handover(reading: Reading, tools: list[Tool]) -> list[Planned]:
 
 
 def _calculations(text: str, tools: list[Tool]) -> list[Planned]:
-    """Plan a call for each arithmetic operation that a tool performs, or one of a calculator for each expression."""
+    """Plan a call for each arithmetic operation of a tool, or a calculator call for each expression."""
     steps = steps_of(text)
     found = [next((tool for tool in tools if _operator(tool, step.operation)), None) for step in steps]
     if steps and all(found):
@@ -184,70 +183,70 @@ def _calculation(tool: Tool, step: Step) -> Planned:
 
 
 def _operator(tool: Tool, operation: str) -> bool:
-    """Return whether a tool performs an arithmetic operation on two numbers."""
+    """Return whether a tool computes an arithmetic operation of two numbers."""
     kinds = [schema.get("type") for schema in _properties(tool).values() if isinstance(schema, dict)]
     numeric = sum(kind in {"integer", "number"} for kind in kinds) >= 2 or "array" in kinds
     return numeric and any(word.startswith(_SIGNS[operation]) for word in split_name(tool.name))
 
 
-def _asked_for(text: str, tools: list[Tool]) -> list[Planned]:
-    """Plan a call of each tool that a request names, or speaks of; the clause that does has the arguments."""
+def _requested(text: str, tools: list[Tool]) -> list[Planned]:
+    """Plan a call of each tool that a request names or mentions; the same clause has the arguments."""
     named = [
         (found.start(), tool, {tool.name})
         for tool in tools
         if (found := re.search(rf"\b{re.escape(tool.name)}\b", text))
     ]
-    spoken = named or [(place, tool, shared) for tool in tools for place, shared in [_spoken_of(text, tool)] if shared]
-    asked = [(place, tool) for place, tool, shared in spoken if not any(shared < other for _, _, other in spoken)]
-    asked.sort(key=lambda pair: pair[0])
-    cuts = [max((one.end() for one in _BOUNDARY.finditer(text, 0, place)), default=0) for place, _ in asked]
+    mentions = named or [(place, tool, shared) for tool in tools for place, shared in [_mention(text, tool)] if shared]
+    requested = [(place, tool) for place, tool, shared in mentions if not any(shared < one for *_, one in mentions)]
+    requested.sort(key=lambda pair: pair[0])
+    cuts = [max((one.end() for one in _BOUNDARY.finditer(text, 0, place)), default=0) for place, _ in requested]
     planned: list[Planned] = []
-    for (place, tool), start, end in zip(asked, [0, *cuts[1:]], [*cuts[1:], len(text)], strict=False):
+    for (place, tool), start, end in zip(requested, [0, *cuts[1:]], [*cuts[1:], len(text)], strict=False):
         part = text[start:end]
-        clause = part if len(asked) > 1 and Source(part).names and len(content_stems(part)) > 2 else text
+        clause = part if len(requested) > 1 and Source(part).names and len(content_stems(part)) > 2 else text
         planned += [Planned(tool, place, Source(clause, text))] * _repeats(clause, tool)
     return planned
 
 
-def _spoken_of(text: str, tool: Tool) -> tuple[int, set[str]]:
-    """Return where a request speaks of a tool, and the words or topics they share."""
+def _mention(text: str, tool: Tool) -> tuple[int, set[str]]:
+    """Return where a request mentions a tool, and their common words or topics."""
     own = split_name(tool.name)
     names = {stem(word) for word in own if word not in _VERBS} or {stem(word) for word in own if word not in _COMMON}
-    asked = content_stems(text)
+    request_stems = content_stems(text)
     if own and text.lower().startswith(f"{own[0]} ") and not names & _COMMON and own[0] not in _COMMON:
-        return 0, {own[0], *(asked & names)}
-    shared = with_related(asked) & with_related(names)
+        return 0, {own[0], *(request_stems & names)}
+    shared = with_related(request_stems) & with_related(names)
     if not shared:
-        shared = asked & (content_stems(_purpose(tool)) - _COMMON)
-        if len(shared) < 2 and len(shared) * 2 < len(asked):
+        shared = request_stems & (content_stems(_purpose(tool)) - _COMMON)
+        if len(shared) < 2 and len(shared) * 2 < len(request_stems):
             return -1, set()
     words = [word for word in words_of(text) if with_related({stem(word)}) & shared]
     return text.lower().find(words[0]) if words else 0, shared
 
 
 def _lookups(reading: Reading, tools: list[Tool], planned: list[Planned]) -> list[Planned]:
-    """Plan a call of the tool that looks things up, for each thing that the request wants to know.
+    """Plan a call of the search tool for each question of the request.
 
-    The context must not have the answer, and the request must not be about the speaker.
+    Return no call if the context has the answer or the request is about the user.
     """
     text = reading.request
     taken = [one.place for one in planned]
-    wanted = [
+    parts = [
         part
-        for part in reading.asked
+        for part in reading.sentences
         if _REQUEST.search(part)
         and not _SMALL_TALK.search(part)
         and not any(text.find(part) <= place < text.find(part) + len(part) for place in taken)
     ]
     able = [tool for tool in tools if _looks_up(tool)]
-    if not able or not wanted or answers_question(reading.question, reading.context):
+    if not able or not parts or answers_question(reading.question, reading.context):
         return []
     best = max(able, key=lambda tool: len(topic_stems(text) & topic_stems(_purpose(tool))))
-    return [Planned(best, text.find(part), Source(part, text)) for part in wanted]
+    return [Planned(best, text.find(part), Source(part, text)) for part in parts]
 
 
 def _with_providers(planned: list[Planned], tools: list[Tool]) -> list[Planned]:
-    """Put in front of a call the tool that gives it a place that the request lacks, such as where the user is."""
+    """Insert the tool that returns a location before a call that needs one, if the request has none."""
     for number, one in enumerate(planned):
         for name in _required(one.tool):
             if one.source.values_of_kind(name) != [] or not {"location", "city", "place"} & set(split_name(name)):
@@ -286,7 +285,7 @@ def _number(results: list[str], ref: Ref) -> int | float:
 
 
 def _repeats(question: str, tool: Tool) -> int:
-    """Return how often a tool with one required text is asked for: once per name in ``Oslo and Paris``."""
+    """Return how often to call a tool with one required text: once per name in ``Oslo and Paris``."""
     required = _required(tool)
     if len(required) != 1 or _properties(tool).get(required[0], {}).get("type") != "string":
         return 1
@@ -304,13 +303,13 @@ def _repeats(question: str, tool: Tool) -> int:
 
 
 def _closest(reading: Reading, tools: list[Tool]) -> Tool:
-    """Return the tool to call when one must be: a form to fill first, and one that was not called yet."""
-    asked = topic_stems(reading.request)
+    """Return the tool for a forced call: forms first, then tools without a call."""
+    request_stems = topic_stems(reading.request)
     called = {name for name, _ in reading.results}
 
     def fit(tool: Tool) -> tuple[bool, bool, int]:
         words = f"{' '.join(split_name(tool.name))} {_purpose(tool)} {' '.join(_properties(tool))}"
-        return tool.name not in called, bool(called) and _is_form(tool), len(asked & topic_stems(words))
+        return tool.name not in called, bool(called) and _is_form(tool), len(request_stems & topic_stems(words))
 
     return max(tools, key=fit)
 
@@ -321,7 +320,7 @@ def _purpose(tool: Tool) -> str:
 
 
 def _is_form(tool: Tool) -> bool:
-    """Return whether a tool is a form for the answer: it is named like a class."""
+    """Return whether a tool is a form for the answer: its name looks like a class."""
     return tool.name[:1].isupper() and "_" not in tool.name
 
 
@@ -335,7 +334,7 @@ def _looks_up(tool: Tool) -> bool:
 
 
 def _only_text(tool: Tool) -> bool:
-    """Return whether a tool needs one free text and nothing else."""
+    """Return whether a tool needs exactly one free text."""
     properties, required = _properties(tool), _required(tool)
     needed = required or list(properties)[:1]
     if len(needed) != 1 or properties.get(needed[0], {}).get("type", "string") != "string":

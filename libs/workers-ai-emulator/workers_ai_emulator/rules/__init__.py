@@ -1,1 +1,1 @@
-"""What the models compute and what they refuse: pure functions of the request and the catalogue."""
+"""Input checks and computed results: pure functions of the request and the catalogue."""

@@ -1,6 +1,6 @@
-"""What a chat model's schema refuses.
+"""Checks of chat requests.
 
-Two generations of schemas are in use: older models take string contents and a few parameters, newer ones
+Two generations of schemas are in use. Older models accept string contents and a few parameters; newer models
 follow OpenAI. Sources: https://developers.cloudflare.com/workers-ai/models/ (input schemas),
 https://github.com/cloudflare/ai/issues/279, https://github.com/QuantumNous/new-api/issues/4605,
 https://github.com/we-promise/sure/pull/467, https://github.com/cloudflare/ai/pull/454.
@@ -35,16 +35,16 @@ _OLD_NUMBERS: dict[str, tuple[float, float]] = {
 
 
 def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) -> None:
-    """Refuse what the model would refuse.
+    """Check a chat body by the model's schema.
 
     Args:
         model: The model.
         body: The request body.
-        settings: Choices of behaviour.
-        compat: Whether it came by the OpenAI-compatible route.
+        settings: Settings of the service.
+        compat: Whether the request came by the OpenAI-compatible route.
 
     Raises:
-        ServiceError: With the code and, where one is known, the text of the service.
+        ServiceError: With the service's code and, if recorded, its text.
     """
     if body.get("messages") is None and body.get("prompt") is None:
         raise _mismatch(model, "required properties at '/' are '%s'" % ("messages" if compat else "prompt"))
@@ -62,7 +62,7 @@ def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) ->
 
 
 def check_messages(model: Model, messages: Any) -> None:
-    """Refuse messages that do not fit the model's schema."""
+    """Check messages by the model's schema."""
     if not isinstance(messages, list) or not messages:
         raise _mismatch(model, f"Type mismatch of '/messages', '{kind_of(messages)}' not in 'array'")
     faults = [fault for index, message in enumerate(messages) for fault in _message_faults(model, index, message)]
@@ -95,7 +95,7 @@ def _message_faults(model: Model, index: int, message: Any) -> list[str]:
 
 
 def _part_kinds(model: Model, role: str) -> set[str]:
-    """Return the parts that a role may have: pictures, sound and files are the user's alone."""
+    """Return the content parts that a role may use: only users may send images, audio and files."""
     if role == "user":
         return {"text", "image_url"} | ({"input_audio", "file"} if model.schema == "new" else set())
     return {"text", "refusal"} if role == "assistant" and model.schema == "new" else {"text"}
@@ -114,7 +114,7 @@ def _part_faults(model: Model, place: str, part: Any, kinds: set[str]) -> list[s
 
 
 def _check_answers(model: Model, messages: list[Json]) -> None:
-    """Refuse calls that cannot be replayed: arguments that are no JSON text, and calls without an answer."""
+    """Reject replayed tool calls with invalid arguments or without a result."""
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         for number, call in enumerate(message.get("tool_calls") or []):
@@ -189,16 +189,20 @@ def _check_tool(model: Model, index: int, tool: Any) -> None:
 
 
 def _check_format(model: Model, body: Json) -> None:
-    wanted = body.get("response_format")
-    if wanted is None and "response_format" not in body:
+    response_format = body.get("response_format")
+    if response_format is None and "response_format" not in body:
         return
-    if not isinstance(wanted, dict) or wanted.get("type") not in {"text", "json_object", "json_schema"}:
-        raise _mismatch(model, f"Type mismatch of '/response_format', '{kind_of(wanted)}' not in 'object'")
-    if wanted["type"] != "json_schema":
+    if not isinstance(response_format, dict) or response_format.get("type") not in {
+        "text",
+        "json_object",
+        "json_schema",
+    }:
+        raise _mismatch(model, f"Type mismatch of '/response_format', '{kind_of(response_format)}' not in 'object'")
+    if response_format["type"] != "json_schema":
         return
     if model.json_mode == "refused":
         raise ServiceError(400, 5025, "This model doesn't support JSON Schema.")
-    if not isinstance(wanted.get("json_schema"), dict):
+    if not isinstance(response_format.get("json_schema"), dict):
         raise _mismatch(model, "required properties at '/response_format' are 'json_schema'")
     if body.get("stream") is True:
         raise ServiceError(400, 5023, "JSON Schema mode is not supported with stream mode.")
@@ -225,7 +229,7 @@ def _check_window(model: Model, body: Json) -> None:
 
 
 def _text_of(body: Json) -> str:
-    """The text a model reads; images are not counted."""
+    """Return the text of a body; images are not counted."""
     texts = [str(body.get("prompt") or ""), str(body.get("tools") or "")]
     for message in body.get("messages") or []:
         content = message.get("content")
@@ -235,7 +239,7 @@ def _text_of(body: Json) -> str:
 
 
 def _mismatch(model: Model, detail: str) -> ServiceError:
-    """A 5006 in the words of the model's generation."""
+    """Return a 5006 with the wording of the model's schema generation."""
     if model.schema == "new":
         return ServiceError(400, 5006, f"Bad input: Error: anyOf at '/' not met, 0 matches: {detail}")
     return ServiceError(400, 5006, f"Bad input: Error: oneOf at '/' not met, 0 matches: {detail}")

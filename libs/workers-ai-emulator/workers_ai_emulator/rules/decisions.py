@@ -25,10 +25,10 @@ _LIMITS = {"images": 4, "audio": 4, "videos": 2}
 
 
 def check_decision(model: Model, body: Json) -> None:
-    """Refuse what the schema refuses.
+    """Check a body by the schema of decision models.
 
     Raises:
-        ServiceError: 5006, naming the place.
+        ServiceError: 5006, with the path of the field.
     """
     own_name = model.id.rsplit("/", 1)[-1]
     if not {"model", "state", "questions"} <= set(body):
@@ -51,7 +51,7 @@ def check_decision(model: Model, body: Json) -> None:
 
 
 def _is_payload(item: Any) -> bool:
-    """Whether an item is an embedded file: a data URL, or an object that holds one."""
+    """Return whether an item is an embedded file: a data URL, or an object with one."""
     if isinstance(item, dict):
         return any(_is_payload(value) for value in item.values())
     head, _, data = item.partition(",") if isinstance(item, str) else ("", "", "")
@@ -65,7 +65,7 @@ def _is_payload(item: Any) -> bool:
 
 
 def decide(body: Json) -> Json:
-    """The answers to checked questions, by their ids."""
+    """Return the answers to checked questions, by question id."""
     state = body["state"] if isinstance(body["state"], str) else json.dumps(body["state"], ensure_ascii=False)
     return {name: _answer(state, question) for name, question in body["questions"].items()}
 
@@ -86,10 +86,10 @@ def _check_question(place: str, name: str, question: Any) -> None:
 
 
 def _answer(state: str, question: Json) -> Json:
-    asked = _text(question["instructions"])
+    instructions = _text(question["instructions"])
     if question["type"] == "noul":
         criteria = question.get("criteria") or {}
-        yes, no = f"{asked} {_text(criteria.get('true'))}", _text(criteria.get("false"))
+        yes, no = f"{instructions} {_text(criteria.get('true'))}", _text(criteria.get("false"))
         chances = _softmax([relevance(yes, state), relevance(no, state) if no else 0.3])
         return {"type": "noul", "noul": chances[0]}
     if question["type"] == "choice":
@@ -106,7 +106,7 @@ def _answer(state: str, question: Json) -> Json:
 
 
 def _spread(probabilities: dict[str, float]) -> Json:
-    """Return probabilities and the confidence they give: (Σp² - 1/n) / (1 - 1/n)."""
+    """Return probabilities and their confidence: (Σp² - 1/n) / (1 - 1/n)."""
     even = 1 / len(probabilities)
     squares = sum(share**2 for share in probabilities.values())
     return {"probabilities": probabilities, "confidence": round((squares - even) / (1 - even), 6)}
@@ -124,7 +124,7 @@ def _text(value: Any) -> str:
 
 
 def _invalid(fields: dict[str, list[str]]) -> ServiceError:
-    """Return the refusal of an unreadable field; its text is JSON."""
+    """Return the error for an unreadable field; its text is JSON."""
     error = {"type": "invalid_request", "message": "Request body failed validation", "details": {"fieldErrors": fields}}
     return ServiceError(422, 5012, json.dumps({"error": error}, separators=(",", ":")), raw=True)
 

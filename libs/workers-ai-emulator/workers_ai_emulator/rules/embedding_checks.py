@@ -1,7 +1,7 @@
-"""What embedding models and rerankers take, and how many tokens of it.
+"""Checks of embedding and reranking requests, and truncation to the model's window.
 
-Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/. That bge-m3 bounds each text
-and the whole request, and both errors, were recorded by public repositories.
+Sources: the models' input schemas at https://developers.cloudflare.com/workers-ai/models/. Both limits of bge-m3, per
+text and per request, and their errors were recorded by public repositories.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _QWEN3_INSTRUCTION = "Given a web search query, retrieve relevant passages that 
 
 
 def default_pooling(model: Model) -> str:
-    """The pooling a model of the bge family echoes; empty for the others."""
+    """Return the pooling that the bge models report; empty for other models."""
     return "mean" if "/bge-" in model.id else ""
 
 
 def check_native(model: Model, body: Json, settings: Settings) -> None:
-    """Refuse inputs that the model's schema refuses.
+    """Check inputs by the model's schema.
 
     Raises:
         ServiceError: 5006.
@@ -51,10 +51,10 @@ def check_native(model: Model, body: Json, settings: Settings) -> None:
 
 
 def check_compat(model: Model, body: Json, settings: Settings) -> list[str]:
-    """The texts of an OpenAI-style request.
+    """Return the texts of an OpenAI-style request.
 
     Raises:
-        ServiceError: 5006 for anything but texts, token ids included.
+        ServiceError: 5006 for input other than texts, such as token ids.
     """
     if "input" not in body:
         raise _mismatch("required properties at '/' are 'input'")
@@ -67,14 +67,14 @@ def check_compat(model: Model, body: Json, settings: Settings) -> list[str]:
 
 
 def texts_of(model: Model, body: Json) -> list[str]:
-    """The texts of checked inputs that become vectors."""
+    """Return the texts of checked inputs that are embedded."""
     if "contexts" in body:
         return [] if "query" in body else [str(context["text"]) for context in body["contexts"]]
     return _listed(next(body[key] for key in _keys(model) if key in body))
 
 
 def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
-    """The texts as the model reads them, and the space their vectors live in."""
+    """Return the texts with instructions applied, and the salt of their vector space."""
     texts = texts_of(model, body)
     salt = f"{model.id}/cls" if body.get("pooling") == "cls" else model.id
     if model.id == QWEN3 and "queries" in body:
@@ -85,10 +85,10 @@ def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
 
 
 def fit(model: Model, texts: list[str], settings: Settings, *, truncate: bool) -> tuple[list[str], int]:
-    """Cut texts to the model's window; return them with the tokens they take.
+    """Truncate texts to the model's window; return them with the number of their tokens.
 
     Raises:
-        ServiceError: 3030 when a text or the sum is too long and must not be cut.
+        ServiceError: 3030 if a text or their sum is too long and ``truncate`` is False.
     """
     tokens = [count_tokens(text) for text in texts]
     limit = model.max_input_tokens
@@ -160,7 +160,7 @@ def _check_contexts(contexts: Any) -> None:
 
 
 def _cut(text: str, tokens: int) -> str:
-    """The beginning of a text that takes about so many tokens."""
+    """Return the beginning of a text, about ``tokens`` tokens."""
     words = text.split(" ")[: int(tokens / 1.3)]
     return " ".join(words)[: tokens * 6]
 

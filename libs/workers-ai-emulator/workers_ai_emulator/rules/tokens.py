@@ -1,4 +1,4 @@
-"""Words, tokens and neurons: the arithmetic that embeddings, reranking, chat and prices share."""
+"""Words, tokens and neurons, for embeddings, reranking, chat and prices."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def word_set(text: str) -> frozenset[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case; each CJK letter is a word."""
+    """Return the words of a text in lower case; each CJK letter is a word."""
     return _WORD.findall(text.lower())
 
 
 def stem(word: str) -> str:
-    """A crude stem, enough for ``models`` to meet ``model`` and ``waiting`` to meet ``wait``."""
+    """Return a crude stem: ``models`` and ``model`` have the same one, ``waiting`` and ``wait`` too."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             return word[: -len(ending)]
@@ -44,13 +44,13 @@ def stem(word: str) -> str:
 
 
 def content_stems(text: str) -> set[str]:
-    """Stems of the words that carry meaning; of all words when none does."""
+    """Return the stems of all words that are no stop words; of all words if only stop words are left."""
     words = words_of(text)
     return {stem(word) for word in words if word not in STOP_WORDS} or {stem(word) for word in words}
 
 
 def count_tokens(text: str) -> int:
-    """A deterministic estimate of a text's tokens: 1.3 per word, more for text without spaces, at least one."""
+    """Estimate the tokens of a text: 1.3 per word, more for text without spaces, at least one."""
     if not text:
         return 0
     return math.ceil(
@@ -59,7 +59,7 @@ def count_tokens(text: str) -> int:
 
 
 def neurons(model: Model, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
-    """Neurons of a request: US dollars at list price over 0.000011, rounded to 32 bits.
+    """Return the neurons of a request: list price in US dollars over 0.000011, rounded to 32 bits.
 
     Prices: https://developers.cloudflare.com/workers-ai/platform/pricing/ ($0.011 per 1,000 neurons).
     """

@@ -1,8 +1,7 @@
 """Deterministic vectors by feature hashing: texts that share words are near each other.
 
-Each word owns two places of the vector and a sign at each; its weight grows with the logarithm of its count,
-and words without meaning of their own weigh little. The vector has unit length. Whether the service's own
-vectors have is not documented.
+Each word has two positions in the vector, with a sign at each. Its weight grows with the logarithm of its count;
+stop words have a small weight. Vectors have unit length. The length of the service's vectors is not documented.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _STOP_WEIGHT = 0.1
 
 @functools.lru_cache(maxsize=200_000)
 def _places(word: str, dimensions: int, salt: str) -> tuple[int, float, int, float]:
-    """The two places of a word and its weight, signed, at each."""
+    """Return the two positions of a word, each with its signed weight."""
     number = int.from_bytes(
         hashlib.blake2b(f"{salt}{stem(word)}".encode("utf-8", "replace"), digest_size=16).digest(), "little"
     )
@@ -29,12 +28,12 @@ def _places(word: str, dimensions: int, salt: str) -> tuple[int, float, int, flo
 
 
 def sparse_vector(text: str, dimensions: int, salt: str = "") -> dict[int, float]:
-    """The non-zero places of a text's vector.
+    """Return the non-zero values of a text's vector, by position.
 
     Args:
-        text: Any text; one without a word is hashed as a whole.
+        text: Any text; a text without words is hashed as a whole.
         dimensions: Length of the vector.
-        salt: Makes a space of its own, for pooling by ``cls`` and for another model.
+        salt: Name of the vector space: the model, with ``/cls`` for that pooling.
     """
     sums: dict[int, float] = {}
     for word, count in Counter(words_of(text) or [text]).items():
@@ -49,7 +48,7 @@ def sparse_vector(text: str, dimensions: int, salt: str = "") -> dict[int, float
 
 
 def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
-    """A text's vector in full."""
+    """Return a text's vector."""
     values = [0.0] * dimensions
     for place, value in sparse_vector(text, dimensions, salt).items():
         values[place] = value
@@ -57,7 +56,7 @@ def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
 
 
 def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0) -> str:
-    """Return a text's vector as JSON, equal to ``json.dumps`` of :func:`vector` but for white space, and faster.
+    """Return a text's vector as JSON text; faster than ``json.dumps`` of :func:`vector`.
 
     Args:
         text: Any text.
@@ -72,15 +71,15 @@ def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0)
 
 
 def relevance(query: str, text: str) -> float:
-    """How well a text answers a query, between 0 and 1: the share of the query's words it holds.
+    """Return the share of the query's words that a text has, between 0 and 1.
 
-    A text that says them more often, or says less beside them, comes slightly before another one.
+    A higher density of the query's words adds slightly.
     """
-    wanted = {stem(word): (_STOP_WEIGHT if word in STOP_WORDS else 1.0) for word in words_of(query)}
+    weights = {stem(word): (_STOP_WEIGHT if word in STOP_WORDS else 1.0) for word in words_of(query)}
     found = Counter(stem(word) for word in words_of(text))
-    total = sum(wanted.values())
+    total = sum(weights.values())
     if not total or not found:
         return 0.0
-    held = sum(weight for word, weight in wanted.items() if word in found)
-    density = sum(found[word] for word in wanted) / found.total()
-    return round(0.001 + 0.9 * held / total + 0.09 * density, 6)
+    shared = sum(weight for word, weight in weights.items() if word in found)
+    density = sum(found[word] for word in weights) / found.total()
+    return round(0.001 + 0.9 * shared / total + 0.09 * density, 6)

@@ -1,1 +1,1 @@
-"""How answers and refusals are spelled on the wire. No state, no HTTP."""
+"""Wire forms of answers and errors. No state, no HTTP."""

@@ -1,4 +1,4 @@
-"""What a chat model said, before it takes the shape of a route."""
+"""The answer of a chat model, before it is written in the form of a route."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ToolCall:
 
     @property
     def arguments_text(self) -> str:
-        """The arguments as JSON text."""
+        """Return the arguments as JSON text."""
         return json.dumps(self.arguments, ensure_ascii=False)
 
 
@@ -29,11 +29,11 @@ class Choice:
 
     Attributes:
         text: The visible answer.
-        reasoning: The thinking before it; empty when there was none.
+        reasoning: The reasoning before it; empty for none.
         tool_calls: Calls, in order.
-        finish_reason: Why it ended.
-        parsed: The same answer as a JSON value, when JSON was asked for.
-        is_json: Whether ``parsed`` holds.
+        finish_reason: Reason of the end.
+        parsed: The same answer as a JSON value, if JSON was requested.
+        is_json: Whether ``parsed`` is set.
         matched_stop: The stop sequence that ended it.
     """
 
@@ -56,7 +56,7 @@ class Usage:
     neurons: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The ``usage`` object, as every chat model sends it."""
+        """Return the ``usage`` object of a chat reply."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -75,8 +75,8 @@ class Answer:
         created: Seconds since the epoch.
         model: Id of the model that answered.
         choices: The completions.
-        usage: What they cost.
-        logprobs: Number of alternatives per token when log probabilities were asked for; None when not.
+        usage: Tokens and neurons of the request.
+        logprobs: Number of alternatives per token; None if log probabilities were not requested.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Cutting answers into the pieces of a stream, and the padding between them."""
+"""The pieces of a stream, and their padding."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _ARGUMENT_PIECE = 12
 
 
 def text_pieces(text: str) -> list[str]:
-    """A text word by word; joined they are the text again."""
+    """Split a text into words; joined, the pieces are the text again."""
     return _PIECE.findall(text)
 
 
 def argument_pieces(text: str) -> list[str]:
-    """Arguments, which are JSON text, in pieces."""
+    """Split the JSON text of arguments into pieces."""
     return [text[start : start + _ARGUMENT_PIECE] for start in range(0, len(text), _ARGUMENT_PIECE)]
 
 
 class Padding:
-    """The ``p`` of stream events: random letters of random length, against guessing lengths from packet sizes.
+    """The ``p`` of stream events: random letters of random length, which hide the lengths of the pieces.
 
     Args:
         rng: The emulator's seeded generator.
@@ -35,5 +35,5 @@ class Padding:
         self._rng = rng
 
     def __call__(self) -> str:
-        """Fresh padding."""
+        """Return new padding."""
         return "".join(self._rng.choices(_ALPHABET, k=self._rng.randint(1, 36)))

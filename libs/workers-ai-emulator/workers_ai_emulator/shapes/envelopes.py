@@ -1,15 +1,15 @@
-"""The envelopes around results and refusals.
+"""Envelopes of results and errors.
 
-Refusals by the model service, by the API in front of it and by the AI Gateway look different; see
+Errors of the model service, of the API in front of it and of the AI Gateway have different forms; see
 https://github.com/cloudflare/ai/issues/279 for the first, https://github.com/anomalyco/opencode/issues/23773
-for the second. The Responses route alone refuses with an OpenAI error object.
+for the second. Only the Responses route returns OpenAI error objects.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from workers_ai_emulator.wire import JSON_TYPE, Json, Reply, ServiceError, Spelling, dumps, json_reply
+from workers_ai_emulator.wire import JSON_TYPE, Envelope, Json, Reply, ServiceError, dumps, json_reply
 
 MARK = "x-workers-ai-emulator"
 """Header that every reply of the emulator has."""
@@ -19,20 +19,20 @@ _OPENAI_CODES = {429: "rate_limit_exceeded"}
 
 
 def success(result: Any) -> Json:
-    """The envelope of a success."""
+    """Return the envelope of a result."""
     return {"result": result, "success": True, "errors": [], "messages": []}
 
 
-def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") -> Json:
-    """The body of a refusal.
+def error_body(error: ServiceError, request_id: str, envelope: Envelope = "") -> Json:
+    """Return the body of an error response.
 
     Args:
-        error: The refusal.
+        error: The error.
         request_id: Uuid that the model service puts at the end of the text.
-        spelling: ``object`` (``errors`` as one object), ``binding`` (as a gateway log shows it) or ``openai``
+        envelope: ``object`` (``errors`` as one object), ``binding`` (as a gateway log shows it) or ``openai``
             (the Responses route); else by its layer.
     """
-    if spelling == "binding":
+    if envelope == "binding":
         return {
             "internalCode": error.code,
             "httpCode": error.status,
@@ -50,7 +50,7 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
             "httpCode": error.status,
             "internalCode": error.code,
         }
-    if spelling == "openai" and error.layer == "ai":
+    if envelope == "openai" and error.layer == "ai":
         code = "server_error" if error.status >= 500 else _OPENAI_CODES.get(error.status, "invalid_prompt")
         return {"error": {"code": code, "message": message_of(error, request_id)}}
     item: Json = {"message": message_of(error, request_id), "code": error.code}
@@ -59,7 +59,7 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
     if error.layer == "api":
         return {"success": False, "errors": [item], "messages": [], "result": None}
     return {
-        "errors": item if spelling == "object" else [item],
+        "errors": item if envelope == "object" else [item],
         "success": False,
         "result": {},
         "messages": [],
@@ -67,21 +67,21 @@ def refusal_body(error: ServiceError, request_id: str, spelling: Spelling = "") 
 
 
 def message_of(error: ServiceError, request_id: str) -> str:
-    """The text of a refusal with the service's own prefix and suffix."""
+    """Return the text of an error with the service's prefix and suffix."""
     if error.layer != "ai" or error.raw:
         return error.message
     prefix = "AiError: AiError: " if error.code in _TWICE else "AiError: "
     return f"{prefix}{error.message} ({request_id})"
 
 
-def refusal(error: ServiceError, request_id: str, spelling: Spelling = "") -> Reply:
-    """The reply of a refusal."""
+def error_response(error: ServiceError, request_id: str, envelope: Envelope = "") -> Reply:
+    """Return an error response."""
     headers = {"content-type": JSON_TYPE, **error.headers}
-    return Reply(error.status, headers, dumps(refusal_body(error, request_id, spelling)))
+    return Reply(error.status, headers, dumps(error_body(error, request_id, envelope)))
 
 
 def edge_page(status: int) -> Reply:
-    """An HTML error page of Cloudflare's edge; it has no JSON in it."""
+    """Return an HTML error page of Cloudflare's edge."""
     names = {
         520: "Web server is returning an unknown error",
         522: "Connection timed out",

@@ -34,7 +34,7 @@ def whole(answer: Answer, model: Model, calls_at: CallsAt) -> Json:
 
 
 def events(answer: Answer, model: Model, style: openai.Style, calls_at: CallsAt) -> Iterator[Json]:
-    """Yield the events of a stream, without the end mark; each has both forms, with the same text."""
+    """Yield the events of a stream, without the end mark; each has the text in both forms."""
     choice = answer.choices[0]
     yield _event(answer, style, {"role": "assistant", "content": ""})
     for delta, _, text in openai.deltas(choice, model):

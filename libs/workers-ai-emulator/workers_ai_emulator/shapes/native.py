@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def whole(answer: Answer, model: Model) -> Json:
-    """Return the ``result`` of a whole reply. This family has no finish reason."""
+    """Return the ``result`` of a whole reply. This family reports no finish reason."""
     choice = answer.choices[0]
     return {**response_of(choice, model), "usage": usage_of(answer, model)}
 
 
 def response_of(choice: Choice, model: Model) -> Json:
-    """Return ``response`` and ``tool_calls``, the part that the hybrid family shares."""
+    """Return ``response`` and ``tool_calls``; the hybrid family has them too."""
     if choice.tool_calls:
         return {"response": None, "tool_calls": [_call(call, model) for call in choice.tool_calls]}
     if choice.is_json:
@@ -34,7 +34,7 @@ def response_of(choice: Choice, model: Model) -> Json:
 
 
 def parsed(text: str) -> Any:
-    """Return the object or list that a text spells, else the text; the service does so without being asked."""
+    """Return the object or list that a text contains as JSON, else the text; the service does the same."""
     if text.strip()[:1] not in {"{", "["}:
         return text
     try:
@@ -59,7 +59,7 @@ def events(answer: Answer, model: Model, padding: Padding, *, usage: bool = True
 
 
 def call_pieces(index: int, call: ToolCall) -> Iterator[Json]:
-    """Yield a call in pieces: its start, its arguments, and an end of nulls."""
+    """Yield a call in pieces: its name, its arguments, and an end of nulls."""
     yield {"id": call.id, "type": "function", "index": index, "function": {"name": call.name}}
     for piece in argument_pieces(call.arguments_text):
         yield {"index": index, "function": {"arguments": piece}}
@@ -67,7 +67,7 @@ def call_pieces(index: int, call: ToolCall) -> Iterator[Json]:
 
 
 def usage_event(answer: Answer, model: Model) -> Json:
-    """Return the event that carries the usage of the whole request."""
+    """Return the event with the usage of the whole request."""
     return {"response": "", "usage": usage_of(answer, model)}
 
 

@@ -1,7 +1,7 @@
 """The OpenAI family: ``chat.completion`` objects, bare on ``/ai/v1`` and inside ``result`` on ``/ai/run``.
 
-Two engines serve it and leave different keys: sglang adds ``matched_stop``, vLLM a set of keys that are null. Every
-reply on ``/ai/v1`` has the null keys (recorded by public repositories in September 2026).
+Two engines serve it and add different keys: sglang ``matched_stop``, vLLM a set of null keys. All replies on
+``/ai/v1`` have the null keys (recorded by public repositories in September 2026).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def whole(answer: Answer, model: Model, *, compat: bool = False) -> Json:
 
     Args:
         answer: What the model said.
-        model: The model that is played.
+        model: The model to imitate.
         compat: Whether the reply goes out on ``/ai/v1``.
     """
     nulls = compat or model.engine == "vllm"
@@ -74,7 +74,7 @@ def whole(answer: Answer, model: Model, *, compat: bool = False) -> Json:
 
 
 def whole_text(answer: Answer, model: Model) -> Json:
-    """Return a ``text_completion``, the answer of this family to a ``prompt``."""
+    """Return a ``text_completion``, this family's answer to a ``prompt``."""
     choices = [
         {"index": index, "text": choice.text, "logprobs": None, "finish_reason": choice.finish_reason}
         for index, choice in enumerate(answer.choices)
@@ -83,7 +83,7 @@ def whole_text(answer: Answer, model: Model) -> Json:
 
 
 def queued(completion: Json, model: Model) -> Json:
-    """Return a completion as a finished batch has it: no neurons, calls and thinking always present."""
+    """Return a completion in the form of a finished batch: no neurons, reasoning and calls always present."""
     usage = {key: value for key, value in completion["usage"].items() if key != "neurons"}
     for choice in completion["choices"]:
         if "message" in choice:
@@ -98,12 +98,12 @@ def queued(completion: Json, model: Model) -> Json:
 
 
 def choices_of(completion: Json, is_json: bool) -> list[Choice]:
-    """Return the choices of a foreign ``chat.completion``, read back from their wire form."""
+    """Return the choices of an upstream's ``chat.completion``."""
     return [_choice_of(choice, is_json) for choice in completion["choices"]]
 
 
 def events(answer: Answer, model: Model, style: Style) -> Iterator[Json]:
-    """Yield the events of a stream; the native usage event and the end mark come after."""
+    """Yield the events of a stream, without the native usage event and the end mark."""
     chunks = _Chunks(answer, model, style)
     for index, choice in enumerate(answer.choices):
         first: Json = {"role": "assistant", "content": ""}
@@ -128,7 +128,7 @@ def zeros(answer: Answer, model: Model, style: Style) -> Json:
 
 
 def deltas(choice: Choice, model: Model) -> Iterator[tuple[Json, int, str]]:
-    """Yield each delta of a completion between its first and its last, with its tokens and its visible text."""
+    """Yield each delta between the first and the last, with its tokens and visible text."""
     for piece in text_pieces(choice.reasoning):
         yield dict.fromkeys(model.reasoning_keys, piece), count_tokens(piece), ""
     hidden = model.answers_in_reasoning and not choice.reasoning
@@ -240,7 +240,7 @@ def _choice_of(choice: Json, is_json: bool) -> Choice:
 
 
 def _call_deltas(choice: Choice) -> Iterator[Json]:
-    """Yield the pieces of calls; the first one of a call has no ``arguments`` key."""
+    """Yield the pieces of calls; the first piece of a call has no ``arguments`` key."""
     for index, call in enumerate(choice.tool_calls):
         yield {"index": index, "id": call.id, "type": "function", "function": {"name": call.name}}
         for piece in argument_pieces(call.arguments_text):
@@ -248,7 +248,7 @@ def _call_deltas(choice: Choice) -> Iterator[Json]:
 
 
 def _logprobs(text: str, alternatives: int | None) -> Json | None:
-    """Return log probabilities of made-up tokens: one per word, all equally sure."""
+    """Return log probabilities: one token per word, all equal."""
     if alternatives is None:
         return None
     tokens: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Odd spellings of whole replies, by name; each was reported publicly of Workers AI or of a near relative.
+"""Named shapes of whole replies; each was reported publicly, of Workers AI or a similar service.
 
 Sources: https://github.com/cloudflare/ai/issues (302, 384, 424, 526, 574), https://github.com/cloudflare/workers-sdk/issues
 (12398, 13239), https://github.com/langchain-ai/langchain/issues/34123.
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def whole(shape: str, body: Json) -> Any:
-    """A whole body in this shape; unchanged when the shape concerns streams only."""
+    """Return a whole body in a named shape; unchanged if the shape is for streams only."""
     change = WHOLE.get(shape)
     return change(body) if change else body
 
 
 def _messages(body: Json) -> Iterator[Json]:
-    """The messages of a reply; in the native family ``result`` itself plays that part, in the hybrid one both do."""
+    """Yield the messages of a reply; ``result`` itself counts as one in the native and hybrid families."""
     result = body.get("result", body)
     if not isinstance(result, dict):
         return
@@ -37,7 +37,7 @@ def _choices(body: Json) -> list[Json]:
 
 
 def text_key(message: Json) -> str:
-    """Where a message has its text: ``response`` in the native family, else ``content``."""
+    """Return the key of a message's text: ``response`` in the native family, else ``content``."""
     return "response" if "response" in message else "content"
 
 
@@ -51,7 +51,7 @@ def _on_messages(change: Callable[[Json], None]) -> Callable[[Json], Any]:
 
 
 def _on_calls(change: Callable[[Json], None]) -> Callable[[Json], Any]:
-    """Change each tool call; given its ``function`` when it is nested, else the flat call."""
+    """Change each tool call."""
 
     def apply(body: Json) -> Json:
         for message in _messages(body):
@@ -63,13 +63,13 @@ def _on_calls(change: Callable[[Json], None]) -> Callable[[Json], Any]:
 
 
 def function_of(call: Json) -> Json:
-    """The part of a call that has name and arguments."""
+    """Return the part of a call with name and arguments."""
     function = call.get("function")
     return function if isinstance(function, dict) else call
 
 
 def as_number(text: Any) -> Any:
-    """A text of digits as the number it is."""
+    """Convert a text of digits to a number."""
     try:
         return json.loads(text.strip()) if isinstance(text, str) and text.strip().isdecimal() else text
     except ValueError:
@@ -77,13 +77,13 @@ def as_number(text: Any) -> Any:
 
 
 def rename_reasoning(message: Json) -> None:
-    """``reasoning`` in place of ``reasoning_content``."""
+    """Move ``reasoning_content`` to ``reasoning``."""
     if "reasoning_content" in message:
         message["reasoning"] = message.pop("reasoning_content")
 
 
 def both_reasoning(message: Json) -> None:
-    """The same thinking under both names."""
+    """Copy ``reasoning_content`` to ``reasoning``."""
     if "reasoning_content" in message:
         message["reasoning"] = message["reasoning_content"]
 

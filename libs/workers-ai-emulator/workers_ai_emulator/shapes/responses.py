@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def chat_body(body: Json) -> Json:
-    """A Responses request as the chat body it amounts to."""
+    """Convert a Responses request to a chat body."""
     items = body["input"]
     listed = [{"role": "user", "content": items}] if isinstance(items, str) else items
     messages = [_message(item) for item in listed]
@@ -34,7 +34,7 @@ def chat_body(body: Json) -> Json:
 
 
 def response(answer: Answer, request: Json, new_id: str) -> Json:
-    """An answer as a Responses object."""
+    """Return an answer as a Responses object."""
     choice = answer.choices[0]
     output: list[Json] = []
     if choice.reasoning:
@@ -78,7 +78,7 @@ def response(answer: Answer, request: Json, new_id: str) -> Json:
 
 
 def _message(item: Json) -> Json:
-    """One item as a message; a reasoning item has no counterpart and becomes an empty one."""
+    """Convert one item to a message; a reasoning item becomes an empty message."""
     if item.get("type") == "function_call":
         function = {"name": item["name"], "arguments": item["arguments"]}
         return {
@@ -95,7 +95,7 @@ def _message(item: Json) -> Json:
 
 
 def _joined(messages: list[Json]) -> list[Json]:
-    """Neighbouring calls in one assistant message, as the chat form has them."""
+    """Join consecutive calls into one assistant message, as in the chat form."""
     joined: list[Json] = []
     for message in messages:
         if joined and message.get("tool_calls") and joined[-1].get("tool_calls"):

@@ -1,4 +1,4 @@
-"""Outlines of input and output schemas, as far as the emulator checks them; the service's own are longer."""
+"""Outlines of input and output schemas, limited to the fields that the emulator checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = ("max_tokens", "temperature", "top_p", "seed", "frequency_penalty", "
 
 
 def input_schema(model: Model) -> Json:
-    """What a model takes."""
+    """Return an outline of a model's input schema."""
     if model.task == "Text Embeddings":
         return _embedding_input(model)
     if model.task == "Text Classification":
@@ -36,7 +36,7 @@ def input_schema(model: Model) -> Json:
 
 
 def output_schema(model: Model) -> Json:
-    """What a model gives."""
+    """Return an outline of a model's output schema."""
     number = {"type": "number"}
     if model.task == "Text Embeddings":
         rows = {"type": "array", "items": {"type": "array", "items": number}}

@@ -1,4 +1,4 @@
-"""Odd spellings of streams, by name; each was reported publicly of Workers AI or of a near relative.
+"""Named shapes of streams; each was reported publicly, of Workers AI or a similar service.
 
 Sources: https://github.com/vercel/ai/issues/4031, https://github.com/decolua/9router/issues/1645,
 https://github.com/cloudflare/ai/pull/393, https://github.com/cloudflare/ai/issues/523,
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def streamed(shape: str, events: list[Json]) -> list[Json]:
-    """Events in this shape; unchanged when the shape concerns whole replies only."""
+    """Return events in a named shape; unchanged if the shape is for whole replies only."""
     change = STREAMED.get(shape)
     return change(events) if change else events
 
 
 def _deltas(events: list[Json]) -> Iterator[Json]:
-    """The deltas of a stream; in the native family the events themselves play that part."""
+    """Yield the deltas of a stream; in the native family, the events themselves."""
     for event in events:
         if "choices" in event:
             yield from (choice["delta"] for choice in event["choices"])
@@ -74,7 +74,7 @@ def _counted_id(call: Json) -> None:
 
 
 def _cumulative(events: list[Json]) -> list[Json]:
-    """Usage that runs up, as older vLLM streams have it; no native usage event."""
+    """Report cumulative usage, as older vLLM does, without the native usage event."""
     seen = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     kept = [event for event in events if "choices" in event]
     for event in kept:
@@ -84,7 +84,7 @@ def _cumulative(events: list[Json]) -> list[Json]:
 
 
 def legacy_chunks(events: list[Json]) -> list[Json]:
-    """Chunks with neither index, role, finish reason, usage nor padding."""
+    """Return chunks without index, role, finish reason, usage and padding."""
     kept = []
     for event in events:
         for choice in event.get("choices", []):
@@ -103,7 +103,7 @@ def _no_usage(events: list[Json]) -> list[Json]:
 
 
 def _arguments_first(events: list[Json]) -> list[Json]:
-    """The first piece of the arguments comes before the name."""
+    """Send the first piece of the arguments before the name."""
     starts = {}
     for place, event in enumerate(events):
         for delta in _deltas([event]):
@@ -119,7 +119,7 @@ def _arguments_first(events: list[Json]) -> list[Json]:
 
 
 def _object_arguments(events: list[Json]) -> list[Json]:
-    """Each call whole in one event, its arguments an object."""
+    """Send each call whole in one event, its arguments as an object."""
     texts: dict[int, str] = {}
     starts: dict[int, Json] = {}
     kept = []
@@ -138,7 +138,7 @@ def _object_arguments(events: list[Json]) -> list[Json]:
 
 
 def _null_end(events: list[Json]) -> list[Json]:
-    """A last fragment full of nulls before the finish of a stream with calls."""
+    """Add a fragment of nulls before the finish of a stream with calls."""
     if not any(delta.get("tool_calls") for delta in _deltas(events)):
         return events
     end: Json = {"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": None}}
@@ -164,7 +164,7 @@ def _no_finish(events: list[Json]) -> list[Json]:
 
 
 def _early_finish(events: list[Json]) -> list[Json]:
-    """``finish_reason: stop`` on every text event, so that text follows a finish."""
+    """Set ``finish_reason: stop`` on every text event, so that text follows a finish."""
     for event in events:
         for choice in event.get("choices", []):
             if choice["delta"].get("content"):
@@ -180,7 +180,7 @@ def _stop_with_calls(events: list[Json]) -> list[Json]:
 
 
 def _null_pieces(events: list[Json]) -> list[Json]:
-    """An event without text before each event with text."""
+    """Add an event without text before each event with text."""
     doubled = []
     for event in events:
         if event.get("choices") and event["choices"][0]["delta"].get("content"):

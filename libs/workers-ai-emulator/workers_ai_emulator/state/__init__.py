@@ -1,1 +1,1 @@
-"""State and rules of the service: what it remembers and decides. No HTTP here."""
+"""State of the service: limits, capacity, queue, faults, log. No HTTP."""

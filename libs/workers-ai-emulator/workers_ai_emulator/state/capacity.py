@@ -1,8 +1,8 @@
-"""How much the service takes at once, and what becomes of the rest.
+"""Slots and the capacity queue.
 
-A request that finds no slot waits in a queue, unless it asked to be rejected
+A request without a free slot waits in a queue, unless it sets ``rejectIfBusy``
 (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/). Whether the wait has a limit is not
-documented; here it ends in the same error after ``max_wait_s``.
+documented; here it ends with the same error after ``max_wait_s``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """A place at the model; give it back once."""
+    """A slot of a model; release it once."""
 
     __slots__ = ("_capacity", "_model")
 
@@ -28,14 +28,14 @@ class Slot:
         self._model = model
 
     def release(self) -> None:
-        """Give the place back; a second call does nothing."""
+        """Release the slot; a second call does nothing."""
         capacity, self._capacity = self._capacity, None
         if capacity is not None:
-            capacity.free(self._model)
+            capacity.release(self._model)
 
 
-class _Place:
-    """One place in the queue; ``wait`` is what its request waits on at the moment."""
+class _Waiter:
+    """One request in the capacity queue; ``wait`` is its current wait."""
 
     __slots__ = ("granted", "model", "wait")
 
@@ -46,12 +46,12 @@ class _Place:
 
 
 class Capacity:
-    """Slots, the queue in front of them, and times at which nothing is free.
+    """Slots, the capacity queue, and busy periods.
 
     Args:
         clock: The emulator's clock.
-        slots: Requests in work at once over all models; None for any number.
-        max_wait_s: Seconds after which a waiting request is refused with 3040.
+        slots: Requests that may run at once over all models; None for no limit.
+        max_wait_s: Longest wait in seconds; then the request fails with 3040.
     """
 
     def __init__(self, clock: Clock, slots: int | None = None, max_wait_s: float = 60.0) -> None:
@@ -62,46 +62,46 @@ class Capacity:
         self._model_slots: dict[str, int] = {}
         self._busy_until: dict[str | None, float] = {}
         self._in_work: collections.Counter[str] = collections.Counter()
-        self._waiting: collections.deque[_Place] = collections.deque()
+        self._waiting: collections.deque[_Waiter] = collections.deque()
         self.peak = 0
 
     @property
     def slots(self) -> int | None:
-        """Requests in work at once over all models; None for any number. May be set at any time."""
+        """Return the number of requests that may run at once; None for no limit. Settable at any time."""
         return self._slots
 
     @slots.setter
     def slots(self, value: int | None) -> None:
         with self._lock:
             self._slots = value
-        self._hand_out()
+        self._grant_slots()
 
     @property
     def in_work(self) -> int:
-        """Requests in work now."""
+        """Return the number of running requests."""
         return self._in_work.total()
 
     @property
     def waiting(self) -> int:
-        """Requests in the capacity queue now."""
+        """Return the number of requests in the capacity queue."""
         return len(self._waiting)
 
     def set_model_slots(self, model: str, slots: int | None) -> None:
-        """Give one model its own number of slots; None lifts it."""
+        """Set the number of slots of one model; None removes the limit."""
         with self._lock:
             if slots is None:
                 self._model_slots.pop(model, None)
             else:
                 self._model_slots[model] = slots
-        self._hand_out()
+        self._grant_slots()
 
     def busy_for(self, seconds: float, model: str | None = None) -> None:
-        """Take nothing new for so many seconds, in one model or in all."""
+        """Accept no new requests for ``seconds``, for one model or for all."""
         with self._lock:
             self._busy_until[model] = self._clock.now() + seconds
 
     def enter(self, model: str, *, reject_if_busy: bool) -> Flow[Slot]:
-        """Take a slot, waiting for one unless told not to.
+        """Take a slot; wait for one unless ``reject_if_busy`` is set.
 
         Raises:
             ServiceError: 3040, at once with ``reject_if_busy``, else after ``max_wait_s``.
@@ -111,30 +111,30 @@ class Capacity:
                 return self._take(model)
             if reject_if_busy:
                 raise _busy()
-            place = _Place(model)
-            self._waiting.append(place)
+            waiter = _Waiter(model)
+            self._waiting.append(waiter)
         deadline = self._clock.now() + self.max_wait_s
-        served = False
+        granted = False
         try:
-            while (wait := self._next_wait(place, deadline)) is not None:
+            while (wait := self._next_wait(waiter, deadline)) is not None:
                 yield wait
-                self._hand_out()
-            served = place.granted
+                self._grant_slots()
+            granted = waiter.granted
         finally:
-            if not served:
-                self._give_up(place)
-        if not served:
+            if not granted:
+                self._leave_queue(waiter)
+        if not granted:
             raise _busy()
         return Slot(self, model)
 
-    def free(self, model: str) -> None:
-        """A request left; called by its slot."""
+    def release(self, model: str) -> None:
+        """Release a slot of a model; called by :class:`Slot`."""
         with self._lock:
             self._in_work[model] -= 1
-        self._hand_out()
+        self._grant_slots()
 
     def snapshot(self) -> dict[str, Any]:
-        """The present state as plain data."""
+        """Return the current state as plain data."""
         with self._lock:
             return {
                 "slots": self._slots,
@@ -151,7 +151,7 @@ class Capacity:
         return Slot(self, model)
 
     def _waiting_for(self, model: str) -> bool:
-        return any(place.model == model for place in self._waiting)
+        return any(waiter.model == model for waiter in self._waiting)
 
     def _has_room(self, model: str) -> bool:
         now = self._clock.now()
@@ -162,39 +162,39 @@ class Capacity:
         own = self._model_slots.get(model)
         return own is None or self._in_work[model] < own
 
-    def _next_wait(self, place: _Place, deadline: float) -> Wait | None:
-        """What the request waits on next: a free slot, the end of a busy time, its deadline; None at the end."""
+    def _next_wait(self, waiter: _Waiter, deadline: float) -> Wait | None:
+        """Return the wait until a free slot, the end of a busy period or the deadline; None when it is over."""
         with self._lock:
             now = self._clock.now()
-            if place.granted or now >= deadline:
+            if waiter.granted or now >= deadline:
                 return None
-            times = [self._busy_until.get(key, 0.0) for key in (None, place.model)]
+            times = [self._busy_until.get(key, 0.0) for key in (None, waiter.model)]
             opening = max((moment for moment in times if moment > now), default=deadline)
-            place.wait = Wait(min(deadline, opening), resource=True)
-            return place.wait
+            waiter.wait = Wait(min(deadline, opening), resource=True)
+            return waiter.wait
 
-    def _hand_out(self) -> None:
-        granted: list[_Place] = []
+    def _grant_slots(self) -> None:
+        granted: list[_Waiter] = []
         with self._lock:
-            kept: collections.deque[_Place] = collections.deque()
-            for place in self._waiting:
-                if self._has_room(place.model):
-                    self._take(place.model)
-                    place.granted = True
-                    granted.append(place)
+            kept: collections.deque[_Waiter] = collections.deque()
+            for waiter in self._waiting:
+                if self._has_room(waiter.model):
+                    self._take(waiter.model)
+                    waiter.granted = True
+                    granted.append(waiter)
                 else:
-                    kept.append(place)
+                    kept.append(waiter)
             self._waiting = kept
-        for place in granted:
-            if place.wait is not None:
-                place.wait.set()
+        for waiter in granted:
+            if waiter.wait is not None:
+                waiter.wait.set()
 
-    def _give_up(self, place: _Place) -> None:
+    def _leave_queue(self, waiter: _Waiter) -> None:
         with self._lock:
-            if not place.granted:
-                self._waiting.remove(place)
+            if not waiter.granted:
+                self._waiting.remove(waiter)
                 return
-        self.free(place.model)
+        self.release(waiter.model)
 
 
 def _busy() -> ServiceError:

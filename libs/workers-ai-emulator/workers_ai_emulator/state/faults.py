@@ -1,4 +1,4 @@
-"""Faults: scripted deviations, matched request by request."""
+"""Faults: scripted replies and errors, matched request by request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection
 
-    from workers_ai_emulator.wire import Layer, Spelling
+    from workers_ai_emulator.wire import Envelope, Layer
 
 FaultKind = Literal[
     "answer", "error", "reply", "html", "drop", "latency", "cut", "error_frame", "slow", "one_byte_chunks", "shape"
@@ -34,40 +34,39 @@ _REPLACE_ANSWER = _REPLACE_REPLY | {"answer"}
 
 @dataclass
 class Fault:
-    """One deviation.
+    """One scripted reply, error or change of a reply.
 
     Attributes:
-        kind: What happens. ``answer``: the model says ``text`` and calls ``calls``. ``error``: the service
-            refuses. ``reply``: exactly this reply. ``html``: an edge
-            error page. ``drop``: the connection closes with no reply. ``latency``: ``seconds`` more. ``cut``:
-            a stream closes after ``after_events`` events. ``error_frame``: an error event after
-            ``after_events`` events, then the end. ``slow``: ``seconds`` between the pieces of a reply.
-            ``one_byte_chunks``: the body arrives byte by byte. ``shape``: a named spelling of the reply, see
-            the README.
-        times: How many requests it meets; None for all.
-        skip: How many matching requests pass untouched first.
-        probability: Chance to meet a matching request, drawn from the emulator's seeded generator.
-        model: Only this model.
-        route: Only this route: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
+        kind: Effect. ``answer``: the model answers ``text`` and ``calls``. ``error``: an error response.
+            ``reply``: exactly this reply. ``html``: an edge error page. ``drop``: the connection closes without a
+            reply. ``latency``: ``seconds`` more. ``cut``: a stream ends after ``after_events`` events.
+            ``error_frame``: an error event after ``after_events`` events, then the end. ``slow``: ``seconds``
+            before each piece of a reply. ``one_byte_chunks``: the body is sent byte by byte. ``shape``: a named
+            shape of the reply, see the README.
+        times: Number of requests that the fault applies to; None for all.
+        skip: Number of matching requests that are left alone first.
+        probability: Probability that a matching request is affected, from the seeded generator.
+        model: Apply to this model alone.
+        route: Apply to this route alone: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
             ``submit``, ``poll``, ``models_search``, ``models_schema``, ``v1_models``, ``verify``, ``batch_worker``,
             ``universal``, ``messages``.
-        stream: Only streaming (True) or whole (False) requests.
+        stream: Apply to streaming (True) or whole (False) requests alone.
         status: HTTP status of an ``error``, ``reply`` or ``html``.
         code: Cloudflare's code of an ``error`` or ``error_frame``.
-        message: Its text, without prefix and request id.
-        layer: Envelope of an ``error``: who refuses.
-        spelling: Odd envelope of an ``error``: ``object`` (``errors`` is one object) or ``binding``.
+        message: Text of the error, without prefix and request id.
+        layer: Origin of an ``error``; it sets the envelope.
+        envelope: Other envelope of an ``error``: ``object`` (``errors`` is one object) or ``binding``.
         retry_after: Value of a ``retry-after`` header.
         headers: Extra reply headers.
-        body: Body of a ``reply``: text, bytes, or anything that becomes JSON.
+        body: Body of a ``reply``: text, bytes, or a JSON value.
         chunks: Pieces of a streamed ``reply``; the content type is then ``text/event-stream`` unless set.
         seconds: Length of a ``latency`` or of each pause of ``slow``.
-        abrupt: Whether a ``cut`` breaks the connection inside the body instead of ending it in good order.
-        after_events: Events that pass before a ``cut`` or ``error_frame``.
+        abrupt: Whether a ``cut`` drops the connection instead of ending the body.
+        after_events: Events that are sent before a ``cut`` or ``error_frame``.
         shape: Name of a ``shape``.
         text: Text of an ``answer``.
         calls: Tool calls of an ``answer``, as (name, arguments).
-        met: How many requests it has met; read it in tests.
+        applied: Number of requests that the fault was applied to; read it in tests.
 
     Raises:
         ValueError: If the kind, the shape or the route is unknown, or the model id has no ``@``.
@@ -84,7 +83,7 @@ class Fault:
     code: int | None = None
     message: str = ""
     layer: Layer = "ai"
-    spelling: Spelling = ""
+    envelope: Envelope = ""
     retry_after: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = b""
@@ -95,7 +94,7 @@ class Fault:
     shape: str = ""
     text: str = ""
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    met: int = 0
+    applied: int = 0
 
     def __post_init__(self) -> None:
         _check_name("kind", self.kind, get_args(FaultKind))
@@ -125,9 +124,9 @@ class Fault:
         return dataclasses.replace(self, calls=[*self.calls, (name, arguments)])
 
     def matches(self, route: str, model: str, stream: bool) -> bool:
-        """Whether it concerns such a request."""
+        """Return whether the fault applies to such a request."""
         return (
-            (self.times is None or self.met < self.times)
+            (self.times is None or self.applied < self.times)
             and self.model in {None, model}
             and self.route in {None, route}
             and self.stream in {None, stream}
@@ -137,17 +136,17 @@ class Fault:
 
     @classmethod
     def say(cls, text: str, **where: Any) -> Fault:
-        """The model answers this text to one chat request; several are a script, in the order of adding."""
+        """Answer one chat request with this text. Several faults form a script, in the order of adding."""
         return cls("answer", text=text, **where)
 
     @classmethod
     def call(cls, name: str, /, **arguments: Any) -> Fault:
-        """The model calls this tool with these arguments; see also :meth:`and_call` and :meth:`on`."""
+        """Answer with this tool call; see also :meth:`and_call` and :meth:`on`."""
         return cls("answer", calls=[(name, arguments)])
 
     @classmethod
     def busy(cls, **where: Any) -> Fault:
-        """No capacity: 429, code 3040."""
+        """Return the error "at capacity": 429, code 3040."""
         return cls(
             "error",
             status=429,
@@ -158,61 +157,61 @@ class Fault:
 
     @classmethod
     def error(cls, status: int, code: int | None = None, message: str = "", **where: Any) -> Fault:
-        """The service refuses with this status and code."""
+        """Return an error response with this status and code."""
         return cls("error", status=status, code=code, message=message, **where)
 
     @classmethod
     def reply(cls, body: Any = b"", status: int = 200, **where: Any) -> Fault:
-        """Exactly this reply, whole."""
+        """Send exactly this whole reply."""
         return cls("reply", status=status, body=body, **where)
 
     @classmethod
     def sse(cls, chunks: list[bytes], status: int = 200, **where: Any) -> Fault:
-        """Exactly these bytes, streamed piece by piece."""
+        """Stream exactly these bytes, piece by piece."""
         return cls("reply", status=status, chunks=list(chunks), **where)
 
     @classmethod
     def drop(cls, **where: Any) -> Fault:
-        """The connection closes without a reply."""
+        """Close the connection without a reply."""
         return cls("drop", **where)
 
     @classmethod
     def html(cls, status: int = 522, **where: Any) -> Fault:
-        """An HTML error page of the edge."""
+        """Send an HTML error page of the edge."""
         return cls("html", status=status, **where)
 
     @classmethod
     def cut(cls, after_events: int = 1, *, abrupt: bool = False, **where: Any) -> Fault:
-        """A stream that just ends after so many events; with ``abrupt`` the connection breaks."""
+        """End a stream after ``after_events`` events; with ``abrupt``, drop the connection."""
         return cls("cut", after_events=after_events, abrupt=abrupt, **where)
 
     @classmethod
     def error_frame(cls, code: int, message: str = "", after_events: int = 1, **where: Any) -> Fault:
-        """An error event inside a stream that began well."""
+        """Send an error event inside a stream that began with status 200."""
         return cls("error_frame", code=code, message=message, after_events=after_events, **where)
 
     @classmethod
     def slow(cls, seconds: float, **where: Any) -> Fault:
-        """So many seconds before each piece of the reply."""
+        """Wait ``seconds`` before each piece of the reply."""
         return cls("slow", seconds=seconds, **where)
 
     @classmethod
     def latency(cls, seconds: float, **where: Any) -> Fault:
-        """So many seconds more before the reply begins."""
+        """Add ``seconds`` before the reply begins."""
         return cls("latency", seconds=seconds, **where)
 
     @classmethod
     def named_shape(cls, shape: str, **where: Any) -> Fault:
-        """The reply in a named odd spelling; for every request unless ``times`` says otherwise."""
+        """Send replies in a named shape; all replies unless ``times`` is set."""
         return cls("shape", shape=shape, **{"times": None, **where})
 
     def as_dict(self) -> dict[str, Any]:
-        """The fault as plain data; bytes as text."""
+        """Return the fault as plain data; bytes become text."""
         return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
 
 
 class Faults:
-    """The script of faults, in the order in which they were added.
+    """The script of faults, in the order of adding.
 
     Args:
         rng: The emulator's seeded generator, for ``probability``.
@@ -224,29 +223,29 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, *faults: Fault) -> Fault:
-        """Add faults; returns the last one, to read ``met`` from."""
+        """Add faults; return the last one, so that tests can read ``applied``."""
         with self._lock:
             self._faults.extend(faults)
         return faults[-1]
 
     def clear(self) -> None:
-        """Forget all faults."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     def remove(self, fault: Fault) -> None:
-        """Take one fault out again."""
+        """Remove one fault."""
         with self._lock:
             self._faults.remove(fault)
 
     @property
     def all(self) -> list[Fault]:
-        """A copy of the script."""
+        """Return a copy of the script."""
         with self._lock:
             return list(self._faults)
 
     def draw(self, route: str, model: str, stream: bool) -> list[Fault]:
-        """The faults that meet this request: at most one that replaces the answer, and all that alter it."""
+        """Return the faults of a request: at most one that replaces the answer, and all that alter it."""
         drawn: list[Fault] = []
         with self._lock:
             for fault in self._faults:
@@ -257,13 +256,13 @@ class Faults:
                 if fault.skip > 0:
                     fault.skip -= 1
                 elif fault.probability >= 1.0 or self._rng.random() < fault.probability:
-                    fault.met += 1
+                    fault.applied += 1
                     drawn.append(fault)
         return drawn
 
 
 def fault_from_dict(data: dict[str, Any]) -> Fault:
-    """A fault from plain data, as it comes over HTTP.
+    """Build a fault from plain data, as received over HTTP.
 
     Raises:
         ValueError: If a key is unknown or ``kind`` is missing.

@@ -1,4 +1,4 @@
-"""Replies that an AI Gateway keeps."""
+"""The cache of an AI Gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_REPLIES = 1_000
 
 
 class GatewayCache:
-    """Whole replies by key, each until its time is over.
+    """Whole replies by key; each expires after its lifetime.
 
     Args:
         clock: The emulator's clock.
@@ -26,13 +26,13 @@ class GatewayCache:
         self._kept: dict[str, tuple[float, Reply]] = {}
 
     def get(self, key: str) -> Reply | None:
-        """The reply under a key, unless it is too old."""
+        """Return the reply stored under a key; None if it is missing or expired."""
         with self._lock:
             until, reply = self._kept.get(key, (0.0, None))
             return reply if until > self._clock.now() else None
 
     def put(self, key: str, reply: Reply, ttl_s: float) -> None:
-        """Keep a reply for so many seconds."""
+        """Store a reply for ``ttl_s`` seconds."""
         with self._lock:
             self._kept[key] = (self._clock.now() + ttl_s, reply)
             while len(self._kept) > _MAX_REPLIES:

@@ -1,4 +1,4 @@
-"""Limits that are not capacity: the daily quota, requests per minute, and the limit of the API as a whole.
+"""The daily allocation, requests per minute, and the API-wide limit.
 
 Sources: https://developers.cloudflare.com/workers-ai/platform/limits/,
 https://developers.cloudflare.com/workers-ai/platform/pricing/ and
@@ -26,16 +26,15 @@ _QUOTA_TEXT = (
 
 
 class Limits:
-    """What an account may use.
+    """Limits of an account.
 
     Args:
         clock: The emulator's clock.
-        neurons_per_day: Daily allocation; None for no end. A day ends at 00:00 UTC.
-        quota_code: Code of the refusal: 3036 as documented, or 4006 as public reports show.
-        enforce_rpm: Whether the documented requests per minute hold.
-        rpm: Requests per minute by task name or model id, in place of the documented ones.
-        api_requests_per_5_min: Limit of the API in front of the service; None for none. Whether inference
-            counts there is not documented.
+        neurons_per_day: Daily allocation in neurons; None for no limit. A day ends at 00:00 UTC.
+        quota_code: Error code when it is exhausted: 3036 as documented, or 4006 as in public reports.
+        enforce_rpm: Whether the documented limits per minute are enforced.
+        rpm: Limits per minute by task name or model id, in place of the documented ones.
+        api_requests_per_5_min: API-wide limit; None for no limit. Whether inference counts is not documented.
     """
 
     def __init__(
@@ -63,19 +62,19 @@ class Limits:
 
     @property
     def neurons_today(self) -> float:
-        """Neurons used since 00:00 UTC."""
+        """Return the neurons used since 00:00 UTC."""
         with self._lock:
             return self._today()
 
     def use_up_quota(self) -> None:
-        """Use up today's allocation at once; without an allocation, the free one of 10,000 is assumed."""
+        """Exhaust today's allocation; without one, the free 10,000 neurons are assumed."""
         with self._lock:
             self._today()
             self.neurons_per_day = 10_000.0 if self.neurons_per_day is None else self.neurons_per_day
             self._used = max(self._used, self.neurons_per_day)
 
     def admit_api(self) -> None:
-        """Count one request at the API's door.
+        """Count one request against the API-wide limit.
 
         Raises:
             ServiceError: The API-wide 429, with ``retry-after``, while the account is blocked.
@@ -102,7 +101,7 @@ class Limits:
         """Count one inference request.
 
         Raises:
-            ServiceError: The quota's code, or 3021.
+            ServiceError: ``quota_code``, or 3021.
         """
         now = self._clock.now()
         with self._lock:
@@ -119,13 +118,13 @@ class Limits:
             minute.append(now)
 
     def charge(self, neurons: float) -> None:
-        """Take neurons from today's allocation."""
+        """Charge neurons to today's allocation."""
         with self._lock:
             self._today()
             self._used += neurons
 
     def snapshot(self) -> dict[str, Any]:
-        """The present state as plain data."""
+        """Return the current state as plain data."""
         with self._lock:
             return {
                 "neurons_per_day": self.neurons_per_day,

@@ -1,4 +1,4 @@
-"""Every request that came in, and what it added up to."""
+"""The log of requests, and counters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class LogEntry:
         query: Query parameters.
         headers: Request headers in lower case, secrets replaced by ``REDACTED``.
         at: Clock time of arrival, in seconds since the epoch.
-        route: Name of the route, empty when none matched.
-        model: Model asked for, empty when there was none.
-        status: HTTP status of the reply; None while it is in work or when the connection was dropped.
+        route: Name of the route; empty if none matched.
+        model: Id of the requested model; empty if there is none.
+        status: HTTP status of the reply; None while it runs or after a dropped connection.
         code: Cloudflare's code of the reply, None on success.
-        body: Raw request body; None once the log has forgotten it to stay small.
+        body: Raw request body; None once it was dropped to save memory.
     """
 
     method: str
@@ -45,25 +45,25 @@ class LogEntry:
 
     @property
     def json(self) -> Any:
-        """The request body, parsed; None when it is empty, forgotten or not JSON."""
+        """Return the parsed request body; None if it is empty, dropped or invalid JSON."""
         try:
             return json.loads(self.body) if self.body else None
         except ValueError:
             return None
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry as plain data."""
+        """Return the entry as plain data."""
         names = ("method", "path", "query", "headers", "at", "route", "model", "status", "code")
         return {name: getattr(self, name) for name in names} | {"body": self.json}
 
 
 class Log:
-    """The requests, oldest first, and counters over all of them.
+    """Requests, oldest first, and counters over all of them.
 
     Args:
-        max_entries: Requests kept; older ones are forgotten, the counters are not.
-        max_body_bytes: Bytes of request bodies kept in all; older bodies are forgotten first. Of paths and headers,
-            2,000 characters each are kept, and 100 headers.
+        max_entries: Number of stored requests; older ones are dropped, the counters stay.
+        max_body_bytes: Total bytes of stored bodies; older bodies are dropped first. Paths and headers are
+            truncated to 2,000 characters each and 100 headers.
     """
 
     def __init__(self, max_entries: int = 20_000, max_body_bytes: int = 64 * 2**20) -> None:
@@ -73,7 +73,7 @@ class Log:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries and reset the counters."""
         with self._lock:
             self._entries: collections.deque[LogEntry] = collections.deque()
             self._bodies: collections.deque[LogEntry] = collections.deque()
@@ -88,39 +88,39 @@ class Log:
 
     @property
     def entries(self) -> list[LogEntry]:
-        """A copy of the requests kept, oldest first."""
+        """Return a copy of the stored requests, oldest first."""
         with self._lock:
             return list(self._entries)
 
     @property
     def last(self) -> LogEntry:
-        """The newest request.
+        """Return the newest request.
 
         Raises:
-            IndexError: If there was none.
+            IndexError: If the log is empty.
         """
         with self._lock:
             return self._entries[-1]
 
     @property
     def rejected(self) -> int:
-        """Requests refused for want of capacity (code 3040)."""
+        """Return the number of requests rejected at capacity (code 3040)."""
         return self.codes[3040]
 
     @property
     def texts_embedded(self) -> int:
-        """Texts taken for embedding, repeats included, by request or by queue."""
+        """Return the number of embedded texts, repeats included, by direct request or queue."""
         with self._lock:
             return self._texts.total()
 
     @property
     def texts_repeated(self) -> int:
-        """How many of them had been taken before."""
+        """Return the number of embedded texts that had been embedded before."""
         with self._lock:
             return self._texts.total() - len(self._texts)
 
     def times_embedded(self, text: str) -> int:
-        """How often this text was taken for embedding."""
+        """Return how often a text was embedded."""
         with self._lock:
             return self._texts[_digest(text)]
 
@@ -136,7 +136,7 @@ class Log:
         }
         with self._lock:
             if len(self._entries) == self._max_entries:
-                self._forget_body_of(self._entries.popleft())
+                self._drop_body_of(self._entries.popleft())
             self._entries.append(entry)
             self.requests += 1
             self.running += 1
@@ -149,14 +149,14 @@ class Log:
                 self._body_bytes -= len(oldest.body or b"")
                 oldest.body = None
 
-    def _forget_body_of(self, entry: LogEntry) -> None:
-        """Keep the list of bodies no longer than the list of entries; both are in order of arrival."""
+    def _drop_body_of(self, entry: LogEntry) -> None:
+        """Drop the body of an entry; bodies and entries are in the same order."""
         if self._bodies and self._bodies[0] is entry:
             self._bodies.popleft()
             self._body_bytes -= len(entry.body or b"")
 
     def answer(self, entry: LogEntry, status: int | None, code: int | None = None) -> None:
-        """Note the reply to a request."""
+        """Record the status and code of a reply."""
         with self._lock:
             entry.status, entry.code = status, code
             self.routes[entry.route] += 1
@@ -166,18 +166,18 @@ class Log:
                 self.codes[code] += 1
 
     def leave(self) -> None:
-        """A request is over: its reply was sent to the end, or given up."""
+        """Count a request as finished: its reply was read to the end or closed."""
         with self._lock:
             self.running -= 1
 
     def embed(self, texts: list[str]) -> None:
-        """Count texts taken for embedding."""
+        """Count embedded texts."""
         digests = [_digest(text) for text in texts]
         with self._lock:
             self._texts.update(digests)
 
     def counters(self) -> dict[str, Any]:
-        """All counters as plain data."""
+        """Return all counters as plain data."""
         with self._lock:
             total, distinct = self._texts.total(), len(self._texts)
             return {

@@ -1,8 +1,7 @@
-"""Prompt prefixes that an instance still has in its cache.
+"""Cached prompt prefixes.
 
-``x-session-affinity`` pins a session to an instance; cached tokens come in blocks, and short prompts are
-never cached (https://developers.cloudflare.com/workers-ai/features/prompt-caching/). The size of a block is
-not published.
+``x-session-affinity`` pins a session to an instance. Cached tokens come in blocks; short prompts are not cached
+(https://developers.cloudflare.com/workers-ai/features/prompt-caching/). The block size is not published.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Prefixes:
         self._prompts: dict[tuple[str, str], str] = {}
 
     def cached_tokens(self, session: str, model: str, prompt: str) -> int:
-        """Tokens of ``prompt`` that are cached; remembers it for the next time."""
+        """Return the cached tokens of ``prompt``; store it for the next request."""
         if not session or not self._settings.prefix_cache:
             return 0
         with self._lock:

@@ -1,7 +1,7 @@
-"""The asynchronous queue: what was submitted, how far it is, what became of it.
+"""The asynchronous queue: submitted batches, their progress and results.
 
-Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. What that page leaves open is a
-setting here, and the README says which choice is the default.
+Documented: https://developers.cloudflare.com/workers-ai/features/batch-api/rest-api/. Each open question of that page
+is a field of :class:`QueueSettings`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Progress = Literal["at_once", "polls", "seconds", "never"]
 
 @dataclass
 class ItemFailure:
-    """Makes items of a batch fail.
+    """A failure of items of a batch.
 
     Attributes:
         index: Index of the item in its batch; None for any.
-        contains: Text the item's inputs must contain; None for any.
+        contains: Text in the item's inputs; None for any.
         code: Code of the failure.
-        message: Its text.
-        times: How many items fail; None for all that match.
+        message: Text of the failure.
+        times: Number of items that fail; None for all matching items.
     """
 
     index: int | None = None
@@ -41,38 +41,39 @@ class ItemFailure:
 
 @dataclass
 class QueueSettings:
-    """How the queue behaves.
+    """Settings of the asynchronous queue.
 
     Attributes:
         progress: When a batch is done: ``at_once``, after ``polls``, after ``seconds``, or ``never``.
-        polls: Pending answers before the result, for ``progress="polls"``.
+        polls: Pending polls before the result, for ``progress="polls"``.
         seconds: Seconds of clock time before the result, for ``progress="seconds"``.
         submit_status: HTTP status of an accepted submission.
         pending_status: HTTP status of a poll that finds the batch unfinished.
-        status_when_done: Value of a ``status`` key beside ``responses``; None for no such key, as documented.
-        results_for: Models whose batches finish under ``results`` with ``index``: the whole ``openai`` family, or
-            ``kimi`` alone, the one it was recorded of; the others finish under ``responses`` with ``id``.
-        results_models: Exceptions from it by model id: True for ``results``, False for ``responses``.
-        results_reference: Whether items of ``results`` repeat an ``external_reference``.
+        status_when_done: Value of the ``status`` key of a finished batch; None for no such key, as documented.
+        results_for: Models whose batches finish under ``results`` with ``index``: the ``openai`` family, or ``kimi``
+            alone, as recorded. All others finish under ``responses`` with ``id``.
+        results_models: Exceptions by model id: True for ``results``, False for ``responses``.
+        results_reference: Whether items of ``results`` include their ``external_reference``.
         unsupported_code: Code of the error for a model without the queue: 8007 (recorded), 5006 or 10063.
         hybrid_items: Form of llama-3.3-70b's items: ``hybrid`` as in direct replies, or ``native``, which has no
             ``choices``, no finish reason and no usage.
         hybrid_messages: Whether llama-3.3-70b takes items with ``messages``; its schema documents ``prompt`` alone.
         item_formats: Whether the ``response_format`` of an item is honoured.
         bad_item: Whether an invalid item fails alone (``item``) or fails its ``submission`` with 5006.
-        error_key: Where a failed item says why: ``error``, ``errors`` (a list) or empty for nowhere.
-        answers_at_once: Whether a submission is answered with the responses themselves.
-        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is refused; the binding polls without
-            it.
-        shuffle: Whether items come in random order; the service was recorded not to keep their order.
+        error_key: Key of the reason in a failed item: ``error``, ``errors`` (a list) or empty for none.
+        answers_at_once: Whether a submission returns its responses at once.
+        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is rejected; the binding polls without it.
+        shuffle: Whether items come in random order, as recorded.
         unknown_status: HTTP status for an unknown, lost or expired id.
-        unknown_code: Code for it.
-        unknown_message: Text for it.
-        retention_s: Seconds a batch is kept after its submission.
-        lose: How many of the next submissions are forgotten as soon as they are accepted.
-        fail_batches: How many of the next batches fail as a whole.
+        unknown_code: Error code for such an id.
+        unknown_message: Error text for such an id.
+        retention_s: Seconds from submission until a batch expires.
+        lose: Number of next submissions that are accepted and then lost.
+        slow: Number of next submissions that stay unfinished for ``slow_seconds`` of clock time.
+        slow_seconds: Seconds before a slow batch may finish.
+        fail_batches: Number of next batches that fail as a whole: 500, code 5001, at the poll.
         failures: Items that fail.
-        max_bytes: Largest submission.
+        max_bytes: Largest submission in bytes; larger ones return 413, code 3006.
     """
 
     progress: Progress = "polls"
@@ -110,7 +111,7 @@ class QueueSettings:
 
 @dataclass(slots=True)
 class Job:
-    """One submitted batch; the request body is kept as it came and read again when it is collected."""
+    """One submitted batch; its body is parsed again when it is collected."""
 
     request_id: str
     model: str
@@ -124,7 +125,7 @@ class Job:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The requests of the batch."""
+        """Return the items of the batch."""
         return list(json.loads(self.body)["requests"])
 
 
@@ -133,7 +134,7 @@ class Queue:
 
     Args:
         clock: The emulator's clock.
-        settings: How the queue behaves; may be changed at any time.
+        settings: Settings of the queue; change them at any time.
         seed: Seed of ``shuffle``.
     """
 
@@ -148,12 +149,12 @@ class Queue:
 
     @property
     def jobs(self) -> list[Job]:
-        """The batches that are kept, oldest first."""
+        """Return the stored batches, oldest first."""
         with self._lock:
             return list(self._jobs.values())
 
     def submit(self, request_id: str, model: str, body: bytes) -> Job:
-        """Take a batch."""
+        """Store a batch."""
         with self._lock:
             job = Job(request_id, model, body, self._clock.now())
             self.submitted += 1
@@ -170,18 +171,18 @@ class Queue:
             return job
 
     def find(self, request_id: str) -> Job | None:
-        """The batch with this id; None when it is unknown, lost or expired."""
+        """Return a batch by id; None if it is unknown, lost or expired."""
         with self._lock:
             self._expire()
             return self._jobs.get(request_id)
 
     def expire(self, request_id: str) -> None:
-        """Forget a batch now."""
+        """Expire a batch now."""
         with self._lock:
             self._jobs.pop(request_id, None)
 
     def progress_of(self, job: Job) -> Literal["queued", "running", "done"]:
-        """How far a batch is; asking counts as one poll."""
+        """Return the state of a batch; each call counts as one poll."""
         settings = self.settings
         with self._lock:
             job.polls += 1
@@ -198,7 +199,7 @@ class Queue:
             return "done" if age >= settings.seconds else "running" if age >= settings.seconds / 2 else "queued"
 
     def failure_of(self, job: Job) -> dict[int, ItemFailure]:
-        """The items of a finished batch that fail, by index; decided once per batch."""
+        """Return the failing items of a finished batch by index; chosen once per batch."""
         with self._lock:
             if job.failed_items is None:
                 self.collected += 1
@@ -206,12 +207,12 @@ class Queue:
             return job.failed_items
 
     def uses_results(self, model_id: str, family: str) -> bool:
-        """Whether the finished batches of a model stand under ``results``."""
+        """Return whether finished batches of a model use the key ``results``."""
         by_family = family == "openai" and (self.settings.results_for == "openai" or "kimi" in model_id)
         return self.settings.results_models.get(model_id, by_family)
 
     def arrange(self, job: Job, items: list[Any]) -> list[Any]:
-        """Return the items in the order in which they go out, the same at every poll."""
+        """Return the items in the order of the reply, the same at every poll."""
         if self.settings.shuffle:
             random.Random(f"{self._seed}/{job.request_id}").shuffle(items)
         return items

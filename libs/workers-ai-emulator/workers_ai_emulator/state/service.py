@@ -1,4 +1,4 @@
-"""The whole state of one emulated service, as the endpoints see it."""
+"""The state of one emulated service."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """Everything an endpoint may read or change.
+    """State that endpoints read and change.
 
     Args:
-        clock: The clock all parts share.
-        settings: Choices of behaviour.
-        seed: Seed of everything that looks random.
+        clock: The clock of all parts.
+        settings: Settings of the service.
+        seed: Seed of all random values.
         capacity: Arguments of :class:`Capacity`.
         limits: Arguments of :class:`Limits`.
         queue: Settings of the asynchronous queue.
-        upstream: Answers chat and embeddings in place of the built-in rules.
+        upstream: OpenAI-compatible server that answers chat and embeddings; None for the fake model.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Service:
         self.queue = Queue(clock, queue, seed)
 
     def new_uuid(self) -> str:
-        """A uuid that depends on the seed and on nothing else."""
+        """Return a uuid that depends on the seed alone."""
         with self._lock:
             return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     def new_hex(self, length: int) -> str:
-        """Hexadecimal digits that depend on the seed and on nothing else."""
+        """Return hexadecimal digits that depend on the seed alone."""
         with self._lock:
             return f"{self.rng.getrandbits(4 * length):0{length}x}"

@@ -1,4 +1,4 @@
-"""A local OpenAI-compatible server that answers in the emulator's place."""
+"""An OpenAI-compatible server that answers chat and embeddings in place of the fake model."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _CHAT_KEYS = (
 
 
 class Upstream:
-    """Client of the upstream. It blocks its thread, also for requests that came in asynchronously.
+    """HTTP client of the upstream. Calls block the thread, also for async requests.
 
     Args:
         url: Base URL up to and including ``/v1``.
-        chat_model: Model to ask for in chat; None for the id that the request names.
-        embedding_model: Model to ask for in embeddings; None for the id that the request names.
-        transport: Transport of the client; None for the network.
-        api_key: Key that is sent as a bearer token; None for none.
+        chat_model: Chat model of the upstream; None for the model of the request.
+        embedding_model: Embedding model of the upstream; None for the model of the request.
+        transport: Transport of the HTTP client; None for the network.
+        api_key: Bearer token; None for none.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class Upstream:
         self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, transport=transport, headers=headers)
 
     def chat(self, model: str, body: Json) -> Json:
-        """The upstream's ``chat.completion`` for a chat body.
+        """Return the upstream's ``chat.completion`` for a chat body.
 
         Raises:
-            ServiceError: With the upstream's status: 8007 and its text when it refuses, 8008 when it fails.
+            ServiceError: 8007 with the upstream's text if it rejects the request, 8008 if it fails.
         """
-        asked: Json = {key: body[key] for key in _CHAT_KEYS if body.get(key) is not None}
-        if "messages" not in asked:
-            asked["messages"] = [{"role": "user", "content": body.get("prompt", "")}]
-        answer: Json = self._post("/chat/completions", {**asked, "model": self._chat_model or model})
+        sent: Json = {key: body[key] for key in _CHAT_KEYS if body.get(key) is not None}
+        if "messages" not in sent:
+            sent["messages"] = [{"role": "user", "content": body.get("prompt", "")}]
+        answer: Json = self._post("/chat/completions", {**sent, "model": self._chat_model or model})
         return answer
 
     def embed(self, model: str, texts: list[str]) -> list[list[float]]:
-        """The upstream's vectors, in the order of the texts.
+        """Return the upstream's vectors, in the order of the texts.
 
         Raises:
             ServiceError: Like :meth:`chat`.
@@ -80,7 +80,7 @@ class Upstream:
         return [row["embedding"] for row in rows]
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the HTTP client."""
         self._http.close()
 
     def _post(self, path: str, body: Json) -> Any:

@@ -1,7 +1,4 @@
-"""How a job of the queue is waited for: how often it is asked, what a failed question means, what is left at the end.
-
-Rules without I/O.
-"""
+"""Polling of a job of the asynchronous queue: the pace, and the meaning of failed polls. No I/O."""
 
 from __future__ import annotations
 
@@ -13,63 +10,69 @@ from typing import TYPE_CHECKING, Final
 from workers_ai._wire.batch import UnclearReplyError
 from workers_ai._wire.error_mapping import is_unknown_job
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
-from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
+from workers_ai.retry import required_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from workers_ai.types import BatchJob
 
-__all__ = ["EXECUTION", "UNKNOWN_S", "Pace", "Watch", "is_unknown", "naming"]
+__all__ = ["EXECUTION", "UNKNOWN_S", "PolledJob", "PollingPace", "is_unknown", "with_request_ids"]
 
 UNKNOWN: Final = (400, 404, 410)
-"""HTTP statuses of a question about an id that the queue does not know."""
+"""HTTP statuses of a poll whose request id is unknown."""
 
 UNKNOWN_S: Final = 60.0
-"""Seconds for which the queue must say that it does not know an id until the job counts as lost."""
+"""Seconds for which polls must report an unknown request id until the job counts as lost."""
 
 FAILED_S: Final = 900.0
-"""Seconds for which polls may fail in a row. The job is not lost then: it can be collected later."""
+"""Seconds for which polls may fail in a row. After that the wait ends; the job can be collected later."""
 
 EXECUTION: Final = (1000, 5001)
-"""Codes of a failed execution. Retryable by their class, yet also seen for single inputs."""
+"""Codes of a failed execution. Their class is retryable, but single inputs cause them too."""
 
-_UNKNOWN_PACE_S: Final = 20.0
+_MAX_UNKNOWN_WAIT_S: Final = 20.0
+_FIRST_FAILED_WAIT_S: Final = 0.5
 
 
 def is_unknown(error: WorkersAIError) -> bool:
-    """Return whether an error says that the queue does not know a request id."""
+    """Return whether an error reports an unknown request id."""
     return error.status_code in UNKNOWN or is_unknown_job(error.code, error.message)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long to wait between two polls of a job: ``first_s``, then ``factor`` times longer, up to ``longest_s``."""
+class PollingPace:
+    """The wait between two polls of a job: ``first_s``, then ``factor`` times longer each time, up to ``longest_s``."""
 
     first_s: float = 0.1
     factor: float = 1.7
     longest_s: float = 30.0
 
     def wait_s(self, polls: int) -> float:
-        """Seconds to wait after poll number ``polls`` (from 1)."""
+        """Return the seconds to wait after poll number ``polls`` (from 1)."""
         return float(min(self.first_s * self.factor ** min(polls - 1, 60), self.longest_s))
 
 
-class Watch:
-    """One job while it is waited for: how often it was polled, and what its failed polls mean.
+class PolledJob:
+    """A job that is polled.
 
-    A poll may fail for reasons that have nothing to do with the job; those are waited out. An id that the queue has
-    not known for a minute is lost. A queue that has failed for a quarter of an hour ends the wait, not the job.
+    A failed poll need not concern the job: polling continues. A request id that was unknown for a minute is lost. A
+    queue that has failed for a quarter of an hour ends the wait, but not the job.
 
     Args:
         job: The job.
-        pace: How often it is polled.
-        clock: Returns seconds that never go back.
-        unknown_s: Seconds to go on polling after the queue said that it does not know the id (5504).
+        pace: The wait between two polls.
+        clock: Returns a monotonic time in seconds.
+        unknown_s: Seconds to continue polling after the explicit error for an unknown id (5504).
+
+    Attributes:
+        polls: Polls so far.
+        failures: Failed polls in a row, without rate limits.
+        error: The error of the last poll, or None.
     """
 
     def __init__(
-        self, job: BatchJob, pace: Pace, clock: Callable[[], float] = time.monotonic, *, unknown_s: float = 0.0
+        self, job: BatchJob, pace: PollingPace, clock: Callable[[], float] = time.monotonic, *, unknown_s: float = 0.0
     ) -> None:
         self.job = job
         self._unknown_s = unknown_s
@@ -83,47 +86,50 @@ class Watch:
         self._hold_s: float | None = None
 
     def answered(self) -> None:
-        """Record that the queue has answered a poll."""
+        """Record a poll that was answered."""
         self.polls += 1
         self.failures = 0
         self.error = self._hold_s = self._failing_since = self._unknown_since = None
 
     def failed(self, error: WorkersAIError) -> None:
-        """Record that a poll has failed.
+        """Record a poll that failed.
 
         Raises:
-            BatchError: The id is lost.
-            WorkersAIError: The account is rejected, or the queue has failed for too long.
+            BatchError: The job is lost.
+            WorkersAIError: The error is final, or polls have failed for too long.
         """
         self.polls += 1
         self.error, self._hold_s = error, None
         if isinstance(error, RateLimitError) and error.is_retryable:
-            hold = error.retry_after if error.retry_after is not None else MINUTE_S if error.code == 3021 else None
-            self._hold_s = None if hold is None else min(hold, MAX_RETRY_AFTER_S)
+            self._hold_s = required_wait_s(error)
             return
         now = self._clock()
         self.failures += 1
         if is_unknown(error):
             self._failing_since = None
             since = self._unknown_since = now if self._unknown_since is None else self._unknown_since
-            self._hold_s = min(2.0**self.failures, _UNKNOWN_PACE_S)
+            self._hold_s = self._backoff_s(2.0, _MAX_UNKNOWN_WAIT_S)
             is_explicit = is_unknown_job(error.code, error.message)
             if now - since >= (self._unknown_s if is_explicit else UNKNOWN_S):
                 raise self.lost(error) from error
             return
         since = self._failing_since = now if self._failing_since is None else self._failing_since
-        self._hold_s = min(0.25 * 2.0 ** min(self.failures, 60), self._pace.longest_s)
+        self._hold_s = self._backoff_s(_FIRST_FAILED_WAIT_S, self._pace.longest_s)
         unreadable = isinstance(error, (APIResponseValidationError, UnclearReplyError))
         if not (unreadable or error.is_retryable):
             raise error
         if now - since >= FAILED_S:
             raise (self.lost(error) if error.code in EXECUTION else error) from error.__cause__
 
+    def _backoff_s(self, first_s: float, longest_s: float) -> float:
+        return float(min(first_s * 2.0 ** min(self.failures - 1, 60), longest_s))
+
     def lost(self, error: WorkersAIError) -> BatchError:
-        """Return the error of a job without a result: the queue does not know the id, or its execution failed."""
-        what = "does not know" if is_unknown(error) else "failed to give the result of"
+        """Return the error of a job without a result: its request id is unknown, or its execution failed."""
+        job_id = self.job.request_id
+        what = f"the request id {job_id} is unknown to" if is_unknown(error) else f"the job {job_id} failed in"
         lost = BatchError(
-            f"the queue {what} {self.job.request_id}: {error.message}",
+            f"{what} the asynchronous queue: {error.message}",
             model=self.job.model,
             request_ids=[self.job.request_id],
         )
@@ -132,23 +138,23 @@ class Watch:
         return lost
 
     def wait_s(self) -> float:
-        """Seconds until the next poll."""
+        """Return the seconds until the next poll."""
         return self._pace.wait_s(self.polls) if self._hold_s is None else self._hold_s
 
 
 @contextmanager
-def naming(request_ids: Sequence[str]) -> Iterator[None]:
-    """Put the ids of what the queue has taken on whatever ends the wait for it.
+def with_request_ids(request_ids: Sequence[str]) -> Iterator[None]:
+    """Add the request ids of pending submissions to an exception that leaves the block.
 
     Args:
-        request_ids: The ids; those that are added meanwhile count, and an empty one does not.
+        request_ids: The ids, read when the exception is raised. Empty ones are ignored.
     """
     try:
         yield
     except BaseException as exc:
-        named = [request_id for request_id in request_ids if request_id]
+        pending = [request_id for request_id in request_ids if request_id]
         if isinstance(exc, WorkersAIError):
-            exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *named]))
-        elif named:
-            exc.add_note(f"still with the queue: {' '.join(named)}")
+            exc.request_ids = tuple(dict.fromkeys([*exc.request_ids, *pending]))
+        elif pending:
+            exc.add_note(f"pending in the asynchronous queue: {' '.join(pending)}")
         raise

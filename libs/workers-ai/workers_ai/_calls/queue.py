@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from workers_ai._calls.polling import Pace, Watch, is_unknown, naming
+from workers_ai._calls.polling import PolledJob, PollingPace, is_unknown, with_request_ids
 from workers_ai._flow.steps import Sleep
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._validation import check_model, require
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from workers_ai._flow.steps import Flow
     from workers_ai.types import JSON
 
-__all__ = ["BatchFlows", "ends", "require_queue", "surely_refused"]
+__all__ = ["BatchFlows", "ends", "require_queue", "was_surely_rejected"]
 
 _log = logging.getLogger("workers_ai")
 
 
 _LISTS: Final = ("text", "documents", "queries", "contexts")
-"""Inputs that are lists of texts."""
+"""Inputs whose value is a list of texts."""
 
 
-def surely_refused(error: WorkersAIError) -> bool:
-    """Whether the service has certainly not taken the submission that failed like this, so that it may be sent again.
+def was_surely_rejected(error: WorkersAIError) -> bool:
+    """Return whether the queue has certainly not accepted a submission that failed with ``error``.
 
-    A connection that was never made, a rate limit, and a refusal that names a code or a fault of the request. A reply
-    that was lost, a timeout of the service and a 5xx page without a code leave it open.
+    True if no connection was made, for a rate limit, and for an error response with a code or a 4xx status. After a
+    lost response, a timeout of the service or a 5xx page without a code, the queue may have accepted it.
     """
     if isinstance(error, APIConnectionError):
         return not error.delivered
@@ -63,39 +63,44 @@ def surely_refused(error: WorkersAIError) -> bool:
 
 
 def require_queue(model: str) -> None:
-    """Refuse a model that is known to have no queue; one that is not known may try.
+    """Check that the catalogue does not exclude the model from the asynchronous queue. Unknown models pass.
 
     Raises:
-        ConfigurationError: The catalogue says that the model has none.
+        ConfigurationError: The model has no queue, or its id is malformed.
     """
     if lookup(check_model(model)).batch is False:
         raise ConfigurationError(
             f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
-            "send direct requests (queue='never' or mode='direct'), or choose a model that has one"
+            "send direct requests (queue='never' or mode='direct'), or choose a model with a queue"
         )
 
 
 @dataclass
 class BatchFlows:
-    """The flows of the queue, over the calls of one client.
+    """The flows of the asynchronous queue, for one client.
 
     Attributes:
-        calls: Sends, and maps errors.
-        pace: How often a job is polled.
-        taken: Ids of what the queue has taken by :meth:`run_jobs`; shared by all flows of one call, so that the error
-            that ends it names everything of which the caller has no result.
+        calls: The flows of the client.
+        pace: The wait between two polls.
+        submitted: Request ids of the submissions of :meth:`run_jobs`, shared by all flows of one call: the error that
+            ends the call lists them all.
     """
 
     calls: Calls
-    pace: Pace = field(default_factory=Pace)
-    taken: list[str] = field(default_factory=list)
+    pace: PollingPace = field(default_factory=PollingPace)
+    submitted: list[str] = field(default_factory=list)
 
     def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
-        """Submit requests that fit one submission."""
+        """Submit requests that fit one submission.
+
+        Raises:
+            BadRequestError: There are no requests, or one is malformed.
+            RequestTooLargeError: The requests exceed one submission.
+        """
         require_queue(model)
         _check_requests(model, requests)
         if not requests:
-            raise BadRequestError("a batch needs at least one request", model=model)
+            raise BadRequestError("requests is empty: a submission needs at least one request", model=model)
         if len(list(split_requests(requests, model=model))) > 1:
             raise RequestTooLargeError(
                 "these requests exceed one submission (10 MB): use batch.run, which splits them", model=model
@@ -103,17 +108,26 @@ class BatchFlows:
         return (yield from self.send(model, requests))
 
     def send(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
-        """Submit requests that are known to fit. Repeated only where the service has certainly refused it."""
+        """Submit requests that fit one submission. Retries only if the queue has certainly rejected the submission."""
         request = submit_request(model, requests)
-        reply = yield from self.calls.exchange(request, on_busy="wait", repeatable=surely_refused)
+        reply = yield from self.calls.exchange(request, on_busy="wait", is_repeatable=was_surely_rejected)
         job = self.calls.read(read_submission, reply.data, model, len(requests))
         if job.answer:
             self._scrubbed(job.answer)
-        _log.info("the queue took %d requests for %s as %s", len(requests), model, job.request_id or "(answered)")
+        _log.info(
+            "the asynchronous queue accepted %d requests for %s as %s",
+            len(requests),
+            model,
+            job.request_id or "(answered)",
+        )
         return job
 
     def poll(self, job: BatchJob) -> Flow[BatchStatus]:
-        """Ask once how far a job is, with the client's own retries."""
+        """Poll a job once, with the retries of the client.
+
+        Raises:
+            BatchError: The request id is unknown, or the job failed as a whole.
+        """
         _check_job(job)
         if job.answer:
             return job.answer
@@ -121,7 +135,7 @@ class BatchFlows:
             reply = yield from self.calls.exchange(poll_request(job), on_busy="wait")
         except APIStatusError as exc:
             if is_unknown(exc):
-                raise Watch(job, self.pace).lost(exc) from exc
+                raise PolledJob(job, self.pace).lost(exc) from exc
             raise
         return self._read(reply, job)
 
@@ -134,54 +148,62 @@ class BatchFlows:
                 scrub_error(item.error, self.calls.settings.scrub)
         return status
 
-    def ask(self, watch: Watch) -> Flow[BatchStatus | None]:
-        """Poll once; None while there is no result yet, or where the poll failed and may be repeated."""
-        job = watch.job
+    def poll_once(self, polled: PolledJob) -> Flow[BatchStatus | None]:
+        """Poll a job once without retries. Return None while the job runs, or if the poll failed and may be repeated.
+
+        Raises:
+            WorkersAIError: The job is lost, or polls have failed for too long.
+        """
+        job = polled.job
         if job.answer:
             return job.answer
         try:
-            reply = yield from self.calls.exchange(poll_request(job), on_busy="wait", repeatable=lambda error: False)
+            reply = yield from self.calls.exchange(poll_request(job), on_busy="wait", is_repeatable=lambda error: False)
         except WorkersAIError as exc:
-            if exc.status_code == 202:  # still at work, and no more to say
-                watch.answered()
+            if exc.status_code == 202:  # the job runs
+                polled.answered()
             else:
-                watch.failed(exc)
+                polled.failed(exc)
             return None
         try:
             status = self._read(reply, job)
         except UnclearReplyError as exc:
-            watch.failed(exc)
+            polled.failed(exc)
             return None
-        watch.answered()
+        polled.answered()
         return status if status.state == "done" else None
 
     def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> Flow[list[BatchItem]]:
-        """Wait for a job; its items in the order of the requests."""
+        """Wait for a job and return its items in the order of the requests.
+
+        Raises:
+            BatchTimeoutError: The deadline has passed.
+        """
         _check_job(job)
-        with naming([job.request_id]):
+        with with_request_ids([job.request_id]):
             status = yield from self._wait(job, ends(self.calls.clock, deadline_s))
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
-        watch = Watch(job, self.pace, self.calls.clock)
+        polled = PolledJob(job, self.pace, self.calls.clock)
         while True:
-            status = yield from self.ask(watch)
+            status = yield from self.poll_once(polled)
             if status is not None:
                 return status
             left = end - self.calls.clock()
             if left <= 0:
                 raise BatchTimeoutError(
-                    "the deadline has passed while the queue is still working", model=job.model,
+                    f"the deadline has passed, and the job is not finished: collect {job.request_id} later", model=job.model,
                     request_ids=[job.request_id],
                 )  # fmt: skip
-            yield Sleep(min(watch.wait_s(), left), "queue")
+            yield Sleep(min(polled.wait_s(), left), "queue")
 
     def run(
         self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
     ) -> Flow[list[BatchItem]]:
-        """Submit requests of any number and wait for them all."""
-        own = replace(self, taken=[])
-        with naming(own.taken):
+        """Submit any number of requests and return all items, in the order of the requests."""
+        own = replace(self, submitted=[])
+        with with_request_ids(own.submitted):
             statuses = yield from own.run_jobs(model, requests, deadline_s)
         items = [item for status in statuses for item in status.items]
         return [_renumbered(item, index) for index, item in enumerate(items)]
@@ -194,9 +216,9 @@ class BatchFlows:
         *,
         max_requests: int | None = None,
     ) -> Flow[list[BatchStatus]]:
-        """The same, as one status for each submission of at most ``max_requests`` requests.
+        """Submit any number of requests and return one status for each submission of at most ``max_requests``.
 
-        What the queue has taken is noted in ``taken``; whoever hands the results on names it where that fails.
+        Adds the request ids to ``submitted``. The caller reports them if reading the results fails.
         """
         require_queue(model)
         _check_requests(model, requests)
@@ -205,7 +227,7 @@ class BatchFlows:
         done: list[BatchStatus] = []
         for part in list(split_requests(requests, model=model, max_requests=max_requests)):
             job = yield from self.send(model, part)
-            self.taken.append(job.request_id)
+            self.submitted.append(job.request_id)
             jobs.append(job)
         for job in jobs:
             status = yield from self._wait(job, end)
@@ -214,29 +236,29 @@ class BatchFlows:
 
 
 def ends(clock: Callable[[], float], deadline_s: float | None) -> float:
-    """When a wait of at most ``deadline_s`` seconds is over; never for None.
+    """Return when a wait of at most ``deadline_s`` seconds ends; infinity for None.
 
     Raises:
-        ConfigurationError: It is no number of seconds.
+        ConfigurationError: ``deadline_s`` is not a number of seconds.
     """
     if deadline_s is None:
         return float("inf")
     fits = isinstance(deadline_s, (int, float)) and deadline_s >= 0
-    require(fits, f"deadline_s must be seconds, or None for no end, not {deadline_s!r:.200}")
+    require(fits, f"deadline_s must be a number of seconds, or None for no bound, not {deadline_s!r:.200}")
     return clock() + deadline_s
 
 
 def _check_job(job: BatchJob) -> None:
     if not isinstance(job, BatchJob):
         what = type(job).__name__
-        raise BadRequestError(f"a job is a BatchJob, not a {what}: BatchJob(request_id, model) makes one of an id")
+        raise BadRequestError(f"job must be a BatchJob, not a {what}: create one with BatchJob(request_id, model)")
 
 
 def _check_requests(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
-    """Refuse what is no list of inputs, and an embedding request with more texts than the model takes in one.
+    """Check that ``requests`` is a list of inputs, each with at most as many texts as the model accepts.
 
     Raises:
-        BadRequestError: Names the request.
+        BadRequestError: A request is invalid; the message has its index.
     """
     if isinstance(requests, (str, Mapping)) or not isinstance(requests, Sequence):
         what = type(requests).__name__
@@ -250,7 +272,7 @@ def _check_requests(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
             )
         for key in _LISTS:
             if cap and isinstance(texts := request.get(key), (list, tuple)) and len(texts) > cap:
-                raise BadRequestError(f"request {index} has {len(texts)} texts; {model} takes {cap}", model=model)
+                raise BadRequestError(f"request {index} has {len(texts)} texts; {model} accepts {cap}", model=model)
 
 
 def _renumbered(item: BatchItem, index: int) -> BatchItem:

@@ -1,11 +1,12 @@
-"""Embedding documents through the queue: all of them, or those that a busy service has rejected."""
+"""Embed documents through the queue: all of them, or those whose direct request was rejected."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from workers_ai._calls.polling import naming
-from workers_ai._calls.queue import BatchFlows, ends
+from workers_ai._calls.embeddings import embed, halves
+from workers_ai._calls.polling import with_request_ids
+from workers_ai._calls.queue import BatchFlows, ends, require_queue
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
@@ -16,15 +17,48 @@ from workers_ai.types import EmbedReply, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workers_ai._calls.embeddings import QueueMode
+    from workers_ai._calls.requests import Calls
     from workers_ai._flow.steps import Flow
 
-__all__ = ["TEXTS_PER_JOB", "QueueMode", "embed_queued", "embed_with_overflow"]
+__all__ = ["TEXTS_PER_JOB", "embed_queued", "embed_with_overflow", "queued_flows"]
 
-QueueMode: TypeAlias = Literal["never", "overflow", "always"]
-"""When documents go through the queue: never, when a direct request was rejected, or always."""
+TEXTS_PER_JOB: Final = 1000
+"""Texts of one submission. A result of 1,000 vectors has about 15 MB; this bounds the memory of collecting it."""
 
-TEXTS_PER_JOB = 1000
-"""Texts of one submission. A result of 1,000 vectors has about 15 MB, which bounds the memory of collecting it."""
+
+def queued_flows(
+    calls: Calls,
+    model: str,
+    texts: list[str],
+    options: EmbedOptions,
+    *,
+    size: int,
+    queue: QueueMode,
+    deadline_s: float | None,
+) -> list[Flow[EmbedReply]]:
+    """Return the flows of one call that uses the queue.
+
+    Args:
+        calls: The flows with the settings of the call.
+        model: Model id.
+        texts: Checked texts.
+        options: Options that change the vectors.
+        size: Texts of one direct request.
+        queue: ``"always"`` or ``"overflow"``.
+        deadline_s: Seconds to wait for the queue; None for no bound.
+
+    Raises:
+        ConfigurationError: The model has no queue.
+    """
+    require_queue(model)
+    batch = BatchFlows(calls)
+    if queue == "always":
+        return [embed_queued(batch, model, texts, options, deadline_s=deadline_s)] if texts else []
+    return [
+        embed_with_overflow(batch, model, texts[first : first + size], options, first=first, deadline_s=deadline_s)
+        for first in range(0, len(texts), size)
+    ]
 
 
 def embed_queued(
@@ -36,37 +70,37 @@ def embed_queued(
     first: int = 0,
     deadline_s: float | None = DEADLINE_S,
 ) -> Flow[EmbedReply]:
-    """Embed documents through the queue; a request that fails is halved and tried again, down to one text.
+    """Embed documents through the queue. A request that fails is split in half, down to a single text.
 
     Args:
         batch: The queue.
         model: Model id.
-        texts: Texts, none of them empty.
-        options: What shapes the vectors.
+        texts: Checked texts.
+        options: Options that change the vectors.
         first: Index of the first text in the caller's list, for errors.
-        deadline_s: Seconds to wait in all.
+        deadline_s: Seconds to wait for all results; None for no bound.
 
     Raises:
-        BatchItemError: A text failed alone; ``index`` is its place in the caller's list.
-        WorkersAIError: Whatever else ended the wait; ``request_ids`` name what is still with the queue.
+        BatchItemError: A single text failed; ``index`` is its index in the caller's list.
+        WorkersAIError: Any other failure; ``request_ids`` are the submissions that can be collected later.
     """
     size = lookup(model).max_items or TEXTS_PER_REQUEST
-    waiting = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
+    pending = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
     vectors: dict[int, list[float]] = {}
     usage: Usage | None = None
     pooling: str | None = None
-    together = max(1, TEXTS_PER_JOB // size)
+    requests_per_job = max(1, TEXTS_PER_JOB // size)
     clock = batch.calls.clock
     end = ends(clock, deadline_s)
-    with naming(batch.taken):
-        while waiting:
+    with with_request_ids(batch.submitted):
+        while pending:
             requests = [
-                embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in waiting
+                embed_inputs(model, texts[span.start : span.stop], options, kind="document") for span in pending
             ]
             left = max(0.0, end - clock())
-            statuses = yield from batch.run_jobs(model, requests, left, max_requests=together)
+            statuses = yield from batch.run_jobs(model, requests, left, max_requests=requests_per_job)
             failed: list[range] = []
-            for span, item in zip(waiting, [item for status in statuses for item in status.items], strict=True):
+            for span, item in zip(pending, [item for status in statuses for item in status.items], strict=True):
                 if item.error is None:
                     reply = batch.calls.read(read_vectors, item.result, model, len(span), normalize=options.normalize)
                     vectors.update(zip(span, reply.vectors, strict=True))
@@ -75,12 +109,11 @@ def embed_queued(
                     item.error.index = first + span.start
                     raise item.error
                 else:
-                    middle = span.start + len(span) // 2
-                    failed += [range(span.start, middle), range(middle, span.stop)]
+                    failed += halves(span)
             for status in statuses:
                 usage = add_usage(usage, status.usage)
-            waiting = failed
-            together = 1  # what stands behind may make requests of its own out of a submission, as a batch Worker does
+            pending = failed
+            requests_per_job = 1  # a batch Worker may regroup the texts of a submission into its own requests
     return EmbedReply([vectors[index] for index in range(len(texts))], model, usage, pooling)
 
 
@@ -93,9 +126,9 @@ def embed_with_overflow(
     first: int = 0,
     deadline_s: float | None = DEADLINE_S,
 ) -> Flow[EmbedReply]:
-    """Embed one request's worth of documents directly, or through the queue where the service has no capacity."""
+    """Embed the documents of one request directly; through the queue if the service is at capacity."""
     try:
-        return (yield from batch.calls.embed(model, texts, options, kind="document", first=first, on_busy="raise"))
+        return (yield from embed(batch.calls, model, texts, options, kind="document", first=first, on_busy="raise"))
     except RateLimitError as exc:
         if not exc.is_retryable:
             raise

@@ -1,38 +1,65 @@
-"""Flows: what a call does, step by step, written once for sync and async.
+"""Drivers: run a flow, sync or async.
 
-A flow is a generator. It yields a step (:class:`Send`, :class:`Sleep`, :class:`Do`, :class:`Read`, :class:`Close`), is
-handed what the step gives (or has whatever ended it thrown in), and returns its result. :func:`drive` and
-:func:`adrive` are the only places that do I/O for calls; a test can step a flow with no socket and no clock.
+:func:`drive` and :func:`adrive` do all I/O of calls. :func:`drive_stream` and :func:`adrive_stream` repeat them for
+each step of a stream. A test can step a flow without a socket or a clock.
 """
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from workers_ai._flow.steps import Body, Close, Do, Flow, Read, Send, Sleep, T, Turn
+from workers_ai._flow.steps import Close, Do, Flow, Read, Send, Sleep, Turn
+from workers_ai._transports import load_bodies
 from workers_ai._wire.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Iterable
+
     import httpx
 
-__all__ = ["AsyncSender", "Sender", "aclose", "adrive", "close", "drive"]  # fmt: skip
+    from workers_ai._flow.steps import Body
+
+__all__ = ["AsyncSender", "Sender", "Stream", "adrive", "adrive_stream", "drive", "drive_stream"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Sender(Protocol):
-    """Sends one request and waits for the reply."""
+    """Sends one request and waits for the response."""
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
-        """Send ``request``; raises ``httpx.RequestError`` where no reply comes."""
+        """Send ``request``.
+
+        Raises:
+            httpx.RequestError: No response arrived.
+        """
         ...
 
 
 class AsyncSender(Protocol):
-    """Sends one request and awaits the reply."""
+    """Sends one request and awaits the response."""
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        """Send ``request``; raises ``httpx.RequestError`` where no reply comes."""
+        """Send ``request``.
+
+        Raises:
+            httpx.RequestError: No response arrived.
+        """
+        ...
+
+
+class Stream(Protocol[T_co]):
+    """An open stream, read by flows."""
+
+    def advance(self) -> Flow[Iterable[T_co] | None]:
+        """Return the next items, possibly none; None at the end."""
+        ...
+
+    def leave(self) -> Flow[None]:
+        """Release everything that the stream holds. Does nothing after the end."""
         ...
 
 
@@ -43,15 +70,17 @@ def drive(flow: Flow[T], sender: Sender) -> T:
         while True:
             reply: Any = None
             try:
-                if isinstance(step, Send):
+                if isinstance(step, Read):
+                    reply = _read(step.body)
+                elif isinstance(step, Send):
                     reply = sender.send(step.request, step.stream)
                 elif isinstance(step, Do):
                     reply = step.work()
                 elif isinstance(step, Sleep):
                     time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
                 else:
-                    reply = _perform(step, sender)
-            except BaseException as exc:  # noqa: BLE001 - an interrupt, too: the flow says what it leaves behind
+                    _close_or_turn(step, sender)
+            except BaseException as exc:  # noqa: BLE001 - interrupts too: the flow releases what it holds
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)
@@ -71,19 +100,21 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
         while True:
             reply: Any = None
             try:
-                if isinstance(step, Send):
-                    if shielded:  # a cancellation that came meanwhile has found no place, nor may the transport wait
+                if isinstance(step, Read):
+                    reply = await _aread(step.body)
+                elif isinstance(step, Send):
+                    if shielded:  # a cancellation may have arrived during the shielded step: deliver it first
                         await anyio.lowlevel.checkpoint_if_cancelled()
                     reply = await sender.asend(step.request, step.stream)
                 elif isinstance(step, Do):
-                    with anyio.CancelScope(shield=True):  # what a request has brought reaches the disk
+                    with anyio.CancelScope(shield=True):  # the result of a paid request must reach the disk
                         reply = await anyio.to_thread.run_sync(step.work)
                     shielded = True
                 elif isinstance(step, Sleep):
                     await anyio.sleep(step.seconds)
                 else:
-                    reply = await _aperform(step, sender)
-            except BaseException as exc:  # noqa: BLE001 - a cancellation, too: the flow says what it leaves behind
+                    await _aclose_or_turn(step, sender)
+            except BaseException as exc:  # noqa: BLE001 - cancellations too: the flow releases what it holds
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)
@@ -93,53 +124,67 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
         flow.close()
 
 
-def _perform(step: Read | Close | Turn, sender: Any) -> Any:
-    if isinstance(step, Read):
-        return _read(step.body)
-    return close(step.body) if isinstance(step, Close) else sender.take_turn(step.within_s)
+def drive_stream(opening: Flow[Stream[T]], sender: Sender) -> Generator[T, None, None]:
+    """Open a stream and yield its items, blocking. Closes it in every case."""
+    stream = drive(opening, sender)
+    try:
+        while (items := drive(stream.advance(), sender)) is not None:
+            yield from items
+    finally:
+        drive(stream.leave(), sender)
 
 
-async def _aperform(step: Read | Close | Turn, sender: Any) -> Any:
-    if isinstance(step, Read):
-        return await _aread(step.body)
-    return await (aclose(step.body) if isinstance(step, Close) else sender.atake_turn(step.within_s))
+async def adrive_stream(opening: Flow[Stream[T]], sender: AsyncSender) -> AsyncGenerator[T, None]:
+    """Open a stream and yield its items without blocking the event loop. Closes it in every case."""
+    stream = await adrive(opening, sender)
+    try:
+        while (items := await adrive(stream.advance(), sender)) is not None:
+            for item in items:
+                yield item
+    finally:
+        await adrive(stream.leave(), sender)
 
 
-def close(body: Body) -> None:
-    """Close an open reply. A transport that fails to costs nobody the answer."""
-    from workers_ai._transports import bodies
+def _close_or_turn(step: Close | Turn, sender: Any) -> None:
+    if isinstance(step, Turn):
+        sender.take_turn(step.within_s)
+        return
+    body = step.body
+    with suppress(Exception):  # a transport whose close fails must not cost the answer
+        try:
+            if step.is_complete and body.chunks is not None:
+                load_bodies().read_end(body.response, body.chunks)
+        finally:
+            load_bodies().close(body.response)
 
-    with suppress(Exception):
-        bodies.close(body.response)
 
-
-async def aclose(body: Body) -> None:
-    """Close an open reply, also when the caller is cancelled."""
+async def _aclose_or_turn(step: Close | Turn, sender: Any) -> None:
+    if isinstance(step, Turn):
+        await sender.atake_turn(step.within_s)
+        return
     import anyio
 
-    with suppress(Exception), anyio.CancelScope(shield=True):
-        await body.response.aclose()
+    body = step.body
+    with suppress(Exception):
+        try:
+            if step.is_complete and body.chunks is not None:
+                await load_bodies().aread_end(body.chunks)
+        finally:
+            with anyio.CancelScope(shield=True):  # also if the caller was cancelled
+                await body.response.aclose()
 
 
 def _read(body: Body) -> bytes:
-    if body.chunks is None:
-        from workers_ai._transports.bodies import read_on
-
-        body.chunks, body.read_on = body.response.iter_bytes(), read_on
-    try:
-        chunk: bytes = body.read_on(body.chunks)
-    except BaseException:
-        close(body)
-        raise
+    chunks: Any = body.chunks
+    if chunks is None:
+        body.chunks = chunks = body.response.iter_bytes()
+    chunk: bytes = load_bodies().read_next(body.response, chunks)
     return chunk
 
 
 async def _aread(body: Body) -> bytes:
-    if body.chunks is None:
-        body.chunks = body.response.aiter_bytes()
-    try:
-        chunk: bytes = await anext(body.chunks, b"")
-    except BaseException:
-        await aclose(body)
-        raise
+    chunks: Any = body.chunks
+    if chunks is None:
+        body.chunks = chunks = body.response.aiter_bytes()
+    chunk: bytes = await load_bodies().aread_next(body.response, chunks)
     return chunk

@@ -5,7 +5,7 @@ A flow is a generator. It yields a step, receives the result (or has the error t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Send(NamedTuple):
-    """Send a request; with ``stream`` the body of a successful event stream stays unread."""
+    """Send a request. With ``stream``, the body of a successful event stream stays unread."""
 
     request: Request
     stream: bool = False
@@ -36,7 +36,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Wait for a turn at the framework's rate limiter that the sender has, at most ``within_s`` seconds.
+    """Wait for a turn at the framework's rate limiter, at most ``within_s`` seconds (None for no bound).
 
     Raises:
         TimeoutError: No turn came in time.
@@ -47,38 +47,45 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """Run ``work``, which may block for a moment (a disk, a lock); the async driver runs it in a thread."""
+    """Run ``work``, which may block for a moment (a disk, a lock). The async driver runs it in a thread."""
 
     work: Callable[[], Any]
 
 
 @dataclass(slots=True)
 class Body:
-    """The body of an open reply, and its pieces once reading has begun: an iterator, sync or async as the driver is.
+    """The body of an open response.
 
-    A sync one is read by ``read_on(chunks)``.
+    Attributes:
+        response: The response.
+        chunks: Iterator over its bytes, sync or async as the driver; None until the first read.
     """
 
     response: httpx.Response
-    chunks: Any = None
-    read_on: Any = None
+    chunks: Iterator[bytes] | AsyncIterator[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the next bytes of ``body``; none at its end. A failure closes the reply."""
+    """Read the next bytes of ``body``; the result is empty at its end. A failure closes the response."""
 
     body: Body
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the reply of ``body``."""
+    """Close the response of ``body``.
+
+    Attributes:
+        body: The body.
+        is_complete: Whether all events have arrived. Then the driver reads the end of the body, if it comes at once,
+            so that the connection can be used again.
+    """
 
     body: Body
+    is_complete: bool = False
 
 
 Step: TypeAlias = Send | Sleep | Turn | Do | Read | Close
-
 
 Flow: TypeAlias = Generator[Step, Any, T]

@@ -1,16 +1,15 @@
-"""One limiter per account, shared by every object of the process, and one gate per object.
+"""One limiter per account, shared by all objects of the process, and one gate per object.
 
-Capacity (3040) is a matter of one model: a window bounds its requests in flight. A rejection shrinks the window to what
-the service was serving at that moment; success lets it grow again, slowly. Limits per minute (3021) are a matter of one
-task, or of one model with a limit of its own: its calls wait until the minute is over.
+Capacity (3040) concerns one model: a window bounds its requests in flight. A rejection shrinks the window to the
+requests then in flight; successes let it grow slowly. A rate limit (3021) concerns one task, or one model with a limit
+of its own: its calls wait until the minute has passed.
 
-Neither limiter nor gate sleeps. A call asks with its ticket, and gets the seconds to sleep before it asks again; zero
-admits it. Waiting calls are admitted in the order of their arrival, whatever thread or event loop they run on. A
-rejected call keeps its place.
+Neither limiter nor gate sleeps. A call presents its ticket and receives the seconds to sleep before it presents the
+ticket again; 0.0 admits it. Waiting calls are admitted in the order of their arrival, across threads and event loops. A
+rejected call keeps its position.
 
-Garbage collection and signal handlers run our own code at any point, also while their thread holds a lock here: an
-abandoned stream ends, a handler makes a call. So the end of a call never waits for the lock. It leaves a note, and the
-holder of the lock reads it.
+Garbage collection and signal handlers can run a call at any point, even while their thread holds a lock here. So the
+end of a call never waits for the lock: it appends to a list of pending updates, which the holder of the lock applies.
 """
 
 from __future__ import annotations
@@ -47,9 +46,10 @@ _SHORTEST_WAIT_S: Final = 0.004
 _LONGEST_WAIT_S: Final = 1.0
 _ABSENT_S: Final = 5.0
 _FORGET_S: Final = 600.0
-"""Seconds after which a limit that was met, a model and an account that nobody uses are forgotten."""
+"""Seconds after which an unused model, account or rate limit is forgotten."""
 _LOCK_S: Final = 1.0
-"""The lock is held for microseconds. A call that waits longer interrupts its own thread, which holds it."""
+"""Longest wait for the lock. The lock is held for microseconds: a call that waits longer has interrupted the thread
+that holds it."""
 
 _arrivals = itertools.count(1)
 
@@ -61,22 +61,25 @@ class Ticket:
     Attributes:
         model: The model of the call.
         task: The task of the call.
-        patient: Whether the call may wait; one that may not retry is sent at once, held or not. The caller's own
-            limit per minute holds for it all the same.
-        gentle: Whether the call asks to be rejected when the service is at capacity; such calls start with a small
-            window.
+        may_wait: Whether the call may wait. A call without retries is sent at once; only the caller's own limit per
+            minute applies to it.
+        rejects_if_busy: Whether the service rejects the call at capacity. Such calls start with a small window.
         requests_per_minute: The caller's own limit for the task, or None.
-        model_limit: The documented limit of the model, where it differs from that of the task; else None.
-        documented: Whether the documented limit is kept before it was ever met.
-        ahead: Seconds that the call has slept, and the clock has not counted.
-        idle_since: When the consumer of an open stream got its last piece; None while the call waits for the service.
+        model_limit: The documented limit of the model if it differs from that of the task; else None.
+        documented: Whether the documented limit applies before the service has reported it.
+        in_flight: Whether the call counts as in flight.
+        since: When the call was admitted.
+        due: When the call presents the ticket again.
+        ahead: Seconds that the call has slept, but that the clock has not counted.
+        idle_since: When the consumer of an open stream received its last delta; None while the call waits for the
+            service.
         number: Order of arrival.
     """
 
     model: str
     task: str
-    patient: bool = True
-    gentle: bool = False
+    may_wait: bool = True
+    rejects_if_busy: bool = False
     requests_per_minute: int | None = None
     model_limit: int | None = None
     documented: bool = False
@@ -89,11 +92,11 @@ class Ticket:
 
     @property
     def scope(self) -> str:
-        """What the documented limit per minute counts: a model with a limit of its own, or the task."""
+        """The key of the limit per minute: the model if it has a limit of its own, else the task."""
         return self.task if self.model_limit is None else self.model
 
     def is_idle(self, now: float) -> bool:
-        """Whether this is an open stream that nobody reads."""
+        """Return whether this is an open stream that nobody reads."""
         return self.idle_since is not None and now - self.idle_since > IDLE_STREAM_S
 
 
@@ -102,7 +105,7 @@ def _number(ticket: Ticket) -> int:
 
 
 class _Queue:
-    """Waiting tickets in the order of their numbers, and those that come back after a rejection."""
+    """Waiting tickets in the order of their numbers, and rejected tickets that will return."""
 
     __slots__ = ("_returning", "_tickets")
 
@@ -119,11 +122,11 @@ class _Queue:
         return index if found else None
 
     def expect(self, ticket: Ticket) -> None:
-        """Keep a slot for a rejected call from the moment it is due."""
+        """Reserve a slot for a rejected call from the time it is due."""
         self._returning[ticket] = None
 
     def remove(self, ticket: Ticket) -> None:
-        """Remove a ticket, if it is here."""
+        """Remove a ticket. Does nothing if it is not waiting."""
         self._returning.pop(ticket, None)
         if (index := self._index(ticket)) is not None:
             del self._tickets[index]
@@ -132,35 +135,35 @@ class _Queue:
         """Count the rejected calls that are due."""
         if not self._returning:
             return 0
-        for gone in [other for other in self._returning if now > other.due + _ABSENT_S]:
-            del self._returning[gone]
+        for absent in [other for other in self._returning if now > other.due + _ABSENT_S]:
+            del self._returning[absent]
         return sum(other.due < now for other in self._returning)
 
     def admits(self, ticket: Ticket, free: int, now: float) -> bool:
-        """Enqueue ``ticket``, and remove it again if it is among the first ``free``; returns whether it is."""
+        """Return whether ``ticket`` is among the first ``free``, and remove it; else keep it waiting."""
         self._returning.pop(ticket, None)
         if self._index(ticket) is None:
             insort(self._tickets, ticket, key=_number)
         free -= self.returning(now)
-        for place, other in enumerate(self._tickets[: max(free, 1) + 1]):
-            if other is ticket and place < free:
+        for position, other in enumerate(self._tickets[: max(free, 1) + 1]):
+            if other is ticket and position < free:
                 self.remove(ticket)
                 return True
             if other is not ticket and now > other.due + _ABSENT_S:
-                self.remove(other)  # its owner is gone; if not, it comes back
+                self.remove(other)  # abandoned; a living call enqueues again
         return False
 
     def wait_s(self, ticket: Ticket, free: int, size: float, latency_s: float) -> float:
-        """Estimate, in seconds, half of the time until ``ticket`` is admitted."""
+        """Return half of the estimated seconds until ``ticket`` is admitted."""
         ahead = max(1, (self._index(ticket) or 0) + 1 - max(free, 0))
         return min(max(ahead * latency_s / size / 2, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
 
 
 @dataclass(slots=True)
-class _Lane:
-    """What is known of one model's capacity."""
+class _ModelState:
+    """The state of one model: its window, and its requests in flight."""
 
-    moved_at: float
+    changed_at: float
     window: float = _FIRST_WINDOW
     congested: bool = False
     probing: bool = True
@@ -168,20 +171,20 @@ class _Lane:
     hold_until: float = 0.0
     latency_s: float = 0.1
     waiting: _Queue = field(default_factory=_Queue)
-    flying: dict[Ticket, None] = field(default_factory=dict)
+    requests: dict[Ticket, None] = field(default_factory=dict)
 
     @property
     def in_flight(self) -> int:
-        return len(self.flying)
+        return len(self.requests)
 
     def is_unused(self, now: float) -> bool:
-        busy = self.flying or any(self.waiting)
-        return not busy and now - max(self.moved_at, self.hold_until) > _FORGET_S
+        busy = self.requests or any(self.waiting)
+        return not busy and now - max(self.changed_at, self.hold_until) > _FORGET_S
 
 
 @dataclass(slots=True)
-class _Minute:
-    """What is known of one limit per minute."""
+class _MinuteState:
+    """The state of one limit per minute."""
 
     hold_until: float = 0.0
     limited_until: float = 0.0
@@ -197,7 +200,7 @@ _all: weakref.WeakSet[_Guarded] = weakref.WeakSet()
 
 
 class _Guarded:
-    """State behind a lock. Code that interrupts the holder of the lock does not wait for it."""
+    """State behind a lock. Code that interrupts the holder of the lock never waits for it."""
 
     def __init__(self) -> None:
         self._reset()
@@ -205,33 +208,33 @@ class _Guarded:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._notes: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._updates: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def _acquire(self) -> bool:
-        """Take the lock; False where this thread holds it already, and was interrupted."""
+        """Acquire the lock. Return False if this thread, interrupted, holds it already."""
         return self._lock.acquire(blocking=False) or self._lock.acquire(timeout=_LOCK_S)
 
     def _release(self) -> None:
         self._lock.release()
-        if self._notes:
+        if self._updates:
             self._drain()
 
-    def _note(self, work: Callable[..., None], *args: Any) -> None:
-        """Do ``work`` at once, or leave it to the holder of the lock."""
-        self._notes.append((work, args))
+    def _update(self, work: Callable[..., None], *args: Any) -> None:
+        """Do ``work`` now, or leave it to the holder of the lock."""
+        self._updates.append((work, args))
         self._drain()
 
     def _drain(self) -> None:
-        # A note can arrive between the holder's last look and its release: look again after each release.
-        while self._notes and self._lock.acquire(blocking=False):
+        # An update can arrive between the holder's last check and its release: check again after each release.
+        while self._updates and self._lock.acquire(blocking=False):
             try:
-                self._read_notes()
+                self._apply_updates()
             finally:
                 self._lock.release()
 
-    def _read_notes(self) -> None:
-        while self._notes:
-            work, args = self._notes.popleft()
+    def _apply_updates(self) -> None:
+        while self._updates:
+            work, args = self._updates.popleft()
             work(*args)
 
 
@@ -239,10 +242,10 @@ class Gate(_Guarded):
     """The bound of one object's requests in flight, in all threads and event loops together.
 
     Args:
-        limit: Requests in flight at most.
+        limit: Largest number of requests in flight.
 
     Attributes:
-        moves: Counts the requests that began and ended.
+        changes: Number of admissions and releases so far.
     """
 
     def __init__(self, limit: int) -> None:
@@ -254,19 +257,19 @@ class Gate(_Guarded):
         self._holders: dict[Ticket, float] = {}
         self._waiting = _Queue()
         self._latency_s = 0.1
-        self.moves = 0
+        self.changes = 0
 
     def wait_s(self, ticket: Ticket, now: float) -> float:
-        """Seconds to sleep before asking again; 0.0 when the ticket has a slot."""
+        """Return the seconds to sleep before the next call of this method; 0.0 if the ticket has a slot."""
         if not self._acquire():
             return 0.0
         try:
-            self._read_notes()
-            return self._ask(ticket, now)
+            self._apply_updates()
+            return self._admission_wait(ticket, now)
         finally:
             self._release()
 
-    def _ask(self, ticket: Ticket, now: float) -> float:
+    def _admission_wait(self, ticket: Ticket, now: float) -> float:
         if ticket in self._holders:
             return 0.0
         if len(self._holders) >= self.limit:
@@ -275,35 +278,37 @@ class Gate(_Guarded):
         free = self.limit - len(self._holders)
         if self._waiting.admits(ticket, free, now):
             self._holders[ticket] = now
-            self.moves += 1
+            self.changes += 1
             return 0.0
         wait = self._waiting.wait_s(ticket, free, self.limit, self._latency_s)
         ticket.due = now + wait
         return wait
 
     def step_back(self, ticket: Ticket) -> None:
-        """Release the slot of a call that is not sent yet; it comes back with the same number."""
-        self._note(self._step_back, ticket)
+        """Release the slot of a call that was not sent yet. It keeps its number."""
+        self._update(self._step_back, ticket)
 
     def _step_back(self, ticket: Ticket) -> None:
         self._holders.pop(ticket, None)
 
     def leave(self, ticket: Ticket, now: float) -> None:
-        """Release the slot of a call that ended or backs off."""
-        self._note(self._leave, ticket, now)
+        """Release the slot of a call that ended, or that waits for a retry."""
+        self._update(self._leave, ticket, now)
 
     def _leave(self, ticket: Ticket, now: float) -> None:
         self._waiting.remove(ticket)
         if (since := self._holders.pop(ticket, None)) is not None:
-            self.moves += 1
+            self.changes += 1
             self._latency_s += (max(0.0, now - since) - self._latency_s) / 8
 
 
 class Limiter(_Guarded):
-    """The state of one account. All methods are quick, and safe from any thread, finalizer and signal handler.
+    """The limiter of one account. Methods never block, and may be called from any thread, finalizer or signal handler.
+
+    Share one between clients by passing it as ``limiter=``. By default, all objects of an account share one.
 
     Args:
-        clock: Gives the time in seconds; never goes back.
+        clock: Returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -313,145 +318,147 @@ class Limiter(_Guarded):
 
     def _reset(self) -> None:
         super()._reset()
-        self._lanes: dict[str, _Lane] = {}
-        self._minutes: dict[str, _Minute] = {}
+        self._models: dict[str, _ModelState] = {}
+        self._minutes: dict[str, _MinuteState] = {}
 
     def now(self) -> float:
-        """The time in seconds, by the clock of this limiter."""
+        """Return the time in seconds, by the clock of this limiter."""
         return self._clock()
 
     def wait_s(self, ticket: Ticket, patience_s: float | None = None) -> float:
-        """Seconds to sleep before asking again; 0.0 when the ticket is admitted, and so counts as in flight.
+        """Return the seconds to sleep before the next call of this method; 0.0 if the ticket is admitted.
+
+        An admitted ticket counts as in flight.
 
         Args:
             ticket: The call's ticket.
-            patience_s: A congested model does not hold a call longer than this, if no call of the model began or ended
-                meanwhile; in seconds, None for no bound.
+            patience_s: Longest wait, in seconds, for a congested model of which no call begins or ends; None for no
+                bound.
         """
         if not self._acquire():
             return 0.0
         try:
-            self._read_notes()
-            return self._ask(ticket, patience_s)
+            self._apply_updates()
+            return self._admission_wait(ticket, patience_s)
         finally:
             self._release()
 
-    def _ask(self, ticket: Ticket, patience_s: float | None) -> float:
+    def _admission_wait(self, ticket: Ticket, patience_s: float | None) -> float:
         self.used_at = self._clock()
         now = self.used_at + ticket.ahead
-        lane = self._lanes.get(ticket.model) or self._new_lane(ticket.model, now)
+        state = self._models.get(ticket.model) or self._new_state(ticket.model, now)
         minute = self._minutes.get(ticket.scope) or self._new_minute(ticket.scope, now)
         wait = self._minute_wait(minute, ticket, now)
-        if ticket.patient and not wait:
-            wait = max(lane.hold_until, minute.hold_until) - now
+        if ticket.may_wait and not wait:
+            wait = max(state.hold_until, minute.hold_until) - now
             if wait <= 0:
-                wait = self._window_wait(lane, ticket, now, patience_s)
+                wait = self._window_wait(state, ticket, now, patience_s)
         if wait > 0:
             ticket.due = now + wait
             return wait
-        self._admit(lane, minute, ticket, now)
+        self._admit(state, minute, ticket, now)
         return 0.0
 
-    def _admit(self, lane: _Lane, minute: _Minute, ticket: Ticket, now: float) -> None:
+    def _admit(self, state: _ModelState, minute: _MinuteState, ticket: Ticket, now: float) -> None:
         minute.waiting.remove(ticket)
-        lane.waiting.remove(ticket)
-        lane.flying[ticket] = None
-        lane.moved_at = now
+        state.waiting.remove(ticket)
+        state.requests[ticket] = None
+        state.changed_at = now
         ticket.in_flight, ticket.since = True, now - ticket.ahead
         if ticket.requests_per_minute is not None:
             self._own_minute(ticket, now).sent.append(now)
         elif ticket.documented or minute.limited_until > now:
             minute.sent.append(now)
 
-    def _new_lane(self, model: str, now: float) -> _Lane:
-        _forget(self._lanes, now)
-        return self._lanes.setdefault(model, _Lane(now))
+    def _new_state(self, model: str, now: float) -> _ModelState:
+        _forget(self._models, now)
+        return self._models.setdefault(model, _ModelState(now))
 
-    def _new_minute(self, scope: str, now: float) -> _Minute:
+    def _new_minute(self, scope: str, now: float) -> _MinuteState:
         _forget(self._minutes, now)
-        return self._minutes.setdefault(scope, _Minute())
+        return self._minutes.setdefault(scope, _MinuteState())
 
-    def _own_minute(self, ticket: Ticket, now: float) -> _Minute:
+    def _own_minute(self, ticket: Ticket, now: float) -> _MinuteState:
         return self._minutes.get(ticket.task) or self._new_minute(ticket.task, now)
 
-    def _minute_wait(self, minute: _Minute, ticket: Ticket, now: float) -> float:
+    def _minute_wait(self, minute: _MinuteState, ticket: Ticket, now: float) -> float:
         limit = ticket.requests_per_minute
         if limit is not None:
             minute = self._own_minute(ticket, now)
-        elif ticket.documented or (ticket.patient and minute.limited_until > now):
+        elif ticket.documented or (ticket.may_wait and minute.limited_until > now):
             limit = ticket.model_limit or REQUESTS_PER_MINUTE.get(ticket.task)
         while minute.sent and now - minute.sent[0] >= _MINUTE_S:
             minute.sent.popleft()
         if limit is None:
             return 0.0
-        minute.waiting.remove(ticket)  # one that comes back after a rejection is not held by those that do
+        minute.waiting.remove(ticket)  # a returning call does not wait for the slots reserved for returning calls
         if len(minute.sent) + minute.waiting.returning(now) < limit:
             return 0.0
         return minute.sent[0] + _MINUTE_S - now if minute.sent else _LONGEST_WAIT_S
 
-    def _window_wait(self, lane: _Lane, ticket: Ticket, now: float, patience_s: float | None) -> float:
-        if lane.congested and now - lane.busy_at > _MINUTE_S:
-            lane.congested, lane.probing = False, True
-        if not (lane.congested or ticket.gentle):
+    def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, patience_s: float | None) -> float:
+        if state.congested and now - state.busy_at > _MINUTE_S:
+            state.congested, state.probing = False, True
+        if not (state.congested or ticket.rejects_if_busy):
             return 0.0
-        free = int(lane.window) - lane.in_flight
-        if lane.waiting.admits(ticket, free, now) or (
-            patience_s is not None and self.used_at - lane.moved_at > patience_s
+        free = int(state.window) - state.in_flight
+        if state.waiting.admits(ticket, free, now) or (
+            patience_s is not None and self.used_at - state.changed_at > patience_s
         ):
             return 0.0
-        for other in [other for other in lane.flying if other.is_idle(now)]:
-            self._land(other)
-        return lane.waiting.wait_s(ticket, free, lane.window, lane.latency_s)
+        for other in [other for other in state.requests if other.is_idle(now)]:
+            self._end(other)
+        return state.waiting.wait_s(ticket, free, state.window, state.latency_s)
 
     def done(self, ticket: Ticket) -> None:
-        """The call was served, or failed for a reason that says nothing of capacity."""
-        self._note(self._done, ticket)
+        """Record that a call was served, or failed for a reason other than capacity."""
+        self._update(self._done, ticket)
 
     def _done(self, ticket: Ticket) -> None:
-        lane = self._land(ticket)
-        if lane is None:
+        state = self._end(ticket)
+        if state is None:
             return
-        lane.latency_s += ((self._clock() - ticket.since) - lane.latency_s) / 8
-        if lane.in_flight + 1 >= lane.window / 2:  # otherwise the window was not put to the test
-            growth = 1.0 if lane.probing else 1.0 / (_SLOW_GROWTH * lane.window)
-            lane.window = min(lane.window + growth, _LARGEST_WINDOW)
+        state.latency_s += ((self._clock() - ticket.since) - state.latency_s) / 8
+        if state.in_flight + 1 >= state.window / 2:  # the window was in use
+            growth = 1.0 if state.probing else 1.0 / (_SLOW_GROWTH * state.window)
+            state.window = min(state.window + growth, _LARGEST_WINDOW)
 
-    def busy(self, ticket: Ticket, wait_s: float, *, told: bool, returns: bool = False) -> None:
-        """The call was rejected for want of capacity.
+    def busy(self, ticket: Ticket, wait_s: float, *, for_all: bool, returns: bool = False) -> None:
+        """Record that a call was rejected at capacity.
 
         Args:
             ticket: Its ticket.
-            wait_s: Seconds that it will wait.
-            told: Whether the service named that time; then everyone who asks for the model waits as long.
-            returns: Whether the call comes back; then a slot is kept for it when it is due.
+            wait_s: Seconds until it is sent again.
+            for_all: Whether the service requested this wait; then all calls of the model wait.
+            returns: Whether the call is sent again; then a slot is reserved for it.
         """
-        self._note(self._busy, ticket, wait_s, told, returns)
+        self._update(self._busy, ticket, wait_s, for_all, returns)
 
-    def _busy(self, ticket: Ticket, wait_s: float, told: bool, returns: bool) -> None:
-        lane = self._land(ticket)
-        if lane is None:
+    def _busy(self, ticket: Ticket, wait_s: float, for_all: bool, returns: bool) -> None:
+        state = self._end(ticket)
+        if state is None:
             return
         now = self._clock()
-        lane.congested, lane.probing, lane.busy_at = True, False, now
-        lane.window = float(max(1, lane.in_flight))
-        if told or lane.in_flight == 0:
-            lane.hold_until = max(lane.hold_until, now + wait_s)
+        state.congested, state.probing, state.busy_at = True, False, now
+        state.window = float(max(1, state.in_flight))
+        if for_all or state.in_flight == 0:
+            state.hold_until = max(state.hold_until, now + wait_s)
         if returns:
             ticket.due = now + wait_s
-            lane.waiting.expect(ticket)
+            state.waiting.expect(ticket)
 
     def limited(self, ticket: Ticket, wait_s: float, *, returns: bool = False) -> None:
-        """The call met a limit per minute: everyone it counts for waits.
+        """Record that a call was rejected by a rate limit: all calls of the limit wait.
 
         Args:
             ticket: Its ticket.
             wait_s: Seconds to wait.
-            returns: Whether the call comes back; then a request of the next minute is kept for it.
+            returns: Whether the call is sent again; then a request of the next minute is reserved for it.
         """
-        self._note(self._limited, ticket, wait_s, returns)
+        self._update(self._limited, ticket, wait_s, returns)
 
     def _limited(self, ticket: Ticket, wait_s: float, returns: bool) -> None:
-        self._land(ticket)
+        self._end(ticket)
         now = self._clock()
         minute = self._minutes.get(ticket.scope) or self._new_minute(ticket.scope, now)
         minute.limited_until = now + _FORGET_S
@@ -461,38 +468,38 @@ class Limiter(_Guarded):
             minute.waiting.expect(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """The call ended without an answer: cancelled, or failed before it was sent."""
-        self._note(self._leave, ticket)
+        """Record that a call ended without an answer: cancelled, or failed before it was sent."""
+        self._update(self._leave, ticket)
 
     def _leave(self, ticket: Ticket) -> None:
-        self._land(ticket)
-        if lane := self._lanes.get(ticket.model):
-            lane.waiting.remove(ticket)
+        self._end(ticket)
+        if state := self._models.get(ticket.model):
+            state.waiting.remove(ticket)
         if minute := self._minutes.get(ticket.scope):
             minute.waiting.remove(ticket)
 
-    def _land(self, ticket: Ticket) -> _Lane | None:
+    def _end(self, ticket: Ticket) -> _ModelState | None:
         if not ticket.in_flight:
             return None
         ticket.in_flight = False
-        lane = self._lanes.get(ticket.model)
-        if lane is not None:  # else this is a child process, where a new lane has begun
-            lane.flying.pop(ticket, None)
-            lane.moved_at = self._clock()
-        return lane
+        state = self._models.get(ticket.model)
+        if state is not None:  # None in a child process, which starts with new states
+            state.requests.pop(ticket, None)
+            state.changed_at = self._clock()
+        return state
 
 
-def _forget(known: dict[str, _Lane] | dict[str, _Minute], now: float) -> None:
+def _forget(known: dict[str, _ModelState] | dict[str, _MinuteState], now: float) -> None:
     for name in [name for name, one in known.items() if one.is_unused(now)]:
         del known[name]
 
 
 _limiters: dict[tuple[str, str], Limiter | weakref.ref[Limiter]] = {}
-"""By URL and account. A limiter that was not used for a while is kept only as long as an object holds it."""
+"""Limiters by URL and account. A limiter that has not been used for a while is referenced weakly."""
 
 
 def _after_fork() -> None:
-    """Begin anew in a child: what its parent has in flight never lands here."""
+    """Reset the state in a child process: the requests of its parent never end there."""
     for one in list(_all):
         one._reset()
 
@@ -503,7 +510,7 @@ if hasattr(os, "register_at_fork"):
 
 def limiter_for(base_url: str, account_id: str) -> Limiter:
     """Return the limiter that every object of this process with this URL and account shares."""
-    # No lock: each step on the dict is atomic.
+    # Without a lock: each operation on the dict is atomic.
     for other, limiter in list(_limiters.items()):
         if not isinstance(limiter, weakref.ref):
             if limiter.now() - limiter.used_at > _FORGET_S:

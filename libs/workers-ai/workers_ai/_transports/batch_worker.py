@@ -15,7 +15,8 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import to_json
 
-from workers_ai._transports.http import PARSED, HttpTransport, parsed
+from workers_ai._transports.bodies import ParsedResponse
+from workers_ai._transports.http import HttpTransport, parsed
 from workers_ai._validation import require
 from workers_ai._wire.batch import batch_entries
 from workers_ai._wire.batch_worker import (
@@ -122,13 +123,15 @@ class BatchWorkerTransport:
             if request_id := result.get("request_id"):
                 return _with_body(reply, {**result, "request_id": job_id_with_sizes(str(request_id), sizes)})
         entries = batch_entries(result)
-        if entries is None or not sizes:
+        if entries is None:
             return reply
+        if not sizes:
+            return _with_body(reply, data)
         try:
             grouped = group_responses(entries, sizes, request.model)
         except BadRequestError as exc:
             return self._refused(reply, {"error": exc.message})
-        return reply if grouped is None else _with_body(reply, {**result, "responses": grouped, "results": None})
+        return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
     def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
         """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
@@ -187,7 +190,7 @@ def _error_name(data: JSON) -> str | None:
 
 
 def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:
-    return httpx.Response(reply.status_code, headers=_headers(reply), extensions={PARSED: body})
+    return ParsedResponse(reply.status_code, _headers(reply), body)
 
 
 def _headers(reply: httpx.Response) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Replies of httpx: bounded in decoded size and in time, and closed only where no lock of httpx can be held."""
+"""Responses of httpx: bounded in decoded size and in time, and closed only where this thread holds no lock of httpx."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import time
 import zlib
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -15,23 +16,51 @@ from workers_ai._wire.sse import is_event_stream
 from workers_ai.errors import APIResponseValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
-__all__ = ["MAX_BODY_BYTES", "asend", "close", "read_on", "send"]
+    from workers_ai.types import JSON
+
+__all__ = [
+    "MAX_BODY_BYTES",
+    "ParsedResponse",
+    "aread_end",
+    "aread_next",
+    "asend",
+    "close",
+    "read_end",
+    "read_next",
+    "send",
+]
 
 MAX_BODY_BYTES: int = 256 * 2**20
-"""Decoded bytes of one reply at most: many times the largest result of the queue."""
+"""Largest decoded body, in bytes: many times the largest result of the queue."""
 
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
-_OUT_OF_TIME: Final = "total_timeout ended before the reply was complete"
+_OUT_OF_TIME: Final = "total_timeout ended before the response was complete"
+_END_S: Final = 0.05
+"""Longest wait, in seconds, for the end of a body whose events have all arrived."""
+
+
+class ParsedResponse(httpx.Response):
+    """A response whose body was parsed, and translated, by the transport.
+
+    Args:
+        status_code: HTTP status.
+        headers: HTTP headers.
+        body: The parsed JSON body.
+    """
+
+    def __init__(self, status_code: int, headers: list[tuple[str, str]], body: JSON) -> None:
+        super().__init__(status_code, headers=headers)
+        self.parsed_body = body
 
 
 class _Inside(threading.local):
-    """Whether this thread is inside httpx, where it may hold a lock of its connection pool.
+    """Whether this thread is inside httpx, where it may hold a lock of the connection pool.
 
-    An abandoned stream ends where garbage collection finds it. If that is inside httpx, closing its reply would wait
-    for a lock that this thread holds. So it is closed on the way out.
+    Garbage collection can end an abandoned stream at any point. If that point is inside httpx, closing the response
+    would wait for a lock that this thread holds, so it is closed on the way out.
     """
 
     def __init__(self) -> None:
@@ -40,7 +69,7 @@ class _Inside(threading.local):
 
     def close_all(self) -> None:
         while self.closing and not self.depth:
-            with suppress(httpx.HTTPError, OSError):
+            with suppress(Exception):
                 self.closing.pop().close()
 
 
@@ -48,20 +77,21 @@ _inside = _Inside()
 
 
 def close(response: httpx.Response) -> None:
-    """Close a reply, now or as soon as this thread has left httpx."""
+    """Close a response, now or as soon as this thread has left httpx."""
     if _inside.depth:
         _inside.closing.append(response)
     else:
         response.close()
 
 
-def read_on(chunks: Iterator[bytes]) -> bytes:
-    """Read the next bytes of a reply; none at its end."""
+def read_next(response: httpx.Response, chunks: Iterator[bytes]) -> bytes:
+    """Read the next bytes of a response; empty at its end. A failure closes it."""
     inside = _inside
     inside.depth += 1
     try:
         return next(chunks, b"")
-    except BaseException as exc:  # noqa: BLE001 - raised as it is
+    except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
+        inside.closing.append(response)
         raise exc.with_traceback(None)  # noqa: B904
     finally:
         inside.depth -= 1
@@ -69,47 +99,84 @@ def read_on(chunks: Iterator[bytes]) -> bytes:
             inside.close_all()
 
 
+async def aread_next(response: httpx.Response, chunks: AsyncIterator[bytes]) -> bytes:
+    """Read the next bytes of a response; empty at its end. A failure closes it."""
+    try:
+        return await anext(chunks, b"")
+    except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
+        with suppress(Exception), anyio.CancelScope(shield=True):
+            await response.aclose()
+        raise exc.with_traceback(None)  # noqa: B904
+
+
+def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
+    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    line = response.extensions.get("network_stream")
+    if line is None:
+        return
+    # The end may be in a buffer of the HTTP parser, so whether the socket is readable does not tell. The timeout of a
+    # response cannot be changed once reading has begun; the wait is bounded at its network stream.
+    with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
+        line.read = partial(_read_soon, line.read)
+        try:
+            while read_next(response, chunks):
+                pass
+        finally:
+            del line.read
+
+
+def _read_soon(read: Callable[..., bytes], max_bytes: int, timeout: float | None = None) -> bytes:
+    return read(max_bytes, timeout=_END_S if timeout is None else min(timeout, _END_S))
+
+
+async def aread_end(chunks: AsyncIterator[bytes]) -> None:
+    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_END_S):
+        while await anext(chunks, b""):
+            pass
+
+
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The bytes of a reply, decoded.
+    """The bytes of a response, bounded, and decoded if they have a content coding.
 
     Raises:
-        APIResponseValidationError: There are more than :data:`MAX_BODY_BYTES`, or they came in a coding that was not
-            asked for.
-        httpx.DecodingError: They do not fit the coding.
-        httpx.ReadTimeout: They came too late.
+        APIResponseValidationError: The body is larger than :data:`MAX_BODY_BYTES`, or has a coding that was not
+            requested.
+        httpx.DecodingError: The bytes do not match the coding.
+        httpx.ReadTimeout: The bytes arrived after the end of ``total_timeout``.
     """
 
-    def __init__(self, response: httpx.Response, ends: float | None) -> None:
+    def __init__(self, response: httpx.Response, ends: float | None, coding: str) -> None:
         self._raw: Any = response.stream
         self._status = response.status_code
         self._left = MAX_BODY_BYTES
         self._ends = ends
-        self._coding = _take_coding(response.headers)
+        self._coding = coding
+        self._is_plain = ends is None and not coding
         self._decoder: Any = None
-        self._begun = False
 
     def __iter__(self) -> Generator[bytes, None, None]:
         for chunk in self._raw:
-            if self._ends is not None or self._coding:
-                yield from self._taken(chunk)
-                continue
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise self._too_large()
-            yield chunk
+            if self._is_plain:
+                self._left -= len(chunk)
+                if self._left < 0:
+                    raise self._too_large()
+                yield chunk
+            else:
+                yield from self._checked(chunk)
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         async for chunk in self._raw:
-            if self._ends is not None or self._coding:
-                for piece in self._taken(chunk):
+            if self._is_plain:
+                self._left -= len(chunk)
+                if self._left < 0:
+                    raise self._too_large()
+                yield chunk
+            else:
+                for piece in self._checked(chunk):
                     yield piece
-                continue
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise self._too_large()
-            yield chunk
 
-    def _taken(self, chunk: bytes) -> Iterator[bytes]:
+    def _checked(self, chunk: bytes) -> Iterator[bytes]:
         if self._ends is not None and time.monotonic() > self._ends:
             raise httpx.ReadTimeout(_OUT_OF_TIME)
         for piece in self._decoded(chunk) if self._coding else (chunk,):
@@ -120,7 +187,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _decoded(self, chunk: bytes) -> Iterator[bytes]:
         if self._decoder is not None and self._decoder.eof:
-            self._left -= len(chunk)  # rubbish behind the end
+            self._left -= len(chunk)  # data after the end of the compressed body
             return
         full = False
         while chunk or full:
@@ -132,26 +199,26 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     def _decode(self, chunk: bytes) -> bytes:
         try:
             if self._decoder is None:
-                self._decoder = self._make_decoder(chunk)
+                self._decoder = self._create_decoder(chunk)
             piece: bytes = self._decoder.decompress(chunk, _PIECE_BYTES)
         except zlib.error as exc:
             raise httpx.DecodingError(str(exc)) from None
         return piece
 
-    def _make_decoder(self, start: bytes) -> Any:
+    def _create_decoder(self, start: bytes) -> Any:
         if self._coding not in ("gzip", "x-gzip", "deflate"):
             raise APIResponseValidationError(
-                f"HTTP {self._status} with content-encoding {self._coding[:100]!r}, which was not asked for: "
+                f"HTTP {self._status} with content-encoding {self._coding[:100]!r}, which was not requested: "
                 "accept-encoding was gzip, deflate",
                 status_code=self._status,
             )
-        if self._coding == "deflate" and start[0] & 0x0F != 8:  # some servers leave the header out
+        if self._coding == "deflate" and start[0] & 0x0F != 8:  # some servers omit the zlib header
             return zlib.decompressobj(-zlib.MAX_WBITS)
         return zlib.decompressobj(_GZIP_OR_ZLIB)
 
     def _too_large(self) -> APIResponseValidationError:
         return APIResponseValidationError(
-            f"HTTP {self._status} with a body of more than {MAX_BODY_BYTES:,} bytes: it was not read further",
+            f"HTTP {self._status} with a body of more than {MAX_BODY_BYTES:,} bytes; the rest was not read",
             status_code=self._status,
         )
 
@@ -164,21 +231,21 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 def _take_coding(headers: httpx.Headers) -> str:
     """Remove ``content-encoding``, so that httpx does not decode, and return it; "" for none."""
-    if not any(name.lower() == b"content-encoding" for name, _ in headers.raw):
-        return ""
-    coding: str = headers.pop("content-encoding").strip().lower()
-    return "" if coding == "identity" else coding
+    for name, _ in headers.raw:
+        if len(name) == 16 and name.lower() == b"content-encoding":
+            coding: str = headers.pop("content-encoding").strip().lower()
+            return "" if coding == "identity" else coding
+    return ""
 
 
 def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: float | None) -> httpx.Response:
-    """Send a request, and read its reply unless it is the event stream that was asked for."""
+    """Send a request. Read the response unless it is the requested event stream."""
     ends = None if total_s is None else time.monotonic() + total_s
     inside = _inside
     inside.depth += 1
     try:
         return _send(client, request, stream, ends)
-    except BaseException as exc:  # noqa: BLE001 - raised as it is
-        # The frames of httpx have the headers that were sent.
+    except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
         raise exc.with_traceback(None)  # noqa: B904
     finally:
         inside.depth -= 1
@@ -187,12 +254,12 @@ def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: fl
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
-    # A client of the user: its credentials would outrank ours, and a redirect would take our headers elsewhere.
+    # The client may be the user's: its credentials would outrank ours, and a redirect would send our headers elsewhere.
     response = client.send(request, stream=True, auth=None, follow_redirects=False)
     if response.is_closed:  # a transport or a hook of the user has read it
         return response
     try:
-        response.stream = _Body(response, ends)
+        response.stream = _Body(response, ends, _take_coding(response.headers))
         if not (stream and is_event_stream(response.status_code, response.headers.get("content-type"))):
             response.read()
     except BaseException:
@@ -204,7 +271,7 @@ def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: floa
 async def asend(
     client: httpx.AsyncClient, request: httpx.Request, stream: bool, total_s: float | None
 ) -> httpx.Response:
-    """Send a request, and read its reply unless it is the event stream that was asked for."""
+    """Send a request. Read the response unless it is the requested event stream."""
     ends = None if total_s is None else time.monotonic() + total_s
     try:
         if total_s is None:
@@ -215,7 +282,7 @@ async def asend(
         error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
     except BaseException as exc:  # noqa: BLE001 - raised below
         error = exc
-    raise error.with_traceback(None)  # the frames of httpx have the headers that were sent
+    raise error.with_traceback(None)  # without the frames of httpx, which hold the sent headers
 
 
 async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
@@ -223,7 +290,7 @@ async def _asend(client: httpx.AsyncClient, request: httpx.Request, stream: bool
     if response.is_closed:
         return response
     try:
-        response.stream = _Body(response, ends)
+        response.stream = _Body(response, ends, _take_coding(response.headers))
         if not (stream and is_event_stream(response.status_code, response.headers.get("content-type"))):
             await response.aread()
     except BaseException:

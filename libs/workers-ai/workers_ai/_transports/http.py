@@ -1,6 +1,6 @@
-"""HTTP clients: made at the first request, one for sync and one for each running event loop.
+"""HTTP clients: created at the first request, one for sync and one for each running event loop.
 
-They close with their owner, or with their loop.
+A client closes with its owner, or with its event loop.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib.parse import quote
 from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
+from workers_ai._transports import load_bodies
 from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator, Callable
-    from types import ModuleType
 
     import httpx
 
@@ -29,54 +29,43 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.types import JSON
 
-__all__ = ["PARSED", "HttpTransport", "body_text", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "body_text", "parsed", "running_loop", "untie"]
 
-PARSED: Final = "workers_ai_json"
-"""Extension of a response that holds its body as parsed JSON."""
+AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
 
-AnyClient = TypeVar("AnyClient")
-
-_PATH_SAFE = "/@:+,;=!$&'()*~"
-_URLS_KEPT = 256
-
-
-@functools.cache
-def _bodies() -> ModuleType:
-    """The module that reads replies; it imports httpx, so not before the first call."""
-    from workers_ai._transports import bodies
-
-    return bodies
+_PATH_SAFE: Final = "/@:+,;=!$&'()*~"
+_MAX_CACHED_URLS: Final = 256
 
 
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
-    """One TLS context for all clients: reading the certificates takes longer than everything else together."""
+    """Return the TLS context of all clients. Loading the certificates takes longer than the rest of a client."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
-def _make_client(make: Callable[..., AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
-    """Make a client.
+def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
+    """Create a client.
 
     Raises:
-        ConfigurationError: httpx cannot use a variable of the environment; names all that it reads.
+        ConfigurationError: httpx cannot use a variable of the environment. The message lists the variables it reads.
     """
     import httpx
 
     try:
-        return make(headers=headers, **_client_options(settings))
+        return kind(headers=headers, **_client_options(settings))
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
-        # A proxy's URL may hold a password, which the message can quote.
+        # The message can quote the URL of a proxy, with its password.
         reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
     names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-    raise ConfigurationError(f"no HTTP client can be made with this environment ({reason}): check {names}")
+    raise ConfigurationError(f"httpx cannot create a client with this environment ({reason}): check {names}")
 
 
 def _client_options(settings: Settings) -> dict[str, Any]:
-    """Options of the clients made here.
+    """Return the options of the clients created here.
 
-    There is no bound of connections: ``max_concurrency`` is one. This machine is never reached through a proxy.
+    Connections are not bounded: ``max_concurrency`` bounds requests. Loopback hosts are never reached through a proxy.
     """
     import httpx
 
@@ -90,13 +79,29 @@ def _client_options(settings: Settings) -> dict[str, Any]:
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
+class _SecretHeaders:
+    """Headers that no ``repr`` or dump shows."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, headers: httpx.Headers) -> None:
+        self._headers = headers
+
+    def __repr__(self) -> str:
+        return "_SecretHeaders('**********')"
+
+    def reveal(self) -> httpx.Headers:
+        """Return the headers."""
+        return self._headers
+
+
 class HttpTransport:
-    """Sends requests with httpx. Pickles and copies carry the settings and no open client.
+    """Send requests with httpx. Pickles and copies carry the settings, and no open client.
 
     Args:
-        settings: Where to, and with which credentials.
-        http_client: The user's own sync client; used as it is, never closed.
-        http_async_client: The user's own async client; used as it is, never closed.
+        settings: URL, credentials and timeouts.
+        http_client: The user's own sync client; never changed or closed.
+        http_async_client: The user's own async client; never changed or closed.
     """
 
     def __init__(
@@ -111,7 +116,7 @@ class HttpTransport:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # a finalizer that makes a call may interrupt its holder
+        self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
         self._sync: httpx.Client | None = None
         self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
@@ -131,23 +136,23 @@ class HttpTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
-        """Send one request; the body is read unless it is the event stream that was asked for."""
-        client = self._own_sync or self._sync or self._make_sync()
-        response: httpx.Response = _bodies().send(client, self._build(client, request), stream, request.total_s)
+        """Send one request. Read the response unless it is the requested event stream."""
+        client = self._own_sync or self._sync or self._create_sync()
+        response: httpx.Response = load_bodies().send(client, self._build(client, request), stream, request.total_s)
         return response
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        """Send one request; the body is read unless it is the event stream that was asked for."""
+        """Send one request. Read the response unless it is the requested event stream."""
         client = self._own_async or (await self._loop_client()).client
         ready = self._build(client, request)
-        response: httpx.Response = await _bodies().asend(client, ready, stream, request.total_s)
+        response: httpx.Response = await load_bodies().asend(client, ready, stream, request.total_s)
         return response
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
 
         is_own = client is self._own_sync or client is self._own_async
-        headers = self._headers() if is_own else client.headers
+        headers = self._headers.reveal() if is_own else client.headers
         if request.headers or request.gateway:
             headers = self._headers_of(request, headers)
         timeout = None
@@ -155,33 +160,37 @@ class HttpTransport:
             timeout = self._timeout_of(request)
         args: Any = (request.method, self._url(request.path, request.query))
 
-        def written(body: JSON) -> httpx.Request:
-            if is_own:  # its headers, cookies and parameters are the user's
+        def write(body: JSON) -> httpx.Request:
+            if is_own:  # adds the headers, cookies and parameters of the user's client
                 return client.build_request(*args, json=body, headers=headers, timeout=timeout or self._timeout)
             extensions = {"timeout": timeout.as_dict()} if timeout else self._extensions
             return httpx.Request(*args, json=body, headers=headers, extensions=extensions)
 
         try:
-            return written(request.body)
-        except UnicodeEncodeError:  # half a letter, as scraped pages and names of files have, costs no more than itself
-            return written(replace_lone_surrogates(request.body))
+            return write(request.body)
+        except UnicodeEncodeError:  # lone surrogates, as in scraped pages and file names
+            return write(replace_lone_surrogates(request.body))
         except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
     def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
-        """The usual headers with those of one request; gateway options of a request replace the client's own."""
+        """Return ``usual`` with the headers of one request. Its gateway options replace those of the client."""
         headers = usual.copy()
         headers.update({name: reveal(value) for name, value in request.headers.items()})
         if request.gateway:
             for name in [name for name in headers if name.startswith("cf-aig-") and name not in request.headers]:
                 del headers[name]
             headers.update(request.gateway.headers())
-        elif self._settings.gateway:  # outranks the gateway that a route falls back to
+        elif self._settings.gateway:  # outranks the default gateway of the route
             headers["cf-aig-gateway-id"] = self._settings.gateway.id
         return headers
 
     def _url(self, path: str, query: str) -> httpx.URL:
-        """The URL of a path; parsing one takes longer than the rest of building a request, and there are few."""
+        """Return the URL of a path, cached: parsing it takes longer than the rest of building a request.
+
+        Raises:
+            BadRequestError: The URL is invalid.
+        """
         import httpx
 
         url = self._urls.get((path, query))
@@ -190,25 +199,24 @@ class HttpTransport:
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
-                raise BadRequestError(f"the request has no valid URL: {exc}") from None
-            if len(self._urls) < _URLS_KEPT:
+                raise BadRequestError(f"the URL of the request is invalid: {exc}") from None
+            if len(self._urls) < _MAX_CACHED_URLS:
                 self._urls[path, query] = url
         return url
 
     @functools.cached_property
-    def _headers(self) -> Callable[[], httpx.Headers]:
-        """Gives the headers of every request: behind a function, so that no dump of this object shows them."""
+    def _headers(self) -> _SecretHeaders:
+        """The headers of every request."""
         import httpx
 
-        headers = httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()})
-        return lambda: headers
+        return _SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
         return self._as_timeout(self._settings.timeout)
 
     def _timeout_of(self, request: Request) -> httpx.Timeout:
-        """The timeout of one request; no part of it outlasts the bound of the whole exchange."""
+        """Return the timeout of one request. No part of it exceeds the bound of the whole exchange."""
         import httpx
 
         timeout = self._timeout if request.timeout is None else self._as_timeout(request.timeout)
@@ -231,49 +239,49 @@ class HttpTransport:
     def _extensions(self) -> dict[str, Any]:
         return {"timeout": self._timeout.as_dict()}
 
-    def _make_sync(self) -> httpx.Client:
+    def _create_sync(self) -> httpx.Client:
         import httpx
 
         with self._lock:
             if self._sync is None:
-                self._sync = _make_client(httpx.Client, self._headers(), self._settings)
-                # Not at exit: handlers that were registered with atexit may still make calls.
+                self._sync = _create_client(httpx.Client, self._headers.reveal(), self._settings)
+                # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, self._sync.close).atexit = False
             return self._sync
 
     async def _loop_client(self) -> _LoopClient:
         loop = running_loop()
-        held = self._loops.get(loop)
-        if held is None:
-            held = _LoopClient(self._headers(), self._settings)
+        client = self._loops.get(loop)
+        if client is None:
+            client = _LoopClient(self._headers.reveal(), self._settings)
             for ref in self._loops.keyrefs():
                 other = ref()
-                # Closed without the shutdown of its generators; trio's loops cannot be asked, and need not be.
+                # Closed without a shutdown of its async generators. Trio always shuts them down.
                 if isinstance(other, asyncio.AbstractEventLoop) and other.is_closed():
                     self._loops.pop(other, None)
-            self._loops[loop] = held
-            await held.open(weakref.WeakMethod(self._forget), loop)
-        return held
+            self._loops[loop] = client
+            await client.open(weakref.WeakMethod(self._forget), loop)
+        return client
 
     def _forget(self, loop: Any) -> None:
         self._loops.pop(loop, None)
 
     def close(self) -> None:
-        """Close the sync client that was made here; the next request makes a new one."""
+        """Close the sync client that was created here. The next request creates a new one."""
         with self._lock:
             client, self._sync = self._sync, None
         if client is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """Close the async client of the running event loop that was made here."""
-        held = self._loops.get(running_loop())
-        if held is not None:
-            await held.close()
+        """Close the async client of the running event loop that was created here."""
+        client = self._loops.get(running_loop())
+        if client is not None:
+            await client.close()
 
 
 def _after_fork() -> None:
-    """Leave the parent's connections to the parent: two processes on one of them would get each other's replies."""
+    """Drop the parent's connections: two processes on one connection would get each other's responses."""
     for transport in list(_transports):
         transport._reset()
 
@@ -283,37 +291,37 @@ if hasattr(os, "register_at_fork"):
 
 
 class _LoopClient:
-    """An async client for one event loop; the client closes with the loop.
+    """An async client of one event loop, closed when the loop shuts down.
 
-    A loop that shuts down closes the async generators that were begun on it, and so the client, which lives in one.
+    A loop closes its async generators when it shuts down. One of them holds the client.
     """
 
     def __init__(self, headers: httpx.Headers, settings: Settings) -> None:
         import httpx
 
-        self.client = _make_client(httpx.AsyncClient, headers, settings)
+        self.client = _create_client(httpx.AsyncClient, headers, settings)
 
     async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
-        self._life = _life(self.client, forget, loop)
-        await anext(self._life)
+        self._lifetime = _lifetime(self.client, forget, loop)
+        await anext(self._lifetime)
 
     async def close(self) -> None:
-        await self._life.aclose()
+        await self._lifetime.aclose()
 
 
-async def _life(
+async def _lifetime(
     client: httpx.AsyncClient, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any
 ) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        if (forget_now := forget()) is not None:  # else its owner is gone, and the list with it
+        if (forget_now := forget()) is not None:  # None: the owner was collected
             forget_now(loop)
         await client.aclose()
 
 
 def running_loop() -> Any:
-    """The running event loop: asyncio's, or trio's."""
+    """Return the running event loop of asyncio, or the token of trio's."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -323,18 +331,19 @@ def running_loop() -> Any:
 
 
 def parsed(response: httpx.Response) -> JSON:
-    """The body of a reply that has been read; parsed once, since results of the queue are large.
+    """Return the parsed body of a response that has been read.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: The body is not JSON.
     """
-    if PARSED not in response.extensions:
-        response.extensions[PARSED] = parse_body(response.content)
-    return response.extensions[PARSED]
+    if isinstance(response, load_bodies().ParsedResponse):
+        body: JSON = response.parsed_body
+        return body
+    return parse_body(response.content)
 
 
 def body_text(response: httpx.Response) -> str:
-    """Return the body of a response as text: UTF-8, else what its header says, if that is a character set."""
+    """Return the body of a response as text: UTF-8, else the character set of its header."""
     content = response.content
     try:
         return content.decode()
@@ -347,12 +356,10 @@ def body_text(response: httpx.Response) -> str:
 
 
 def untie(response: httpx.Response) -> None:
-    """Let a body that has been read and parsed be freed at once.
+    """Free a body that has been read and parsed, without waiting for the garbage collector.
 
-    httpx ties a reply and its stream to each other, so that it would stay, large as a result of the queue may be, until
-    the next garbage collection.
+    httpx keeps a reference cycle between a response and its stream; a result of the queue can be large.
     """
     import httpx
 
     response.stream = httpx.ByteStream(response.content)
-    response.extensions.pop(PARSED, None)

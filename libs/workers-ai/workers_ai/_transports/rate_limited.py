@@ -14,17 +14,15 @@ if TYPE_CHECKING:
 
     from workers_ai._wire.request import Request
 
-__all__ = ["Paced"]
+__all__ = ["RateLimitedTransport"]
 
 
-class Paced:
-    """A transport with a framework's rate limiter: each request, retries included, takes a turn first.
-
-    Use it through :meth:`workers_ai._service.Service.through`.
+class RateLimitedTransport:
+    """A transport with a framework's rate limiter. Flows wait for a turn before each request, retries included.
 
     Args:
         transport: Sends the requests.
-        acquire: Blocks until the next request may go.
+        acquire: Blocks until the next request may be sent.
         aacquire: Waits for the same without blocking.
     """
 
@@ -40,8 +38,11 @@ class Paced:
     def take_turn(self, within_s: float | None) -> None:
         """Wait for a turn.
 
+        Args:
+            within_s: Seconds to wait while no request gets a turn; None for no bound.
+
         Raises:
-            TimeoutError: For ``within_s`` seconds no request got one.
+            TimeoutError: No request got a turn for ``within_s`` seconds.
         """
         if within_s is None:
             self._acquire()
@@ -55,13 +56,13 @@ class Paced:
             except BaseException as exc:  # noqa: BLE001 - raised below
                 errors.append(exc)
 
-        # The limiter of a framework cannot be interrupted: it blocks a thread that nobody has to wait for.
-        waiting = Thread(target=work, name="workers-ai-turn", daemon=True)
-        waiting.start()
-        while waiting.is_alive():
+        # The limiter of a framework cannot be interrupted, so it blocks a thread that can be abandoned.
+        thread = Thread(target=work, name="workers-ai-turn", daemon=True)
+        thread.start()
+        while thread.is_alive():
             before = self._turns
-            waiting.join(within_s)
-            if waiting.is_alive() and self._turns == before:
+            thread.join(within_s)
+            if thread.is_alive() and self._turns == before:
                 raise TimeoutError
         if errors:
             raise errors[0]
@@ -92,3 +93,11 @@ class Paced:
         """Send a request."""
         response: httpx.Response = await self._transport.asend(request, stream)
         return response
+
+    def close(self) -> None:
+        """Close the sync connections."""
+        self._transport.close()
+
+    async def aclose(self) -> None:
+        """Close the async connections of the running event loop."""
+        await self._transport.aclose()

@@ -14,7 +14,15 @@ from workers_ai._settings.keywords import PER_CALL, CallKeywords
 if TYPE_CHECKING:
     from workers_ai.types import JSON, Api
 
-__all__ = ["CHAT_PARAMS", "EMBED_KEYWORDS", "RUN_ONLY_PARAMS", "ChatKeywords", "ChatParams", "EmbedKeywords"]
+__all__ = [
+    "CHAT_PARAMS",
+    "EMBED_KEYWORDS",
+    "RUN_ONLY_PARAMS",
+    "ChatKeywords",
+    "ChatParams",
+    "EmbedKeywords",
+    "EmbedShape",
+]
 
 
 class ChatParams(TypedDict, total=False):
@@ -71,11 +79,9 @@ class ChatKeywords(ChatParams, CallKeywords, total=False):
     """The route; None chooses ``"run"`` for parameters that exist only there, else ``"chat_completions"``."""
 
 
-class EmbedKeywords(CallKeywords, total=False):
-    """Keywords of an embedding call."""
+class EmbedShape(TypedDict, total=False):
+    """Options of an embedding model."""
 
-    kind: Literal["document", "query"]
-    """Whether the texts are documents (the default) or queries."""
     batch_size: int | None
     """Texts per request at most. Default: the model's own cap."""
     empty_text: Literal["raise", "space"]
@@ -96,6 +102,13 @@ class EmbedKeywords(CallKeywords, total=False):
     """Whether documents go through the asynchronous queue. Queries never do."""
     deadline_s: float | None
     """Seconds to wait for the queue. Default 3600; None waits without end."""
+
+
+class EmbedKeywords(EmbedShape, CallKeywords, total=False):
+    """Keywords of an embedding call: options of the model, and settings of the call."""
+
+    kind: Literal["document", "query"]
+    """Whether the texts are documents (the default) or queries."""
 
 
 CHAT_PARAMS: Final = frozenset(ChatParams.__annotations__)

@@ -17,6 +17,8 @@ _N = TypeVar("_N", int, float)
 
 def finite(value: JSON) -> float | None:
     """Return a finite number as a float; None for any other value."""
+    if type(value) is float:  # most often
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -116,7 +118,8 @@ class UsageMeter:
 
         Called for every event. Most records are increments, so they are added without reading the whole record.
         """
-        if _count(raw.get("prompt_tokens", raw.get("input_tokens"))):
+        prompt = raw["prompt_tokens"] if "prompt_tokens" in raw else raw.get("input_tokens")
+        if prompt and _count(prompt):
             self._add_prompted(read_usage(raw))
             return
         if output_tokens := _count(raw.get("completion_tokens", raw.get("output_tokens"))):

@@ -1,4 +1,4 @@
-"""The command line as typer sees it. What the commands need is imported when they run, so that ``--help`` is quick."""
+"""Commands, arguments and options. A command imports its modules when it runs, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ DIFFERENCES: Final = 3
 INTERRUPTED: Final = 130
 
 _ENVIRONMENT = (
-    "The account and the token come from the environment: CLOUDFLARE_ACCOUNT_ID and CLOUDFLARE_API_TOKEN (or their "
-    "other names, see the README)."
+    "Account and token come from the environment: CLOUDFLARE_ACCOUNT_ID and CLOUDFLARE_API_TOKEN (other names: see "
+    "the README)."
 )
 
 app = typer.Typer(
     name="workers-ai",
-    help="Cloudflare Workers AI from the command line. Unofficial.",
+    help="Use Cloudflare Workers AI from the command line. Unofficial.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -48,30 +48,27 @@ _Input = Annotated[
     ),
 ]
 _Output = Annotated[
-    Path, typer.Argument(metavar="OUTPUT", help="Parquet file to make: id, text_hash, vector, metadata.")
+    Path, typer.Argument(metavar="OUTPUT", help="Parquet file to write: id, text_hash, vector, metadata.")
 ]
-_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger of an ingestion.")]
+_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="Ledger of an ingestion.")]
 _Model = Annotated[
-    str | None, typer.Option(help="Model id, such as @cf/baai/bge-m3; needed unless --resume.", show_default=False)
+    str | None, typer.Option(help="Model id, such as @cf/baai/bge-m3; required without --resume.", show_default=False)
 ]
-_Ledger = Annotated[
-    Path | None, typer.Option(help="File that records everything.", show_default="OUTPUT with .ledger added")
-]
-_Mode = Annotated[
-    Literal["queue", "direct"], typer.Option(help="Through the asynchronous queue, or by direct requests.")
-]
-_Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a ledger that must exist, with its own model and options.")
-]
+_Ledger = Annotated[Path | None, typer.Option(help="Ledger file.", show_default="OUTPUT with .ledger added")]
+_Mode = Annotated[Literal["queue", "direct"], typer.Option(help="Use the asynchronous queue or direct requests.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Continue an existing ledger with its model and options.")]
 _LimitCost = Annotated[
     float | None,
-    typer.Option(metavar="USD", min=0, help="Stop before this run spends more, by list price.", show_default=False),
+    typer.Option(
+        metavar="USD", min=0, help="Stop before the run spends more than this, by list price.", show_default=False
+    ),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")]
-_Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="For the bge models.", show_default=False)]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print requests, cost and time; send nothing.")]
+_Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="Pooling of the bge models.", show_default=False)]
 _Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
 _Truncate = Annotated[
-    bool | None, typer.Option("--truncate/--no-truncate", help="Let the service cut long texts.", show_default=False)
+    bool | None,
+    typer.Option("--truncate/--no-truncate", help="Let the service truncate long texts.", show_default=False),
 ]
 _Normalize = Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")]
 _Empty = Annotated[
@@ -82,30 +79,30 @@ _TextColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the te
 _ChunkSize = Annotated[
     int | None,
     typer.Option(
-        metavar="CHARS", min=1, help="Cut longer texts into chunks of at most so many characters.", show_default=False
+        metavar="CHARS", min=1, help="Split longer texts into chunks of at most CHARS characters.", show_default=False
     ),
 ]
 _Quarantine = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Skip rows that cannot be read; write them here.", show_default=False),
+    typer.Option(metavar="FILE", help="Skip invalid rows and write them to FILE.", show_default=False),
 ]
-_TakeOver = Annotated[
-    bool, typer.Option("--take-over", help="Take runs of other hosts on this ledger for dead at once.")
-]
+_TakeOver = Annotated[bool, typer.Option("--take-over", help="Treat runs of other hosts on this ledger as dead.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 _Forget = Annotated[
     str | None,
-    typer.Option(metavar="REQUEST_ID", help="Forget this submission: its texts are sent again.", show_default=False),
+    typer.Option(
+        metavar="REQUEST_ID", help="Forget this submission; the next run sends its texts again.", show_default=False
+    ),
 ]
-_AccountId = Annotated[str | None, typer.Option(help="Account, in place of the environment's.", show_default=False)]
+_AccountId = Annotated[str | None, typer.Option(help="Account id instead of the environment's.", show_default=False)]
 _BaseUrl = Annotated[
-    str | None, typer.Option(help="URL up to /client/v4, in place of the service's own.", show_default=False)
+    str | None, typer.Option(help="URL up to /client/v4 instead of the service's.", show_default=False)
 ]
 _Gateway = Annotated[str | None, typer.Option(help="AI Gateway id.", show_default=False)]
 _Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.", show_default="8")]
 _Task = Annotated[str | None, typer.Option(help="Task, such as text-embeddings.", show_default=False)]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of the account.")]
+_Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of your account.")]
 _Only = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Ask this question only; may be repeated.", show_default=False)
 ]
@@ -117,13 +114,13 @@ _Cassettes = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the 
 _NoRecord = Annotated[bool, typer.Option("--no-record", help="Keep no recordings.")]
 _StateFile = Annotated[Path, typer.Option("--state", metavar="FILE", help="File with the answers of earlier runs.")]
 _Anew = Annotated[bool, typer.Option("--anew", help="Ignore the answers of earlier runs.")]
-_Live = Annotated[bool, typer.Option("--live", help="On your account, which is billed, in place of the emulator.")]
+_Live = Annotated[bool, typer.Option("--live", help="Use your account, which is billed, instead of the emulator.")]
 
 
 def run() -> None:
     """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for ids and paths that a terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not encode every id and path
     app()
 
 
@@ -135,7 +132,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback(epilog=_ENVIRONMENT)
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -166,15 +165,15 @@ def ingest(
     gateway: _Gateway = None,
     max_concurrency: _Concurrency = None,
 ) -> None:
-    """Embed a corpus into Parquet; interrupted at any moment, the same command goes on where it was.
+    """Embed a corpus and write Parquet. After an interrupt, the same command continues.
 
     Exit status: 0 all embedded, 3 some failed (listed), 1 an error, 2 usage, 130 interrupted.
     """
     if model is None and not resume:
-        raise typer.BadParameter("a model is needed, such as @cf/baai/bge-m3 (or --resume)", param_hint="--model")
+        raise typer.BadParameter("is missing: pass a model such as @cf/baai/bge-m3, or --resume", param_hint="--model")
     if model is None and (pooling or instruction or truncate is not None or normalize):
         raise typer.BadParameter(
-            "options that shape vectors come from the ledger, or with --model", param_hint="--resume"
+            "takes the options of the vectors from the ledger: remove them, or pass --model", param_hint="--resume"
         )
     with _one_line_errors(), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
@@ -215,11 +214,11 @@ def ingest(
 
 @app.command()
 def jobs(ledger: _LedgerPath, forget: _Forget = None) -> None:
-    """List the submissions of a ledger that are in flight, or forget one that never ends."""
+    """List the submissions of a ledger that are in the queue, or forget one that never finishes."""
     with _one_line_errors():
         from workers_ai.cli import _jobs as commands
 
-        typer.echo(commands.told(ledger) if forget is None else commands.forget(ledger, forget))
+        typer.echo(commands.describe(ledger) if forget is None else commands.forget(ledger, forget))
 
 
 @app.command(epilog=_ENVIRONMENT)
@@ -230,20 +229,20 @@ def models(
     account_id: _AccountId = None,
     base_url: _BaseUrl = None,
 ) -> None:
-    """List the models of the catalogue, or compare it with the lists of an account.
+    """List the models of the catalogue, or compare the catalogue with your account.
 
     Exit status: 0 listed or no difference, 3 differences (printed), 1 an error, 2 usage.
     """
     with _one_line_errors():
-        from workers_ai.cli import _models as of_models
+        from workers_ai.cli import _models as commands
 
         if not check:
-            typer.echo(of_models.listing(of_models.cards_of(task), as_json=as_json))
+            typer.echo(commands.listing(commands.select_cards(task), as_json=as_json))
             return
         from workers_ai.client import Client
 
         with Client(account_id=account_id, base_url=base_url) as client:
-            found = of_models.check(client, task)
+            found = commands.check(client, task)
         rows = [row._asdict() for row in found]
         typer.echo(json.dumps(rows, indent=2) if as_json else "\n".join(map(str, found)) or "no difference")
     raise typer.Exit(DIFFERENCES if found else 0)
@@ -286,7 +285,7 @@ def probe(
 
 @app.command()
 def demo(live: _Live = False) -> None:
-    """Answer questions over the docstrings of Python's standard library, with every part of this project."""
+    """Answer questions about the docstrings of Python's standard library, with every part of this project."""
     with _one_line_errors():
         from workers_ai._demo import run as demonstration
 
@@ -295,7 +294,7 @@ def demo(live: _Live = False) -> None:
 
 @contextmanager
 def _file_of(source: Path) -> Iterator[Path]:
-    """Yield the input as a file that can be read several times; ``-`` is copied from stdin."""
+    """Yield the input as a file that can be read twice; copy stdin for ``-``."""
     if str(source) != "-":
         yield source
         return
@@ -313,11 +312,11 @@ _OPTIONS: Final = (
     (r"\b(account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=", r"--\1 "),
     (r"\baccount_id\b", "--account-id"),
 )
-"""Names of Python arguments in messages, and what the command calls them."""
+"""Names of Python arguments in messages, and the options of the command."""
 
 
 def _as_command(text: str) -> str:
-    """Return a message with the names of options in the place of those of arguments."""
+    """Replace names of Python arguments in a message by options of the command."""
     for name, option in _OPTIONS:
         text = re.sub(name, option, text)
     return re.sub(r"--[a-z_]+", lambda found: found[0].replace("_", "-"), text)
@@ -325,14 +324,14 @@ def _as_command(text: str) -> str:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """End in one line on stderr and an exit status, in place of a traceback."""
+    """Turn an error into one line on stderr and an exit status."""
     try:
         yield
     except KeyboardInterrupt:
-        _end("interrupted: the same command goes on where it was", INTERRUPTED)
+        _end("interrupted: the same command continues", INTERRUPTED)
     except (WorkersAIError, OSError) as exc:
         left = len(getattr(exc, "request_ids", ()))
-        hint = f"; still with the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
+        hint = f"; submissions in the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
         _end(_as_command(" ".join(str(exc).split())) + hint, ERROR)
 
 

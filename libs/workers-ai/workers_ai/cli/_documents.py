@@ -1,4 +1,4 @@
-"""Documents out of files: JSONL, CSV, Parquet, or a folder of texts. Read row by row, in bounded memory."""
+"""Read documents from JSONL, CSV, Parquet or a folder of texts: row by row, in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "TEXT_SUFFIXES", "Columns", "Document", "InputError", "read_documents"]
 
 TEXT_SUFFIXES: Final = (".txt", ".md", ".rst")
-"""Files of a folder that are read as texts."""
+"""Suffixes of the text files in a folder."""
 
 _ROWS_AT_ONCE: Final = 1000
 
 
 class InputError(ConfigurationError):
-    """An input that cannot be read; names the file, and the line or row."""
+    """The input cannot be read. The message names the file and the line or row."""
 
 
 class Document(NamedTuple):
     """One document.
 
     Attributes:
-        id: Its id, a string or an integer; need not be unique.
-        text: Its text.
-        metadata: Whatever else is in its row, as JSON text; None where there is nothing.
+        id: String or integer; need not be unique.
+        text: The text.
+        metadata: Other columns of the row as JSON text; None if there are none.
     """
 
     id: str | int
@@ -54,15 +54,15 @@ class Columns:
     Attributes:
         id: Column of the ids.
         text: Column of the texts.
-        chunk_size: Maximum characters of a document; longer ones are cut into several. None for no maximum.
+        chunk_size: Maximum characters of a document; longer documents are split. None for no maximum.
     """
 
     id: str = "id"
     text: str = "text"
     chunk_size: int | None = None
 
-    def cut(self, document: Document) -> Iterator[Document]:
-        """Yield a document, or its chunks, whose ids are ``<id>#0``, ``<id>#1`` and so on."""
+    def split(self, document: Document) -> Iterator[Document]:
+        """Yield a document, or its chunks with the ids ``<id>#0``, ``<id>#1`` and so on."""
         if self.chunk_size is None or len(document.text) <= self.chunk_size:
             yield document
             return
@@ -71,7 +71,7 @@ class Columns:
 
 
 class _Row(NamedTuple):
-    """A row as it was read, or why it cannot be read."""
+    """The values of a row, or the error that reading it raised."""
 
     place: str
     values: Mapping[str, Any] | InputError
@@ -83,30 +83,29 @@ def read_documents(
     columns: Columns = Columns(),
     on_bad: Callable[[InputError, Any], None] | None = None,
 ) -> Iterator[Document]:
-    """Return the documents of a file or folder, in their order; each call reads anew.
+    """Return the documents of a file or folder, in their order. Each call reads the input again.
 
-    A row has an id (string or integer) and a text. What else it has is its metadata: the value of ``metadata``
-    if that is all, else an object of all of it. A file of a folder is one document, whose id is its path in it.
+    A row has an id (string or integer) and a text. Other columns are metadata: the value of ``metadata`` if that is the
+    only one, else an object. A file of a folder is one document; its id is its path in the folder.
 
     Args:
-        path: The input. ``.gz`` after the other ending of a name is decompressed, except for Parquet.
-        columns: Names of the columns, and how long a document may be.
-        on_bad: Called with each row that cannot be read, and with what was read of it; the row is skipped. None to
-            raise instead.
+        path: The input. Files named ``.jsonl.gz`` and so on are decompressed; Parquet is not.
+        columns: Names of the columns, and the maximum length of a document.
+        on_bad: Called with the error and the content of each invalid row; the row is skipped. None to raise instead.
 
     Raises:
-        InputError: The input, or a row of it, cannot be read.
-        ConfigurationError: pyarrow, which Parquet needs, is not installed.
+        InputError: The input or a row cannot be read.
+        ConfigurationError: The input is Parquet, and pyarrow is not installed.
     """
     if path.is_dir():
-        return (chunk for document in _folder(path) for chunk in columns.cut(document))
+        return (chunk for document in _folder(path) for chunk in columns.split(document))
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     reader = SUFFIXES.get(suffix)
     if reader is None or (suffix == ".parquet" and name.endswith(".gz")):
-        raise InputError(f"{path} is neither a folder nor a file named {', '.join(SUFFIXES)}")
+        raise InputError(f"{path}: unknown kind of input; pass a folder or a file named {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        raise InputError(f"{path} does not exist")
     return _documents(reader(path, columns), columns, _cell_as_json if reader is not _jsonl else _as_json, on_bad)
 
 
@@ -127,11 +126,11 @@ def _documents(
                 raise
             on_bad(exc, row.values if isinstance(row.values, dict) else row.raw)
             continue
-        yield from columns.cut(document)
+        yield from columns.split(document)
 
 
 def chunks(text: str, size: int) -> Iterator[str]:
-    """Yield pieces of a text of at most ``size`` characters, cut at the end of a paragraph, line, sentence or word."""
+    """Yield pieces of at most ``size`` characters; split after a paragraph, line, sentence or word."""
     start = 0
     while len(text) - start > size:
         end = start + size
@@ -175,7 +174,7 @@ def _jsonl(path: Path, columns: Columns) -> Iterator[_Row]:
                 if row is None and not text.strip():
                     continue
                 if not isinstance(row, dict):
-                    raise ValueError(f"a JSON object is expected, not a {type(row).__name__}")
+                    raise ValueError(f"expected a JSON object, got {type(row).__name__}")
         except InputError as exc:
             yield _Row(place, exc, line.decode("utf-8", "replace").rstrip("\n"))
             continue
@@ -198,10 +197,10 @@ def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
                     return
                 if None in row or None in row.values():
                     width = len(reader.fieldnames or ())
-                    raise ValueError(f"the row has more or fewer fields than the header's {width}")
+                    raise ValueError(f"expected {width} fields as in the header")
         except InputError as exc:
             if isinstance(exc.__cause__, UnicodeDecodeError):
-                raise  # the lines before and after it may be one row
+                raise  # the row may continue on the next line
             yield _Row(place, exc, row and {str(name): value for name, value in row.items()})
             continue
         yield _Row(place, row)
@@ -237,11 +236,11 @@ def _folder(path: Path) -> Iterator[Document]:
         found = True
         with _at(str(file)):
             if has_lone_surrogate(str(place)):
-                raise ValueError("the name is not UTF-8: rename it")
+                raise ValueError("the file name is not UTF-8: rename the file")
             document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
         yield document
     if not found:
-        raise InputError(f"the folder {path} has no file named {', '.join(TEXT_SUFFIXES)}")
+        raise InputError(f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}")
 
 
 SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
@@ -250,12 +249,12 @@ SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
     ".csv": _csv,
     ".parquet": _parquet,
 }
-"""How files are read, by the end of their names."""
+"""Readers by suffix."""
 
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Say where a row was that cannot be read."""
+    """Add the place of a row to the errors of reading it."""
     try:
         yield
     except InputError:
@@ -265,7 +264,7 @@ def _at(place: str) -> Iterator[None]:
     except BadRequestError as exc:
         raise InputError(f"{place}: {exc.message}") from exc
     except RecursionError as exc:
-        raise InputError(f"{place}: it is nested too deep") from exc
+        raise InputError(f"{place}: nested too deeply") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 
@@ -273,9 +272,9 @@ def _at(place: str) -> Iterator[None]:
 def _require_names(names: Collection[str], columns: Columns) -> None:
     for name in (columns.id, columns.text):
         if name not in names:
-            raise ValueError(f"{name!r} is missing; there is {', '.join(map(repr, names)) or 'nothing'}")
+            raise ValueError(f"{name!r} is missing; found {', '.join(map(repr, names)) or 'nothing'}")
     if repeated := [name for name, count in Counter(list(names)).items() if count > 1]:
-        raise ValueError(f"the column {repeated[0]!r} is there more than once: rename one of them")
+        raise ValueError(f"the column {repeated[0]!r} occurs twice: rename one of them")
 
 
 def _document(row: Mapping[str, Any], columns: Columns, encode: Callable[[Any], str]) -> Document:
@@ -293,13 +292,13 @@ def _document(row: Mapping[str, Any], columns: Columns, encode: Callable[[Any], 
 def _as_json(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError:  # NaN and infinity, which JSON has not
+    except ValueError:  # JSON has no NaN and no infinity
         text = json.dumps(_finite(value), ensure_ascii=False, default=str)
     return json.dumps(json.loads(text)) if has_lone_surrogate(text) else text
 
 
 def _finite(value: Any) -> Any:
-    """The value with None in the place of numbers that are not finite."""
+    """Replace NaN and infinities by None."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -308,7 +307,7 @@ def _finite(value: Any) -> Any:
 
 
 def _cell_as_json(value: Any) -> str:
-    """A cell of a table as JSON: one that holds JSON text already stays as it is."""
+    """Return a cell of a table as JSON; keep JSON text as it is."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             json.loads(value, parse_constant=_no_json)
@@ -317,4 +316,4 @@ def _cell_as_json(value: Any) -> str:
 
 
 def _no_json(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

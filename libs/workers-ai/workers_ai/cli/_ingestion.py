@@ -1,4 +1,4 @@
-"""What ``workers-ai ingest`` does: documents in, Parquet out, a ledger between them."""
+"""``workers-ai ingest``: read documents, embed them with a ledger, write Parquet."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _BAD_SHOWN: Final = 5
 
 @dataclass
 class Ingestion:
-    """One ingestion of the command line.
+    """Arguments of ``workers-ai ingest``.
 
     Attributes:
         source: The input.
-        output: The Parquet file to make.
+        output: The Parquet file to write.
         ledger: The ledger.
-        shape: Model and options; None for those of the ledger.
+        shape: Model and options; None to use the ledger's.
         resume: Whether the ledger must exist.
         mode: ``"queue"`` or ``"direct"``.
-        limit_cost_usd: USD it may cost, or None.
-        empty_text: What becomes of an empty text.
-        columns: Columns of the input, and how long a document may be.
-        quarantine: JSONL file for rows that cannot be read; None to stop at them.
-        take_over: Take runs of other hosts for dead at once.
+        limit_cost_usd: Maximum cost of this run in USD, or None.
+        empty_text: Whether an empty text fails or is embedded as a space.
+        columns: Columns of the input, and the maximum length of a document.
+        quarantine: JSONL file for invalid rows; None to raise.
+        take_over: Treat runs of other hosts as dead.
         as_json: Print the report as JSON.
         settings: Connection settings.
     """
@@ -64,10 +64,10 @@ class Ingestion:
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> Estimate:
-        """What it would take; sends nothing, and needs no account.
+        """Return requests, cost and time; send nothing. No account is needed.
 
         Raises:
-            ConfigurationError: The input cannot be read, or the ledger is that of another model.
+            ConfigurationError: The input cannot be read, or the ledger belongs to another model.
         """
         self._check_places()
         self._check_rows()
@@ -76,12 +76,12 @@ class Ingestion:
         )
 
     def run(self) -> int:
-        """Embed, write, and report; return the exit status.
+        """Embed the documents, write the file, print the report, return the exit status.
 
-        The whole input is read once before anything is sent, so that a bad row costs nothing.
+        The whole input is read once before anything is sent, so that an invalid row costs nothing.
 
         Raises:
-            WorkersAIError: What stopped it; the ledger is ready to go on.
+            WorkersAIError: The run stopped; the next run continues with the ledger.
             OSError: A file cannot be read or written.
         """
         arrow()
@@ -101,10 +101,10 @@ class Ingestion:
         else:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written   {count:,} rows to {self.output}")
-            self._tell_duplicates(report)
+            self._print_duplicates(report)
         return SOME_FAILED if report.failed else 0
 
-    def _tell_duplicates(self, report: IngestReport) -> None:
+    def _print_duplicates(self, report: IngestReport) -> None:
         if report.duplicate_ids:
             with Ledger(self.ledger) as ledger:
                 _, ids = ledger.duplicate_ids(report.run, 3)
@@ -112,10 +112,10 @@ class Ingestion:
             typer.echo(f"  duplicate {report.duplicate_ids:,} ids belong to several documents: {shown}")
 
     def _check_rows(self) -> int:
-        """Read the whole input; return the number of documents. Rows that cannot be read go to the quarantine.
+        """Read the whole input; return the number of documents. Write invalid rows to the quarantine.
 
         Raises:
-            InputError: There are such rows, and no quarantine; names the first ones.
+            InputError: A row is invalid, and there is no quarantine. The message names the first rows.
         """
         bad: list[str] = []
         count = 0
@@ -132,35 +132,33 @@ class Ingestion:
             if self.quarantine is not None:
                 self.quarantine.unlink()
         elif self.quarantine is not None:
-            typer.echo(f"workers-ai: {len(bad):,} rows cannot be read: see {self.quarantine}", err=True)
+            typer.echo(f"workers-ai: {len(bad):,} invalid rows are skipped: see {self.quarantine}", err=True)
         elif len(bad) == 1:
             raise InputError(bad[0])
         else:
             more = f"; and {len(bad) - _BAD_SHOWN:,} more" if len(bad) > _BAD_SHOWN else ""
             raise InputError(
-                f"{len(bad):,} rows cannot be read: {'; '.join(filter(None, bad))}{more} (--quarantine FILE skips them)"
+                f"{len(bad):,} rows are invalid: {'; '.join(filter(None, bad))}{more} (--quarantine FILE skips them)"
             )
         return count
 
     def _check_places(self) -> None:
-        """Refuse an output that cannot be made, and one that would take the place of the input or the ledger."""
+        """Raise InputError if the output cannot be written or would replace the input or the ledger."""
         if not (folder := self.output.absolute().parent).is_dir():
-            raise InputError(f"there is no folder {folder} for the output")
+            raise InputError(f"the folder of the output does not exist: {folder}")
         for what, path in (("output", self.output), ("ledger", self.ledger)):
             if path.is_dir():
-                raise InputError(f"the {what} {path} is a folder: name a file in it")
+                raise InputError(f"the {what} {path} is a folder: pass a file")
         whole = self.source.resolve() if self.source.is_dir() else None
         taken = {_place(self.source)}
         more = () if self.quarantine is None else (self.quarantine,)
         for path in (self.output, self.ledger, *files_beside(self.ledger), *more):
             is_document = whole in path.resolve().parents and path.suffix.lower() in TEXT_SUFFIXES
             if is_document or _place(path) in taken:
-                raise InputError(
-                    f"{path} would be overwritten: name an output and a ledger that are files of their own"
-                )
+                raise InputError(f"{path} would be overwritten: pass other files as output and ledger")
             taken.add(_place(path))
         if self.output.suffix.lower() != ".parquet":
-            raise InputError(f"the output {self.output} is to be Parquet: name it .parquet")
+            raise InputError(f"the output {self.output} must have the suffix .parquet")
 
     def _options(self) -> dict[str, Any]:
         shape = self.shape
@@ -178,15 +176,15 @@ class Ingestion:
         return ((document.id, document.text) for document in self._read())
 
     def _rows(self, report: IngestReport) -> Iterator[tuple[Row, str | None]]:
-        """Rows of the report, each with the metadata of its document, which is read anew in the same order."""
+        """Yield rows of the report with the metadata of their documents; read the documents again for it."""
         documents = self._read()
         for row in report.rows():
             document = next(documents, None)
             if document is None or document.id != row.id:
-                raise InputError(f"{self.source} has changed while it was embedded: run the same command again")
+                raise InputError(f"{self.source} changed during the run: run the same command again")
             yield row, document.metadata
 
 
 def _place(path: Path) -> Any:
-    """Equal for two paths that lead to one file, whether or not it is there already."""
+    """Return a key that is equal for two paths of one file, existing or not."""
     return identity(path) or path.resolve()

@@ -1,4 +1,4 @@
-"""What ``workers-ai jobs`` tells of a ledger."""
+"""``workers-ai jobs``: the submissions of a ledger."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from workers_ai.ingest import Ledger
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["forget", "told"]
+__all__ = ["describe", "forget"]
 
 
-def told(path: Path) -> str:
-    """The state of a ledger, and its submissions in flight, one a line.
+def describe(path: Path) -> str:
+    """Return the state of a ledger and its submissions in the queue, one a line.
 
     Raises:
-        ConfigurationError: There is no ledger.
-        LedgerError: It cannot be read.
+        ConfigurationError: The ledger does not exist.
+        LedgerError: The ledger cannot be read.
     """
     with Ledger(path) as ledger:
         counts, jobs = ledger.counts(), ledger.in_flight()
@@ -30,22 +30,22 @@ def told(path: Path) -> str:
         lines.append(f"  {'request id':<40} {'texts':>7} {'age':>9}  process")
     lines += [
         f"  {job.request_id or '(being sent)':<40} {job.texts:>7,} {_age(job.age_s):>9}  "
-        f"{'at work' if job.alive else 'gone: the next run collects it'}"
+        f"{'running' if job.alive else 'ended: the next run collects it'}"
         for job in jobs
     ]
     return "\n".join(lines)
 
 
 def forget(path: Path, request_id: str) -> str:
-    """Forget a submission, so that the next run sends its texts again; return what was done.
+    """Forget a submission, so that the next run sends its texts again; return a report.
 
     Raises:
-        ConfigurationError: There is no ledger, or no such submission in flight.
-        LedgerError: It cannot be read.
+        ConfigurationError: The ledger or the submission does not exist.
+        LedgerError: The ledger cannot be read.
     """
     with Ledger(path) as ledger:
         count = ledger.forget(request_id)
-    return f"{path}: forgot {request_id}; the next run sends its {count:,} texts again, and pays for them again"
+    return f"{path}: forgot {request_id}; the next run sends and pays for its {count:,} texts again"
 
 
 def _age(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""``workers-ai models``: list the catalogue, and compare it with what an account's own lists say."""
+"""``workers-ai models``: list the catalogue, and compare it with an account."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from workers_ai.client import Client
 
-__all__ = ["Difference", "cards_of", "check", "compare", "listing"]
+__all__ = ["Difference", "select_cards", "check", "compare", "listing"]
 
 _PRICES: Final = {
     "per M input tokens": "usd_per_m_in",
@@ -54,8 +54,8 @@ class Difference(NamedTuple):
     Attributes:
         model: Model id.
         fact: Field of :class:`~workers_ai.catalogue.ModelCard`, or ``"model"`` if one side lacks the whole model.
-        here: What the catalogue says; None if it says nothing.
-        service: What the service says; None if it says nothing.
+        here: Value in the catalogue; None if there is none.
+        service: Value in the service; None if there is none.
     """
 
     model: str
@@ -67,23 +67,23 @@ class Difference(NamedTuple):
         return f"{self.model}: {self.fact}: here {_shown(self.here)}, service {_shown(self.service)}"
 
 
-def cards_of(task: str | None) -> list[ModelCard]:
-    """Return the cards of a task, in any spelling of its name; all cards for None.
+def select_cards(task: str | None) -> list[ModelCard]:
+    """Return the cards of a task; ignore case and punctuation of its name. Return all cards for None.
 
     Raises:
-        ConfigurationError: No model has this task; the message lists the tasks.
+        ConfigurationError: The task is unknown; the message lists the tasks.
     """
     if task is None:
         return known_models()
     found = [card for card in known_models() if card.task and _plain(card.task) == _plain(task)]
     if not found:
         tasks = sorted({card.task for card in known_models() if card.task})
-        raise ConfigurationError(f"no model of the catalogue has the task {task!r}; tasks: {', '.join(tasks)}")
+        raise ConfigurationError(f"unknown task {task!r}; tasks: {', '.join(tasks)}")
     return found
 
 
 def listing(cards: Sequence[ModelCard], *, as_json: bool) -> str:
-    """Return cards as a table, or as JSON with the facts that are known."""
+    """Return cards as a table, or all their facts as JSON."""
     if as_json:
         facts = [{name: value for name, value in asdict(card).items() if value is not None} for card in cards]
         return json.dumps(facts, indent=2)
@@ -109,7 +109,7 @@ def check(client: Client, task: str | None = None) -> list[Difference]:
     """
     rows = client.models()
     listed = {row["name"] for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)}
-    cards = cards_of(task)
+    cards = select_cards(task)
     schemas = {card.id: _schema(client, card.id) for card in cards if card.id in listed}
     return list(compare(cards, rows, schemas, whole=task is None))
 
@@ -119,7 +119,7 @@ def compare(
 ) -> Iterator[Difference]:
     """Yield the differences between cards and the rows of ``models/search`` and schemas of ``models/schema``.
 
-    A fact that the service does not state is compared for flags alone: a missing flag means no.
+    A fact that is missing in the service counts for flags only: a missing flag means no.
 
     Args:
         cards: Cards of the catalogue.
@@ -149,7 +149,7 @@ def compare(
 
 
 def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row of ``models/search`` says, under the names of the catalogue."""
+    """Return the facts in a row of ``models/search``, under the names of the catalogue."""
     properties = {
         entry.get("property_id"): entry.get("value")
         for entry in _list(row.get("properties"))
@@ -176,7 +176,7 @@ def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stated_by_schema(schema: JSON) -> dict[str, Any]:
-    """Return what an input schema says: the default of ``max_tokens``, texts in a request, ``guided_json``."""
+    """Return the facts in an input schema: default of ``max_tokens``, texts per request, ``guided_json``."""
     stated: dict[str, Any] = {}
     for name, field in _fields(schema):
         if name == "max_tokens" and isinstance(default := field.get("default"), int):
@@ -208,7 +208,7 @@ def _schema(client: Client, model: str) -> JSON:
     """Return the input schema of a model; None if the account has none."""
     request = Request("models/schema", None, model, "catalogue", "GET", urlencode({"model": model}))
     try:
-        reply = drive(client.service.calls.exchange(request), client.service.transport)
+        reply = drive(client._connection.calls.exchange(request), client._connection.transport)
     except NotFoundError:
         return None
     result = reply.data.get("result") if isinstance(reply.data, dict) else None

@@ -2,6 +2,7 @@
 
 from workers_ai.generation._api import agenerate, generate
 from workers_ai.generation._estimate import GenerateEstimate, estimate
+from workers_ai.generation._gathering import QueuedClient
 from workers_ai.generation._inputs import ChatInput
 from workers_ai.generation._report import Answer, Answers, GenerateReport
 from workers_ai.ledger._records import Failure
@@ -15,6 +16,7 @@ __all__ = [
     "GenerateEstimate",
     "GenerateReport",
     "LedgerError",
+    "QueuedClient",
     "agenerate",
     "estimate",
     "generate",

@@ -173,9 +173,9 @@ def generate(
         reject_settings("generate", settings)
     client = client or Client(**settings)
     try:
-        task, summary = options.task(client.service), _Summary(options)
+        task, summary = options.task(client._connection), _Summary(options)
         outline = options.outline(source, task, summary.on_stored)
-        return summary.report(run(task, source, outline, client.service, summary.complete))
+        return summary.report(run(task, source, outline, client._connection, summary.complete))
     finally:
         if own:
             client.close()
@@ -228,9 +228,9 @@ async def agenerate(
         reject_settings("agenerate", settings)
     client = client or AsyncClient(**settings)
     try:
-        task, summary = options.task(client.service), _Summary(options)
+        task, summary = options.task(client._connection), _Summary(options)
         outline = options.outline(source, task, summary.on_stored)
-        return summary.report(await arun(task, source, outline, client.service, summary.complete))
+        return summary.report(await arun(task, source, outline, client._connection, summary.complete))
     finally:
         if own:
             with anyio.CancelScope(shield=True):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from workers_ai._service import Service
+    from workers_ai._connection import Connection
     from workers_ai.generation._report import Answer
     from workers_ai.ledger._engine import Mode
     from workers_ai.ledger._progress import Bar
@@ -72,10 +72,10 @@ class Options:
     def __post_init__(self) -> None:
         check_model(self.model)
         object.__setattr__(self, "output", OutputFormat(self.schema, self.labels))
+        self._check_parameters()
         _ = self.renderer, self.fingerprint, self.limits  # their constructors check the arguments
         self._check_model()
         self._check_numbers()
-        self._check_parameters()
 
     def _check_model(self) -> None:
         card = lookup(self.model)
@@ -154,12 +154,12 @@ class Options:
             grown=_PER_LARGE_JOB if self.requests_per_job is None else None,
         )
 
-    def task(self, service: Service | None) -> GenerateTask:
+    def task(self, connection: Connection | None) -> GenerateTask:
         """Return the task of the engine."""
-        if service is not None and service.settings.batch_worker:
+        if connection is not None and connection.settings.batch_worker:
             raise ConfigurationError("batch_worker= is set: such a Worker takes texts to embed only; drop it")
         return GenerateTask(
-            self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, service
+            self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, connection
         )
 
     def outline(

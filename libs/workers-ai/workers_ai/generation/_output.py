@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from workers_ai._wire.chat.schema_validation import conform
 from workers_ai._wire.chat.schemas import inline_refs, schema_of
@@ -139,8 +154,31 @@ def _adapter_of(schema: object) -> tuple[TypeAdapter[Any], dict[str, JSON]]:
     if isinstance(schema, (str, bytes, int, float, list, tuple)):
         raise ConfigurationError(f"schema must be a class or a JSON schema, not {schema!r:.200}")
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(schema)
+        adapter: TypeAdapter[Any] = TypeAdapter(_supported(schema))
         found = adapter.json_schema()
     except Exception as exc:
         raise ConfigurationError(f"schema {name:.200} cannot become a JSON schema: {exc!s:.300}") from exc
     return adapter, {"title": name, **found}
+
+
+def _supported(kind: Any) -> Any:
+    """Return a type with the TypedDicts of ``typing`` replaced: before Python 3.12 pydantic rejects those."""
+    import typing_extensions as extensions
+
+    if sys.version_info >= (3, 12):
+        return kind
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name, hint in hints.items():
+            bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+            wrap = extensions.Required if name in kind.__required_keys__ else extensions.NotRequired
+            fields[name] = wrap[_supported(bare)]
+        return extensions.TypedDict(kind.__name__, fields)  # type: ignore[operator]
+    origin, args = get_origin(kind), get_args(kind)
+    if not any(is_typeddict(part) or get_args(part) for part in args):
+        return kind
+    parts = tuple(map(_supported, args))
+    if origin in (Union, UnionType):
+        return Union[parts]
+    return kind if origin in (Literal, Annotated) else origin[parts]  # type: ignore[index]

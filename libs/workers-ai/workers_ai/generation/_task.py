@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import ChatPlan, plan_chat
@@ -24,8 +25,8 @@ from workers_ai.types import BatchItem, BatchStatus, ChatReply, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workers_ai._connection import Connection
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service
     from workers_ai.generation._output import OutputFormat
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
@@ -37,6 +38,9 @@ _OVER_WINDOW: Final = 1.3
 
 _IMAGE_TOKENS: Final = 1_600
 _MESSAGE_TOKENS: Final = 16
+_PLANNED: Final = 4_000
+"""Plans kept at most: more than the inputs that wait to be sent."""
+
 _REFERENCE_DIGITS: Final = 16
 
 _ASK_AGAIN: Final = (
@@ -56,7 +60,7 @@ class GenerateTask:
         extra_body: Fields added to the body of all requests.
         repair: How many times an answer that does not fit is asked for again.
         mode: ``"queue"`` or ``"direct"``.
-        service: Sends direct requests; None to estimate only.
+        connection: Sends direct requests; None to estimate only.
     """
 
     noun = "inputs"
@@ -74,7 +78,7 @@ class GenerateTask:
         extra_body: Mapping[str, JSON] | None,
         repair: int,
         mode: Literal["queue", "direct"],
-        service: Service | None,
+        connection: Connection | None,
     ) -> None:
         self.model = model
         self._renderer = renderer
@@ -82,7 +86,7 @@ class GenerateTask:
         self._extra_body = extra_body
         self._repair = repair
         self._mode = mode
-        self._service = service
+        self._connection = connection
         card = lookup(model)
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
@@ -91,6 +95,7 @@ class GenerateTask:
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
         self._params = dict(params)
+        self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:
             if in_request:
@@ -128,10 +133,14 @@ class GenerateTask:
         if _is_empty(chat.messages):
             return Measured(0, 0, why="the input is empty")
         try:
-            body = self._plan(chat).request.body
+            plan = self._plan(chat)
         except (BadRequestError, RecursionError) as exc:
             return Measured(0, 0, why=str(getattr(exc, "message", "the input is nested too deep")))
-        size = json_bytes(body)
+        if self._mode == "queue":
+            if len(self._planned) >= _PLANNED:
+                self._planned.clear()
+            self._planned[text] = plan
+        size = json_bytes(plan.request.body)
         expected, at_most = tokens_ahead(chat.messages, size)
         why = None
         if size > MAX_SUBMISSION_BYTES:
@@ -143,17 +152,20 @@ class GenerateTask:
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
-        request, context, _ = self._plan(read_input(texts[0]))
+        plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
+        request, context, _ = plan
         body = {name: value for name, value in request.body.items() if name != "model"}
         body["external_reference"] = _reference(keys[0])
         return Prepared(body, context)
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
-        assert self._service is not None
+        assert self._connection is not None
         messages, params = self._request(read_input(texts[0]))
-        plan = self._service.plan(self.model, messages, stream=False, extra_body=self._extra_body, **params)
-        reply = yield from self._service.calls.chat(plan)
+        calls = self._connection.calls
+        options = {**params, "extra_body": self._extra_body}
+        plan = plan_call(calls.settings, self.model, messages, options, stream=False)
+        reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
 
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:

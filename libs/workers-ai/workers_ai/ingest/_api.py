@@ -170,8 +170,8 @@ def ingest(
         reject_settings("ingest", settings)
     client = client or Client(**settings)
     try:
-        task = EmbedTask(options.fingerprint, options.empty_text, client.service.calls)
-        return _report(run(task, source, options.outline(source, task), client.service))
+        task = EmbedTask(options.fingerprint, options.empty_text, client._connection.calls)
+        return _report(run(task, source, options.outline(source, task), client._connection))
     finally:
         if own:
             client.close()
@@ -213,8 +213,8 @@ async def aingest(
         reject_settings("aingest", settings)
     client = client or AsyncClient(**settings)
     try:
-        task = EmbedTask(options.fingerprint, options.empty_text, client.service.calls)
-        return _report(await arun(task, source, options.outline(source, task), client.service))
+        task = EmbedTask(options.fingerprint, options.empty_text, client._connection.calls)
+        return _report(await arun(task, source, options.outline(source, task), client._connection))
     finally:
         if own:
             with anyio.CancelScope(shield=True):

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai._calls.per_call import PER_CALL
+    from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
-    from workers_ai._calls.requests import Reply, check_texts
+    from workers_ai._calls.replies import Reply
+    from workers_ai._calls.requests import Calls
+    from workers_ai._connection import Connection
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
-    from workers_ai._service import Service, join_embeddings
+    from workers_ai._settings.keywords import PER_CALL
     from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
-    from workers_ai._transports.rate_limited import Paced
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
     from workers_ai._wire.chat.reply import shortened, unwrap
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
+    from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
     from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
@@ -40,15 +42,18 @@ __all__ = [
     "MAX_CONCURRENCY",
     "PER_CALL",
     "CallIds",
+    "Calls",
+    "ChatConstructor",
     "ChatFields",
+    "Connection",
+    "ConnectionConstructor",
     "ConnectionFields",
+    "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
     "LedgerFile",
-    "Paced",
     "Reply",
     "Request",
-    "Service",
     "adrive",
     "agather",
     "argument_error",
@@ -56,6 +61,7 @@ __all__ = [
     "check_texts",
     "conform",
     "drive",
+    "embed_flows",
     "gather",
     "image_data_url",
     "inline_refs",
@@ -81,20 +87,22 @@ __all__ = [
 
 _MODULES = {
     # Fields of pydantic classes
+    "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
-    "_calls.per_call": ("PER_CALL",),
+    "_settings.keywords": ("PER_CALL",),
     "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
     # Flows, their drivers, and the rate limiter of a framework
+    "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
+    "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
-    "_calls.requests": ("Reply", "check_texts"),
+    "_calls.requests": ("Calls",),
     "_flow.concurrency": ("agather", "gather"),
     "_flow.drivers": ("adrive", "drive"),
     "_flow.steps": ("Flow",),
-    "_service": ("Service", "join_embeddings"),
-    "_transports.rate_limited": ("Paced",),
+    "_connection": ("Connection",),
     # Requests and replies
     "_wire.chat.images": ("image_data_url",),
     "_wire.chat.reply": ("shortened", "unwrap"),

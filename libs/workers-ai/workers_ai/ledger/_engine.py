@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai._calls.polling import UNKNOWN_S, Watch, naming
-from workers_ai._calls.queue import surely_refused
+from workers_ai._calls.polling import UNKNOWN_S, PolledJob, with_request_ids
+from workers_ai._calls.queue import was_surely_rejected
 from workers_ai._flow.steps import Do, Sleep
 from workers_ai._wire.batch import UnclearReplyError, json_bytes
 from workers_ai._wire.error_mapping import CODES, error_from_reply
@@ -223,7 +223,7 @@ class Engine:
         """Record an accepted submission; return False if its request id was used before."""
         claim.texts, claim.request_id = [], job.request_id or None
         self._health.accepted()
-        with naming([job.request_id]):
+        with with_request_ids([job.request_id]):
             if not job.request_id or self.ledger.accepted(self.run, claim.job, job.request_id):
                 return True
         self._settle(claim, retries=1)
@@ -240,14 +240,14 @@ class Engine:
     def _await_result(self, claim: Claim, job: BatchJob) -> None:
         now = self.clock()
         patience = _OLD_JOB_S if claim.age_s > JOB_DEADLINE_S else JOB_DEADLINE_S
-        watch = Watch(job, self.batch.pace, self.clock, unknown_s=UNKNOWN_S)
+        watch = PolledJob(job, self.batch.pace, self.clock, unknown_s=UNKNOWN_S)
         self._pending.put(PendingJob(now, claim, watch, now + patience))
 
     def _collect(self, pending: PendingJob) -> Flow[None]:
         """Poll a submission once."""
         claim, watch = pending.claim, pending.watch
         try:
-            status = yield from self.batch.ask(watch)
+            status = yield from self.batch.poll_once(watch)
         except WorkersAIError as exc:
             if isinstance(exc, BatchError) and not isinstance(exc, UnclearReplyError):
                 pause = yield Do(partial(self._lost, claim, exc))
@@ -575,7 +575,7 @@ class Engine:
             return 0.0
         if not error.is_retryable:
             raise error
-        if not surely_refused(error):
+        if not was_surely_rejected(error):
             self._risked += claim.ahead
             if self.mode == "queue":
                 self._health.unanswered(error)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai._calls.polling import EXECUTION, is_unknown
 from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
-from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError, RateLimitError
-from workers_ai.retry import MAX_RETRY_AFTER_S, MINUTE_S
+from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError
+from workers_ai.retry import MINUTE_S, required_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -286,8 +286,7 @@ class Health:
             return max(0.0, self._until - now)
 
     def _wait_s(self, error: WorkersAIError) -> float:
-        if error.retry_after is not None:
-            return min(error.retry_after, MAX_RETRY_AFTER_S)
-        if isinstance(error, RateLimitError) and error.code == 3021:
-            return MINUTE_S
+        wait = required_wait_s(error)
+        if wait is not None:
+            return wait
         return float(min(0.5 * 2.0**self._strikes, MINUTE_S))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers_ai._calls.polling import Watch
+    from workers_ai._calls.polling import PolledJob
     from workers_ai.ledger._records import Claim
 
 __all__ = ["PendingJob", "PollingQueue"]
@@ -27,7 +27,7 @@ class PendingJob:
 
     due: float
     claim: Claim = field(compare=False)
-    watch: Watch = field(compare=False)
+    watch: PolledJob = field(compare=False)
     until: float = field(compare=False)
 
 

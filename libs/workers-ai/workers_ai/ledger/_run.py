@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 
-    from workers_ai._service import Service
+    from workers_ai._connection import Connection
     from workers_ai.ledger._fingerprints import AnyFingerprint
     from workers_ai.ledger._records import Failure, Limits
     from workers_ai.ledger._source import Documents
@@ -114,7 +114,7 @@ class Run:
         return self.engine.tally
 
     @classmethod
-    def begin(cls, task: Task, documents: Documents, outline: Outline, service: Service) -> Run:
+    def begin(cls, task: Task, documents: Documents, outline: Outline, connection: Connection) -> Run:
         """Open the ledger and begin a run."""
         began = time.monotonic()
         ledger = Ledger(outline.ledger, outline.fingerprint, take_over=outline.take_over)
@@ -127,7 +127,7 @@ class Run:
             ledger=ledger,
             run=number,
             task=task,
-            batch=service.queue,
+            batch=connection.queue,
             source=documents,
             mode=outline.mode,
             limits=outline.limits,
@@ -135,7 +135,7 @@ class Run:
             bar=outline.bar,
             total=outline.total,
             wait=outline.wait,
-            clock=service.calls.clock,
+            clock=connection.calls.clock,
         )
         begun = cls(engine, outline, began)
         if (on_stored := outline.on_stored) is not None:
@@ -213,7 +213,11 @@ class Run:
 
 
 def run(
-    task: Task, source: Iterable[Any], outline: Outline, service: Service, complete: Callable[[Run], None] | None = None
+    task: Task,
+    source: Iterable[Any],
+    outline: Outline,
+    connection: Connection,
+    complete: Callable[[Run], None] | None = None,
 ) -> Run:
     """Process a source, and return the ended run.
 
@@ -221,14 +225,14 @@ def run(
         task: The kind of work.
         source: The inputs.
         outline: What to do.
-        service: The service.
+        connection: The connection.
         complete: Called at the end, with the ledger still open.
     """
     documents = SyncDocuments(source, task.document)
-    begun = Run.begin(task, documents, outline, service)
+    begun = Run.begin(task, documents, outline, connection)
     try:
         with begun.ending():
-            gather(*_workers(begun, service), documents)
+            gather(*_workers(begun, connection), documents)
             begun.complete()
             if complete is not None:
                 complete(begun)
@@ -242,7 +246,7 @@ async def arun(
     task: Task,
     source: Iterable[Any] | AsyncIterable[Any],
     outline: Outline,
-    service: Service,
+    connection: Connection,
     complete: Callable[[Run], None] | None = None,
 ) -> Run:
     """:func:`run` without blocking the event loop."""
@@ -250,10 +254,10 @@ async def arun(
 
     in_thread = anyio.to_thread.run_sync
     documents = AsyncDocuments(source, task.document)
-    begun = await in_thread(Run.begin, task, documents, outline, service)
+    begun = await in_thread(Run.begin, task, documents, outline, connection)
     try:
         with begun.ending():
-            await _serving(documents, agather(*_workers(begun, service)))
+            await _serving(documents, agather(*_workers(begun, connection)))
             await in_thread(begun.complete)
             if complete is not None:
                 await in_thread(complete, begun)
@@ -282,8 +286,8 @@ async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
         raise error
 
 
-def _workers(begun: Run, service: Service) -> tuple[list[Any], Any, int]:
-    count = service.concurrency
+def _workers(begun: Run, connection: Connection) -> tuple[list[Any], Any, int]:
+    count = connection.calls.concurrency
     if begun.outline.mode == "queue":
         count = min(count, QUEUE_WORKERS)
-    return [begun.engine.worker(number) for number in range(count)], service.transport, count
+    return [begun.engine.worker(number) for number in range(count)], connection.transport, count

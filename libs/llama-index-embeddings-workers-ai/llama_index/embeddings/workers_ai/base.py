@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, Unpack, overload
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, Paced, agather, check_texts, gather
+from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
-    from workers_ai.integration import Flow, Service
+    from workers_ai.integration import Connection, EmbeddingConstructor, Flow
     from workers_ai.types import JSON
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
@@ -53,6 +53,14 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "no embedding request"
     keyword_aliases: ClassVar[dict[str, str]] = {
         **EmbeddingFields.keyword_aliases,
@@ -60,7 +68,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
     knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
         "embed_batch_size",
@@ -137,40 +145,35 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         }
 
     def _flows(
-        self, service: Service, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
+        self, connection: Connection, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
     ) -> list[Flow[None]]:
-        flows = service.embeddings(self.model_name, sent, **self._shape(kind))
+        flows = embed_flows(connection.calls, self.model_name, sent, **self._shape(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
         return [texts.store(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
-    def _connection(self) -> Service:
-        """Return the service of both clients. It acquires ``rate_limiter`` before each request."""
-        service, limiter = super()._connection(), self.rate_limiter
-        if limiter is None:
-            return service
-        return service.through(Paced(service.transport, limiter.acquire, limiter.async_acquire))
+    def _connection(self) -> Connection:
+        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        connection, limiter = super()._connection(), self.rate_limiter
+        return connection if limiter is None else connection.paced(limiter.acquire, limiter.async_acquire)
 
-    def _sender(self) -> Any:
-        return self._connection().transport
-
-    def _service_of_call(self, settings: dict[str, Any]) -> Service:
-        """Return the service of one call. Keywords for other steps of a pipeline are ignored."""
-        return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})[0]
+    def _connection_of_call(self, settings: dict[str, Any]) -> Connection:
+        """Return the connection of one call. Keywords for other steps of a pipeline are ignored."""
+        return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})
 
     def _embed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
+        connection = self._connection_of_call(settings)
         texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.add_cached(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    gather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    gather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -180,15 +183,15 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     async def _aembed(
         self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
     ) -> list[Embedding]:
-        service = self._service_of_call(settings)
+        connection = self._connection_of_call(settings)
         texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
         with self._observed(given) as finish:
             if cache is not None:
                 for text in texts.missing:
                     texts.add_cached(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
-                with self._sending(service, texts, kind, show_progress=show_progress) as flows:
-                    await agather(flows, self._sender(), self._connection().concurrency)
+                with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
+                    await agather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -197,13 +200,13 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     @contextmanager
     def _sending(
-        self, service: Service, texts: Texts, kind: _Kind, *, show_progress: bool
+        self, connection: Connection, texts: Texts, kind: _Kind, *, show_progress: bool
     ) -> Iterator[list[Flow[None]]]:
         """Yield the flows that embed the missing texts. Correct the index of an error to the caller's list."""
         sent = texts.missing
         try:
             with _progress(len(sent), shown=show_progress) as tick:
-                yield self._flows(service, texts, sent, kind, tick)
+                yield self._flows(connection, texts, sent, kind, tick)
         except WorkersAIError as exc:
             texts.correct_index(exc, sent)
             raise

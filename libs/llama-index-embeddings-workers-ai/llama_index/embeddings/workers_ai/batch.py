@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
 
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import Embedding
 
     from workers_ai.ingest import IngestReport
-    from workers_ai.integration import Service
+    from workers_ai.integration import EmbeddingConstructor
 
 __all__ = ["WorkersAIBatchEmbedding"]
 
@@ -41,6 +41,14 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     Raises:
         ConfigurationError: A setting is missing or malformed, or the model has no queue.
     """
+
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
     knobs: ClassVar[frozenset[str]] = WorkersAIEmbedding.knobs | {
         "ledger",
@@ -75,10 +83,6 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         """Return the name of the class in dumps and events."""
         return "WorkersAIBatchEmbedding"
 
-    def _service(self, settings: dict[str, Any]) -> Service:
-        """Return the service of one call. It acquires the rate limiter before each request."""
-        return self._service_of_call(settings).through(self._sender())
-
     def _options(self, *, show_progress: bool) -> dict[str, Any]:
         """Return the arguments of :func:`workers_ai.ingest.ingest`."""
         return {
@@ -105,7 +109,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = ingest(texts, client=Client(service=self._service(settings)), **options)
+            report = ingest(texts, client=Client._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     async def _aembed(
@@ -119,7 +123,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = await aingest(texts, client=AsyncClient(service=self._service(settings)), **options)
+            report = await aingest(texts, client=AsyncClient._of(self._connection_of_call(settings)), **options)
             return finish(_vectors(report))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai.integration import Paced
-
 if TYPE_CHECKING:
     from llama_index.core.rate_limiter import BaseRateLimiter
 
     from workers_ai.client import AsyncClient, Client
 
-__all__ = ["paced"]
+__all__ = ["limited", "paced"]
 
 ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
@@ -38,6 +36,9 @@ class _RetryTurns:
 
 def paced(client: ClientT, limiter: BaseRateLimiter) -> ClientT:
     """Return a client for one call that acquires ``limiter`` before each retry."""
-    turns = _RetryTurns(limiter)
-    service = client.service
-    return type(client)(service=service.through(Paced(service.transport, turns.acquire, turns.async_acquire)))
+    return limited(client, _RetryTurns(limiter))
+
+
+def limited(client: ClientT, limiter: BaseRateLimiter | _RetryTurns) -> ClientT:
+    """Return a client that acquires ``limiter`` before each request."""
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.async_acquire))

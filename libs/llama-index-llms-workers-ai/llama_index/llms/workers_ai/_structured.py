@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from workers_ai.types import JSON
 
-__all__ = ["Mode", "StructuredPrediction", "StructuredReader", "schema_format"]
+__all__ = ["Mode", "StructuredPrediction", "StructuredReader", "check_output_cls", "schema_format"]
 
 dispatcher = get_dispatcher(__name__)
 
@@ -49,6 +49,12 @@ def schema_format(output_cls: type[BaseModel]) -> dict[str, JSON]:
     if description := schema.get("description"):
         named["description"] = description
     return {"type": "json_schema", "json_schema": named}
+
+
+def check_output_cls(output_cls: object) -> None:
+    """Raise ``ConfigurationError`` unless ``output_cls`` is a pydantic class."""
+    if not (isinstance(output_cls, type) and issubclass(output_cls, BaseModel)):
+        raise ConfigurationError(f"output_cls must be a pydantic class, not {output_cls!r}")
 
 
 class StructuredReader(Generic[Model]):
@@ -166,8 +172,7 @@ class StructuredPrediction(FunctionCallingLLM):
         Raises:
             ConfigurationError: ``output_cls`` is not a pydantic class.
         """
-        if not (isinstance(output_cls, type) and issubclass(output_cls, BaseModel)):
-            raise ConfigurationError(f"output_cls must be a pydantic class, not {output_cls!r}")
+        check_output_cls(output_cls)
         mode = self._structured_mode()
         if mode is None:
             return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -28,23 +29,30 @@ from llama_index.core.constants import DEFAULT_NUM_OUTPUTS
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.types import PydanticProgramMode
 from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_response, to_tool_selections
-from llama_index.llms.workers_ai._pacing import paced
-from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, schema_format
+from llama_index.llms.workers_ai._generation import generation_options, parsed, rendered_rows
+from llama_index.llms.workers_ai._pacing import limited, paced
+from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, check_output_cls, schema_format
 from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
 from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
+    from typing import Self
 
     from llama_index.core.chat_engine.types import AgentChatResponse
     from llama_index.core.llms.llm import ToolSelection
+    from llama_index.core.prompts import PromptTemplate
     from llama_index.core.tools.types import BaseTool
+    from llama_index.core.types import Model
 
     from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
 
@@ -59,6 +67,11 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
+_GENERATION: Final = frozenset({
+    "deadline_s", "dedupe", "expected_output_tokens", "limit_cost_usd", "mode", "progress", "repair",
+    "requests_per_job", "take_over",
+})  # fmt: skip
+"""Options of ``generate`` that ``structured_predict_many`` accepts."""
 _IGNORED: Final = frozenset({
     "allow_parallel_tool_calls", "cache_control", "formatted", "metadata", "n", "prompt_cache_key",
     "safety_identifier", "service_tier", "store", "stream", "tool_required", "user", "verbose",
@@ -77,6 +90,14 @@ class WorkersAI(ChatFields, StructuredPrediction):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "additional_kwargs"
     keyword_aliases: ClassVar[dict[str, str]] = {
         **ChatFields.keyword_aliases,
@@ -84,7 +105,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL
@@ -100,6 +121,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
     should_use_structured_outputs: bool | None = None
     """Request structured answers by a JSON schema (True) or a forced tool (False). Default: a schema if the model
     accepts one and cannot be forced to call a tool."""
+
+    _queued: QueuedClient | None = PrivateAttr(default=None)
 
     @field_validator("response_format", mode="before")
     @classmethod
@@ -199,6 +222,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     def _async(self) -> AsyncClient:
         """Return the async client for one call."""
+        if self._queued is not None:
+            return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
     def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -276,6 +301,114 @@ class WorkersAI(ChatFields, StructuredPrediction):
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
+
+    def queued(
+        self,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Return a copy whose async calls share submissions of the asynchronous queue.
+
+        Use it with components that send one async call per item, such as ``SummaryExtractor(llm=llm, num_workers=200)``.
+        Only calls that wait at the same time share a submission, so set ``num_workers`` high. Answers are stored in the
+        ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+
+        Args:
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            window_s: Maximum seconds from the first waiting call to the submission.
+            max_items: Maximum calls per submission.
+            deadline_s: Maximum seconds of one submission; None for no limit.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+        """
+        twin: Self = self.model_copy()
+        twin._queued = self.async_client.queued(
+            self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
+        )
+        return twin
+
+    def structured_predict_many(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Model | Exception]:
+        """Return an object of ``output_cls`` for each row, through the asynchronous queue.
+
+        Each answer is stored in the ledger when it arrives. After an interrupted call, the same call sends only the
+        rows without an answer.
+
+        Args:
+            output_cls: A pydantic class.
+            prompt: Template of the prompt.
+            rows: Values for the template, one mapping per object.
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            llm_kwargs: Parameters of the chat calls.
+            **options: Options of :func:`workers_ai.generation.generate`, such as ``mode``, ``limit_cost_usd``,
+                ``deadline_s``, ``repair`` and ``progress``.
+
+        Returns:
+            The objects in the order of the rows. A failed row has a :class:`~workers_ai.errors.BatchItemError` in its
+            place; the next call sends it again.
+
+        Raises:
+            ConfigurationError: A row has no value for a variable of the prompt, an option is invalid, the model has no
+                queue, or the ledger belongs to another model, class or parameter.
+            WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`.
+        """
+        from workers_ai.generation import generate
+
+        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        client = self.client if self.rate_limiter is None else limited(self.client, self.rate_limiter)
+        report = generate(inputs, client=client, **arguments)
+        return parsed(report.answers(), output_cls, report.model)
+
+    async def astructured_predict_many(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Model | Exception]:
+        """See :meth:`structured_predict_many`."""
+        from workers_ai.generation import agenerate
+
+        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        client = self.async_client if self.rate_limiter is None else limited(self.async_client, self.rate_limiter)
+        report = await agenerate(inputs, client=client, **arguments)
+        return await asyncio.to_thread(parsed, report.answers(), output_cls, report.model)
+
+    def _generation(
+        self,
+        output_cls: type[Model],
+        prompt: PromptTemplate,
+        rows: Sequence[Mapping[str, Any]],
+        ledger: str | os.PathLike[str],
+        llm_kwargs: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+    ) -> tuple[list[tuple[int, ChatInput]], dict[str, Any]]:
+        """Return the inputs and arguments of a generation.
+
+        Raises:
+            ConfigurationError: ``output_cls`` is not a pydantic class, an option is unknown, or a row does not fit.
+        """
+        check_output_cls(output_cls)
+        if unknown := sorted(options.keys() - _GENERATION):
+            raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
+        model, params, _ = self._options(llm_kwargs or {})
+        arguments = {"ledger": ledger, "model": model, "schema": output_cls, **generation_options(params), **options}
+        return rendered_rows(self, prompt, rows), arguments
 
     def _prepare_chat_with_tools(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
 
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -18,6 +18,7 @@ from workers_ai.integration import MAX_CONCURRENCY, ConnectionFields
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from workers_ai.integration import ConnectionConstructor
     from workers_ai.types import RerankScore
 
 __all__ = ["DEFAULT_MODEL", "WorkersAIRerank"]
@@ -37,9 +38,17 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         ConfigurationError: A setting is missing or malformed.
     """
 
+    if TYPE_CHECKING:  # the second form allows the framework's own fields
+
+        @overload
+        def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
+        @overload
+        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
+        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+
     extra_keyword: ClassVar[str] = "no rerank request"
     keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields.keyword_aliases, "model_name": "model"}
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name"})
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager"}
 
     model: str = DEFAULT_MODEL

@@ -1,4 +1,4 @@
-"""Find and compute the arithmetic in a text: ``What is 3 * 12? Also, what is 11 + 49?`` has two steps."""
+"""Parse and compute the arithmetic in a text: ``What is 3 * 12? Also, what is 11 + 49?`` has two steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER = r"(?<![\w.])-?\d+(?:\.\d+)?"
 _EARLIER = r"(?:the\s+)?(?:previous\s+|last\s+)?(?:result|output|answer|outcome)(?:\s+of\s+(?:that|this|it))?"
 _OPERAND = rf"({_NUMBER}|\bANS\b)"
 _PRONOUN = rf"({_NUMBER}|\bANS\b|\b(?:it|that|this)\b)"
-# Words on the left become the symbols on the right. The first rows keep positions only roughly, which is enough.
+# Patterns of words and their symbols. The first rows shift positions slightly, which does no harm.
 _WORDS = (
     (r"(?<=\d),(?=\d{3}\b)", ""),
     (_EARLIER, "ANS"),
@@ -72,8 +72,8 @@ class Step:
     Attributes:
         operation: ``add``, ``subtract``, ``multiply``, ``divide`` or ``power``.
         operands: Numbers, or references to results of earlier steps.
-        place: Where the expression begins in the text.
-        expression: The expression that the step belongs to.
+        place: Position of the expression in the text.
+        expression: The whole expression of the step.
     """
 
     operation: str
@@ -83,7 +83,7 @@ class Step:
 
 
 def steps_of(text: str) -> list[Step]:
-    """Return the operations that a text asks for, innermost first."""
+    """Return the operations in a text, innermost first."""
     symbols = reduce(
         lambda held, rule: re.sub(rule[0], rule[1], held, flags=re.IGNORECASE), _WORDS, _DATE.sub(" ", text)
     )
@@ -118,7 +118,7 @@ def plain(value: float) -> int | float:
 
 
 def _balanced(expression: str) -> str:
-    """Drop parentheses that have no partner."""
+    """Drop unbalanced parentheses."""
     surplus = expression.count("(") - expression.count(")")
     if surplus > 0:
         return expression.replace("(", "", surplus)
@@ -128,7 +128,7 @@ def _balanced(expression: str) -> str:
 
 
 def _collect(node: ast.expr, steps: list[Step], place: int, expression: str) -> Operand:
-    """Append the steps of a syntax tree and return the operand it stands for."""
+    """Append the steps of a syntax tree; return its operand."""
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
         first = _collect(node.left, steps, place, expression)
         second = _collect(node.right, steps, place, expression)

@@ -1,4 +1,4 @@
-"""Read a conversation: the request, the question in it, and the context it is to be answered from."""
+"""Split a conversation into the request, its question, and the context for the answer."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ _LONG = 600
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A conversation as the fake model understands it.
+    """The parts of a conversation.
 
     Attributes:
         text: The last user turn.
-        request: What the last user turn asks for, without labelled context.
-        question: The one question in it.
-        asked: The sentences of the request.
-        context: Sentences an answer may be drawn from, in order.
-        results: Texts of the tool results since the last user turn or handover, with the tool's name if known.
-        visited: Agents that the conversation was handed to since the last user turn.
-        answer: Prose answer to the request, for fields of a form that ask for one.
+        request: The request of the last user turn, without labelled context.
+        question: The main question of the request.
+        sentences: The sentences of the request.
+        context: Sentences for the answer, in order.
+        results: Tool names (empty if unknown) and result texts since the last user turn or transfer.
+        visited: Agents that had the conversation since the last user turn.
+        answer: Prose answer, for answer fields of a form.
     """
 
     text: str
     request: str
     question: str
-    asked: list[str]
+    sentences: list[str]
     context: list[str]
     results: list[tuple[str, str]]
     visited: set[str] = field(default_factory=set)
@@ -76,16 +76,16 @@ def read(turns: list[Turn]) -> Reading:
     text = turns[last].text if last >= 0 else ""
     question, rest = _split(text)
     context = [
-        part for index, turn in enumerate(turns) if index != last and turn.role != "tool" for part in _stated(turn)
+        part for index, turn in enumerate(turns) if index != last and turn.role != "tool" for part in _statements(turn)
     ]
     texts = [turn.text for turn in turns[: max(last, 0)] if turn.role == "tool"]
-    calls, told, unmatched = _results(turns[last + 1 :])
+    calls, answered, unmatched = _results(turns[last + 1 :])
     visited = {agent for _, _, agent in calls if agent}
-    handed = [index for index, (_, name, agent) in enumerate(calls) if agent or name.startswith("transfer_to")]
-    first = handed[-1] + 1 if handed else 0
-    results = [(calls[index][1], told[index]) for index in sorted(told) if index >= first]
+    handovers = [index for index, (_, name, agent) in enumerate(calls) if agent or name.startswith("transfer_to")]
+    first = handovers[-1] + 1 if handovers else 0
+    results = [(calls[index][1], answered[index]) for index in sorted(answered) if index >= first]
     results += [("", one) for one in unmatched]
-    texts += [told[index] for index in sorted(told) if index < first and index not in handed]
+    texts += [answered[index] for index in sorted(answered) if index < first and index not in handovers]
     context += [sentence for one in [*texts, rest] for sentence in sentences(one)]
     labelled = bool(_LABELLED.search(text)) or len(text) > _LONG
     request = question if labelled else text.strip()
@@ -93,13 +93,13 @@ def read(turns: list[Turn]) -> Reading:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text that state something; instructions to the model are left out."""
+    """Return the statements of a text, without instructions to the model."""
     found = (_LABEL.sub("", part).strip() for part in sentences_of(text))
     return [part for part in found if any(letter.isalnum() for letter in part) and not _INSTRUCTION.match(part)]
 
 
 def history_of(turns: list[Turn]) -> str:
-    """Return what was said before the last user turn, one message a paragraph."""
+    """Return the messages before the last user turn, one per paragraph."""
     last = max((index for index, turn in enumerate(turns) if turn.role == "user"), default=-1)
     return "\n\n".join(turn.text for turn in turns[: max(last, 0)] if turn.role != "system" and turn.text)
 
@@ -107,53 +107,54 @@ def history_of(turns: list[Turn]) -> str:
 def _results(turns: list[Turn]) -> tuple[list[tuple[str, str, str]], dict[int, str], list[str]]:
     """Return the calls in some turns, the results by the number of the call, and results of no known call.
 
-    Some models use one id again in every reply, so a result belongs to the first call with its id that has none.
+    Some models repeat ids in every reply. A result belongs to the first call with its id that has no result.
     """
     calls: list[tuple[str, str, str]] = []
-    told: dict[int, str] = {}
+    answered: dict[int, str] = {}
     unmatched: list[str] = []
     for turn in turns:
         calls += [_call(call) for call in turn.tool_calls]
         if turn.role == "tool":
-            fitting = [index for index, call in enumerate(calls) if call[0] == turn.tool_call_id and index not in told]
+            same_id = (index for index, call in enumerate(calls) if call[0] == turn.tool_call_id)
+            fitting = [index for index in same_id if index not in answered]
             if fitting:
-                told[fitting[0]] = turn.text
+                answered[fitting[0]] = turn.text
             else:
                 unmatched.append(turn.text)
-    return calls, told, unmatched
+    return calls, answered, unmatched
 
 
-def _stated(turn: Turn) -> list[str]:
-    """Return what a turn states; the users' own words are said back to them."""
-    stated = sentences(turn.text)
+def _statements(turn: Turn) -> list[str]:
+    """Return the statements of a turn; those of users are changed to the second person."""
+    statements = sentences(turn.text)
     if turn.role != "user":
-        return stated
-    return [_said_back(part) for part in stated if not part.endswith("?")]
+        return statements
+    return [_in_second_person(part) for part in statements if not part.endswith("?")]
 
 
-def _said_back(sentence: str) -> str:
-    """Turn a sentence from the first person into the second."""
+def _in_second_person(sentence: str) -> str:
+    """Change a sentence from the first person to the second."""
     for pattern, word in _SECOND_PERSON:
         sentence = re.sub(pattern, word, sentence)
     return sentence[:1].upper() + sentence[1:]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the question inside a user turn, and what stands around it."""
+    """Return the question of a user turn, and the rest of the turn."""
     text = _ANSWER_LABEL.sub("", text).strip()
     labelled = list(_LABELLED.finditer(text))
     if labelled:
         found = labelled[-1]
         return found.group(1).strip(), text[: found.start()] + "\n" + text[found.end() :]
     parts = [part.strip() for part in SENTENCE.split(text) if part.strip()]
-    asked = [part for part in parts if part.endswith(("?", "\uff1f"))]
-    if len(parts) < 2 or not asked:
+    questions = [part for part in parts if part.endswith(("?", "\uff1f"))]
+    if len(parts) < 2 or not questions:
         return text, ""
-    return asked[-1], "\n".join(part for part in parts if part != asked[-1])
+    return questions[-1], "\n".join(part for part in parts if part != questions[-1])
 
 
 def _call(call: dict[str, object]) -> tuple[str, str, str]:
-    """Return the id of a call, its tool and the agent it hands over to, if any."""
+    """Return the id of a call, its tool and the agent that it transfers to, if any."""
     function = call.get("function")
     held = function if isinstance(function, dict) else call
     agent = re.search(r"to_agent['\"]*\s*:\s*['\"](\w+)", str(held.get("arguments", "")))

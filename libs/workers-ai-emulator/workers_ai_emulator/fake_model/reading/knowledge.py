@@ -1,4 +1,4 @@
-"""The little that the fake model knows by itself: related words, word lists, and general facts."""
+"""General knowledge of the fake model: related words, word lists, facts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from workers_ai_emulator.rules.tokens import content_stems, stem, word_set, words_of
 
-# A topic and words that speak of it. Tools, classes and routes are found by them.
+# Topics and their words; used to match tools, classes and routes.
 RELATED = {
     "weather": "weather forecast temperature rain raining rainy sun sunny umbrella snow degrees outside"
     " hot cold warm hotter colder warmer",
@@ -111,24 +111,24 @@ TRANSLATIONS = {
 
 
 def with_related(stems: set[str]) -> set[str]:
-    """Return stems together with the topics they speak of."""
+    """Return stems and their topics."""
     return stems | {topic for topic, words in _TOPICS.items() if stems & words}
 
 
 def topic_stems(text: str) -> set[str]:
-    """Return the stems of a text's content words and the topics they speak of."""
+    """Return the stems of a text's content words, and their topics."""
     return with_related(content_stems(text))
 
 
 def sentiment_of(text: str) -> int:
-    """Return 1 for a positive text, -1 for a negative one and 0 where neither prevails."""
+    """Return 1 for a positive text, -1 for a negative text, else 0."""
     words = words_of(text)
     balance = sum(word in POSITIVE for word in words) - sum(word in NEGATIVE for word in words)
     return (balance > 0) - (balance < 0)
 
 
 def sentiment_word(text: str, values: list[str]) -> str | None:
-    """Return the value that names the sentiment of a text; None if the values are no sentiments."""
+    """Return the value for the sentiment of a text; None if the values are not sentiments."""
     named = {sign: [value for value in values if value.lower() in names] for sign, names in _SENTIMENTS.items()}
     if not (named[1] and named[-1]):
         return None
@@ -144,13 +144,13 @@ def language_of(text: str) -> str:
 
 
 def known_list(text: str) -> list[str]:
-    """Return the members of the first class of things that a text names."""
+    """Return the members of the first known class in a text, such as colors."""
     words = words_of(text)
     singular = {stem(word) for word in words} | {f"{word[:-3]}y" for word in words if word.endswith("ies")}
     return next((members.split(", ") for name, members in LISTS.items() if name in singular), [])
 
 
 def translation(text: str, language: str) -> str:
-    """Return a text in another language, as far as the phrase book goes; else mark it with the language."""
+    """Return the translation of a phrase; an unknown phrase is returned with the language as a prefix."""
     known = TRANSLATIONS.get(re.sub(r"[^\w\s]", "", text).strip().lower(), {})
     return known.get(language.lower(), f"({language.capitalize()}) {text}")

@@ -1,4 +1,4 @@
-"""Work on prose: sentences, topics, keywords, summaries, verdicts, rankings, and short creative texts."""
+"""Functions on prose: sentences, topics, keywords, summaries, verdicts, rankings, short creative texts."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ def sentences_of(text: str) -> list[str]:
 
 
 def best_sentences(question: str, context: list[str], count: int = _SENTENCES) -> list[str]:
-    """Return the sentences that share most with the question, in the order of the context.
+    """Return the sentences with most words of the question, in the order of the context.
 
-    A shared word counts more the fewer sentences hold it; a sentence must come up to half of the best one.
+    Rare words count more. A sentence needs at least half of the best score.
     """
-    wanted = content_stems(question)
+    query_stems = content_stems(question)
     stems = [content_stems(sentence) for sentence in context]
-    frequency = Counter(stem for held in stems for stem in held)
+    frequency = Counter(stem for stems_of_part in stems for stem in stems_of_part)
     scores = [
-        sum(math.log(1 + len(context) / frequency[stem]) for stem in wanted & held) / math.sqrt(4 + len(held))
-        for held in stems
+        sum(math.log(1 + len(context) / frequency[stem]) for stem in query_stems & part) / math.sqrt(4 + len(part))
+        for part in stems
     ]
     best = max(scores, default=0.0)
     if best <= 0.0:
@@ -94,14 +94,14 @@ def best_sentences(question: str, context: list[str], count: int = _SENTENCES) -
 
 def answers_question(question: str, context: list[str]) -> bool:
     """Return whether one sentence of the context has at least half of the question's content words."""
-    wanted = content_stems(question)
-    return any(len(wanted & content_stems(sentence)) * 2 >= len(wanted) for sentence in context)
+    query_stems = content_stems(question)
+    return any(len(query_stems & content_stems(sentence)) * 2 >= len(query_stems) for sentence in context)
 
 
 def topic_of(text: str) -> str:
-    """Return what a request is about: ``What is task decomposition?`` is about task decomposition."""
-    asked = [part for part in sentences_of(text) if part.endswith(("?", "\uff1f"))]
-    line = (asked or sentences_of(text) or [text])[-1 if asked else 0].strip()
+    """Return the topic of a request: ``task decomposition`` for ``What is task decomposition?``."""
+    query = [part for part in sentences_of(text) if part.endswith(("?", "\uff1f"))]
+    line = (query or sentences_of(text) or [text])[-1 if query else 0].strip()
     about = ABOUT.search(line)
     topic = about.group(1) if about else _ASKING.sub("", line)
     topic = _TRAILING.sub("", topic.strip(" .!?:;'\"`"))
@@ -109,14 +109,14 @@ def topic_of(text: str) -> str:
 
 
 def keywords_of(text: str, count: int = 5) -> list[str]:
-    """Return the most frequent content words of a text; capitalised names first among equals."""
+    """Return the most frequent content words of a text; of equal ones, capitalised names first."""
     words = re.findall(r"[^\W\d_][\w'-]+", text)
     counts = Counter(stem(word.lower()) for word in words if word.lower() not in STOP_WORDS and len(word) > 2)
-    spelled: dict[str, str] = {}
+    written: dict[str, str] = {}
     for word in words:
-        spelled.setdefault(stem(word.lower()), word)
-    ranked = sorted(counts, key=lambda one: -counts[one] - 0.5 * spelled[one][:1].isupper())
-    return [spelled[one] for one in ranked[:count]]
+        written.setdefault(stem(word.lower()), word)
+    ranked = sorted(counts, key=lambda one: -counts[one] - 0.5 * written[one][:1].isupper())
+    return [written[one] for one in ranked[:count]]
 
 
 def phrases_of(text: str) -> list[str]:
@@ -126,7 +126,7 @@ def phrases_of(text: str) -> list[str]:
 
 
 def summary_of(text: str, count: int = 2) -> str:
-    """Return the sentences that hold most of a text's frequent words, in order."""
+    """Return the sentences with most of a text's frequent words, in order."""
     parts = sentences_of(text)
     if len(parts) <= count:
         return " ".join(parts)
@@ -148,7 +148,7 @@ def title_of(text: str) -> str:
 
 
 def questions_of(text: str, count: int) -> list[str]:
-    """Return questions that a text answers, one for each of its main sentences."""
+    """Return questions about a text, one per sentence."""
     questions = []
     for sentence in sentences_of(text):
         subject = re.match(r"(.{3,80}?)\s+(is|are|was|were|has|have|can|will)\s+(?!not\b)(.+?)[.!]*$", sentence)
@@ -164,14 +164,14 @@ def questions_of(text: str, count: int) -> list[str]:
 
 
 def search_queries(question: str, count: int) -> list[str]:
-    """Return other ways to search for a question."""
+    """Return search queries for a question."""
     topic = topic_of(question)
     forms = ("{0}", "What is known about {0}?", "{0} explained", "{0} examples", "details of {0}", "background of {0}")
     return [forms[number % len(forms)].format(topic) for number in range(count)]
 
 
 def labelled(text: str, labels: str) -> str | None:
-    """Return what stands behind the last of some labels, such as ``Context:``, up to the next label or rule."""
+    """Return the text after the last of some labels, such as ``Context:``, up to the next label or rule."""
     every = rf"{_CLAIM}|{_ASKED}|{_EVIDENCE}|answer|existing answer|feedback|guidelines|score"
     head = r"(?:^|\n)[ \t>#*\[]*(?:here (?:is|are) )?(?:the |an? )?"
     found = re.findall(
@@ -183,19 +183,19 @@ def labelled(text: str, labels: str) -> str | None:
 
 
 def verdict_of(text: str) -> bool | None:
-    """Return whether the evidence in a prompt supports its claim, or concerns its question; None without both."""
+    """Return whether the evidence of a prompt supports its claim or fits its question; None if a part is missing."""
     fenced = re.search(r"(?s)>>>\s*(.*?)\s*>>>", text)
     evidence = fenced.group(1) if fenced else labelled(text, _EVIDENCE)
-    claim, asked = labelled(text, _CLAIM), labelled(text, _ASKED)
-    if evidence is None or (claim is None and asked is None):
+    claim, query = labelled(text, _CLAIM), labelled(text, _ASKED)
+    if evidence is None or (claim is None and query is None):
         return None
     if claim is None:
-        wanted = topic_stems((asked or "").splitlines()[0])
-        return len(wanted & topic_stems(evidence)) * 3 >= len(wanted)
-    held = [content_stems(sentence) for sentence in sentences_of(evidence)]
+        query_stems = topic_stems((query or "").splitlines()[0])
+        return len(query_stems & topic_stems(evidence)) * 3 >= len(query_stems)
+    stems_of_part = [content_stems(sentence) for sentence in sentences_of(evidence)]
     return all(
-        max((len(wanted & one) for one in held), default=0) >= 0.75 * len(wanted)
-        for wanted in map(content_stems, sentences_of(claim))
+        max((len(query_stems & one) for one in stems_of_part), default=0) >= 0.75 * len(query_stems)
+        for query_stems in map(content_stems, sentences_of(claim))
     )
 
 
@@ -203,22 +203,22 @@ def ranked_choices(text: str, question: str | None = None) -> list[tuple[int, fl
     """Return the numbers of a numbered list with their relevance to the question of the prompt, best first."""
     shown = re.split(r"(?i)let's try this now:?", text)[-1]
     quoted = re.search(r"(?s)\bquestion:\s*'(.*?)'\s*$|\bquestion:\s*'([^\n]*)'", shown)
-    asked = question or (next(group for group in quoted.groups() if group) if quoted else labelled(shown, _ASKED)) or ""
+    query = question or (next(group for group in quoted.groups() if group) if quoted else labelled(shown, _ASKED)) or ""
     items = {int(next(filter(None, found[:4]))): found[4] for found in _NUMBERED.findall(shown)}
-    wanted = " ".join(sorted(topic_stems(asked)))
-    scores = {number: relevance(wanted, " ".join(sorted(topic_stems(item)))) for number, item in items.items()}
+    query_stems = " ".join(sorted(topic_stems(query)))
+    scores = {number: relevance(query_stems, " ".join(sorted(topic_stems(item)))) for number, item in items.items()}
     return sorted(scores.items(), key=lambda pair: -pair[1])
 
 
 def most_fitting(question: str, texts: Iterable[str]) -> list[int]:
     """Return the indices of texts that share a word or topic with the question, best first."""
-    wanted = topic_stems(question)
-    scores = [(len(wanted & topic_stems(text)), index) for index, text in enumerate(texts)]
+    query_stems = topic_stems(question)
+    scores = [(len(query_stems & topic_stems(text)), index) for index, text in enumerate(texts)]
     return [index for score, index in sorted(scores, key=lambda pair: (-pair[0], pair[1])) if score]
 
 
 def creative_text(text: str) -> str:
-    """Return a short text of the genre that is asked for, about its topic."""
+    """Return a short text of the requested genre and topic."""
     found = _GENRE.search(text)
     genre = (found.group(1) if found else "report").lower()
     template = GENRES.get(_ALIASES.get(genre, genre), GENRES["report"])
@@ -227,7 +227,7 @@ def creative_text(text: str) -> str:
 
 
 def creative_field(words: set[str], text: str) -> str | None:
-    """Return what a field such as ``setup`` or ``punchline`` asks for; None for other fields."""
+    """Return the text for a field such as ``setup`` or ``punchline``; None for other fields."""
     setup, punchline = GENRES["joke"].format(topic=_subject(text)).split("? ")
     if "setup" in words:
         return f"{setup}?"
@@ -238,19 +238,19 @@ def creative_field(words: set[str], text: str) -> str | None:
 
 
 def _subject(text: str) -> str:
-    """The topic of a creative request in a few words."""
+    """Return the topic of a creative request in a few words."""
     topic = topic_of(_GENRE.split(text)[-1] if not ABOUT.search(text) else text)
     return " ".join(topic.split()[:8]) or "life"
 
 
 def _lower(text: str) -> str:
-    """A subject inside a sentence: articles lose their capital, names keep it."""
+    """Write an initial article in lower case; names keep their capital."""
     first, _, rest = text.partition(" ")
     return f"{first.lower()} {rest}".strip() if first.lower() in STOP_WORDS else text
 
 
 def _unwrapped(text: str) -> str:
-    """Join wrapped lines: a long line without an end, and one that goes on in lower case."""
+    """Join wrapped lines: a long line without an end mark and a next line in lower case."""
     lines: list[str] = []
     for line in text.splitlines():
         goes_on = line.lstrip()[:1].islower() and lines and len(lines[-1].strip()) >= _WRAPPED

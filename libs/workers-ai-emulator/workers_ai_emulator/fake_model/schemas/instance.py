@@ -1,4 +1,4 @@
-"""Valid instances of a JSON schema, with values taken from a text where the types allow it."""
+"""Build instances of a JSON schema, with values from a text where types allow it."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Instance:
-    """Builds one instance.
+    """A builder of one instance.
 
     Args:
-        root: The whole schema, in which ``$ref`` is looked up.
-        source: Where values come from.
-        sparse: Whether optional properties are left out unless the text speaks of them, as in a tool call.
+        root: The whole schema; ``$ref`` refers to it.
+        source: The values of the text.
+        sparse: Whether optional properties without a value in the text are left out, as in a tool call.
     """
 
     def __init__(self, root: Json, source: Source, *, sparse: bool) -> None:
@@ -87,7 +87,7 @@ class Instance:
         """Return the instance.
 
         Raises:
-            ServiceError: With the documented text, if the schema cannot be met.
+            ServiceError: 5024, if no value fits the schema.
         """
         return self._value(self._root, "", 0)
 
@@ -140,7 +140,7 @@ class Instance:
         return schema
 
     def _enum(self, schema: Json, name: str) -> Any:
-        """Return the value said of the property, one that the text has or speaks of, the default, or the first."""
+        """Return the value that the text states for the property, has or mentions; else the default or the first."""
         values = schema["enum"]
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
         for value in values:
@@ -148,19 +148,19 @@ class Instance:
                 return value
         if {str(value).lower() for value in values} == {"yes", "no"}:
             verdict = verdict_of(self._source.prompt)
-            wanted = "no" if verdict is False else "yes"
-            return next(value for value in values if str(value).lower() == wanted)
+            answer = "no" if verdict is False else "yes"
+            return next(value for value in values if str(value).lower() == answer)
         fitting = self._fitting(values, [str(value) for value in values])
         return fitting[0] if fitting else schema.get("default", values[0])
 
     def _fitting(self, values: list[Any], meanings: list[str]) -> list[Any]:
-        """Return the values that the text names; else those whose sentiment, language or meaning it has.
+        """Return the values in the text; else those with its sentiment, language or meaning.
 
-        A text that names every value says nothing: it lists them.
+        A text with all values only lists them; it is ignored.
         """
         text = self._source.text
-        spelled = [re.search(rf"\b{re.escape(str(value))}\b", text, re.IGNORECASE) for value in values]
-        places = sorted((found.start(), index) for index, found in enumerate(spelled) if found)
+        matches = [re.search(rf"\b{re.escape(str(value))}\b", text, re.IGNORECASE) for value in values]
+        places = sorted((found.start(), index) for index, found in enumerate(matches) if found)
         if places and (len(places) < len(values) or len(values) == 1):
             return [values[index] for _, index in places]
         texts = [str(value) for value in values]
@@ -172,7 +172,7 @@ class Instance:
         return [values[index] for index in most_fitting(text, meanings)]
 
     def _choices(self, schema: Json, depth: int) -> tuple[list[Any], list[str]]:
-        """Return the values that a schema allows by name, with what is said of each; nothing for other schemas."""
+        """Return the values of an enum or of constants, with their descriptions; empty for other schemas."""
         if schema.get("enum"):
             return schema["enum"], [str(value) for value in schema["enum"]]
         branches = [self._resolved(branch, depth) for branch in schema.get("anyOf") or schema.get("oneOf") or [schema]]
@@ -182,7 +182,7 @@ class Instance:
         return values, [f"{branch['const']} {branch.get('description', '')}" for branch in branches]
 
     def _union(self, branches: list[Any], name: str, depth: int) -> Any:
-        """Return the first branch that can be built; null if the text does not have the value."""
+        """Return an instance of the first valid branch; null if the text has no value."""
         values, meanings = self._choices({"anyOf": branches}, depth)
         if values:
             return (self._fitting(values, meanings) or values)[0]
@@ -190,8 +190,8 @@ class Instance:
         first = self._resolved(ordered[0], depth)
         if _kind(self._resolved(ordered[-1], depth)) == "null" and self._lacks(first, name):
             return None
-        said = self._source.said_of(name)
-        if said is not None and not _is_number(said):
+        stated = self._source.stated_value(name)
+        if stated is not None and not _is_number(stated):
             ordered.sort(key=lambda branch: _kind(self._resolved(branch, depth)) != "string")
         for branch in ordered:
             try:
@@ -201,9 +201,9 @@ class Instance:
         raise ServiceError(400, 5024, "JSON Mode couldn't be met")
 
     def _lacks(self, schema: Json, name: str) -> bool:
-        """Return whether the text has no value for a property that may be null."""
+        """Return whether the text has no value for a nullable property."""
         source = self._source
-        if schema.get("enum") or source.said_of(name) is not None:
+        if schema.get("enum") or source.stated_value(name) is not None:
             return False
         if _kind(schema) in {"integer", "number"}:
             return not source.numbers
@@ -214,7 +214,7 @@ class Instance:
         built: Json = {}
         for name in sorted(properties, key=self._source.rank_of):
             inner = properties[name]
-            if name not in required and (depth >= _DEPTH // 2 or (self._sparse and not self._spoken_of(inner, name))):
+            if name not in required and (depth >= _DEPTH // 2 or (self._sparse and not self._mentioned(inner, name))):
                 continue
             try:
                 built[name] = self._value(inner, name, depth + 1)
@@ -223,7 +223,7 @@ class Instance:
                     raise
         return {name: built[name] for name in properties if name in built}
 
-    def _spoken_of(self, schema: Any, name: str) -> bool:
+    def _mentioned(self, schema: Any, name: str) -> bool:
         """Return whether the text has a value for an optional property."""
         resolved = self._resolved(schema, 0)
         branches = [self._resolved(branch, 0) for branch in resolved.get("anyOf") or [resolved]]
@@ -233,7 +233,7 @@ class Instance:
         source = self._source
         if any(_kind(branch) in {"integer", "number"} for branch in branches) and source.measured(name) is not None:
             return True
-        return source.said_of(name) is not None or bool(source.values_of_kind(name, sure=True))
+        return source.stated_value(name) is not None or bool(source.values_of_kind(name, sure=True))
 
     def _array(self, schema: Json, name: str, depth: int) -> list[Any]:
         if schema.get("prefixItems"):
@@ -255,7 +255,7 @@ class Instance:
         return values
 
     def _listed(self, items: Json, name: str, depth: int) -> list[Any]:
-        """Return the items that the text has of a list's own kind; nothing for a list of any other kind."""
+        """Return the items in the text of the list's kind; empty for other lists."""
         source, words = self._source, set(split_name(name))
         values, meanings = self._choices(items, depth)
         if values:
@@ -273,7 +273,7 @@ class Instance:
         return source.values_of_kind(name, sure=True) or (source.others if words & _PEOPLE else [])
 
     def _objects(self, items: Json, words: set[str], depth: int) -> list[Any]:
-        """Return an object for each person that the text speaks of, or for each part of a plan."""
+        """Return an object for each person in the text, or for each part of a plan."""
         source, text = self._source, self._source.text
         if words & _PARTS:
             parts = [Source(f"'{part.format(topic_of(text))}'", answer=source.answer) for part in _PART_NAMES]
@@ -292,7 +292,7 @@ class Instance:
             found.group() for one in source.values_of_kind(name, sure=True) or [] if (found := _DIGITS.search(one))
         ]
         candidates = [
-            source.said_of(name),
+            source.stated_value(name),
             source.measured(name),
             *amounts[:1],
             *self._implied(name, low, high),
@@ -311,7 +311,7 @@ class Instance:
         raise ServiceError(400, 5024, "JSON Mode couldn't be met")
 
     def _implied(self, name: str, low: float | None, high: float | None) -> list[int | float]:
-        """Return the number that a prompt implies: of its best choice, or by its sentiment."""
+        """Return the number that a prompt implies: its best choice, or a rating by sentiment."""
         words = set(split_name(name))
         if words & _CHOSEN:
             return [number for number, _ in ranked_choices(self._source.prompt)[:1]]
@@ -326,9 +326,9 @@ class Instance:
         return [{-1: least, 0: round(least + 0.8 * (most - least)), 1: most}[mood]]
 
     def _boolean(self, schema: Json, name: str) -> bool:
-        said = (self._source.said_of(name) or "").lower()
-        if said in {"true", "yes", "on", "false", "no", "off"}:
-            return said in {"true", "yes", "on"}
+        stated = (self._source.stated_value(name) or "").lower()
+        if stated in {"true", "yes", "on", "false", "no", "off"}:
+            return stated in {"true", "yes", "on"}
         verdict = verdict_of(self._source.prompt) if set(split_name(name)) & _JUDGED else None
         if verdict is not None:
             return verdict
@@ -351,7 +351,7 @@ class Instance:
     def _patterned(self, schema: Json, name: str) -> str:
         words = re.findall(r"[^\s,;]+", self._source.everything)
         candidates = [
-            self._source.said_of(name),
+            self._source.stated_value(name),
             *self._source.quoted,
             *words,
             *schema.get("examples", []),

@@ -1,4 +1,4 @@
-"""Answer in JSON, with a schema of the request, one that the prompt describes, or none."""
+"""Answer in JSON, by the schema of the request or of the prompt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXAMPLE = re.compile(r"(?si)(?:as an example, )?for the schema \{.*?not well-fo
 
 
 def json_answer(request: ChatRequest, reading: Reading) -> Any:
-    """Return a JSON value that fits the schema; without one, the keys or the example that the prompt has."""
+    """Return a JSON value that fits the schema of the request, else the keys or the example of the prompt."""
     user = request.turns[request.last_user].text if request.last_user >= 0 else ""
     background = "\n".join([*reading.context, *(text for _, text in reading.results)])
     if request.schema is not None:
@@ -51,11 +51,11 @@ def json_answer(request: ChatRequest, reading: Reading) -> Any:
 
 
 def described_schema(text: str) -> Json | None:
-    """Return the schema that a text describes: as a schema, by lines of keys, as an example, or by names of keys.
+    """Return the schema in a text: a schema, lines of keys, an example, or names of keys.
 
-    Of several schemas the last one counts: the ones before it are examples.
+    Of several schemas the last one applies; earlier ones are examples.
     """
-    if '{{"' in text:  # a template that was never filled in
+    if '{{"' in text:  # an unfilled template
         text = text.replace("{{", "{").replace("}}", "}")
     objects = _objects_in(_EXAMPLE.sub("", text))
     schemas = [found for found in objects if isinstance(found.get("properties"), dict)]
@@ -64,8 +64,8 @@ def described_schema(text: str) -> Json | None:
     lines = _KEY_LINE.findall(text)
     if lines:
         kinds = {
-            name: {"type": kind or ("integer" if number else "string"), "description": said}
-            for name, kind, said, number in lines
+            name: {"type": kind or ("integer" if number else "string"), "description": description}
+            for name, kind, description, number in lines
         }
         return {"type": "object", "properties": kinds, "required": list(kinds)}
     if objects:
@@ -78,7 +78,7 @@ def described_schema(text: str) -> Json | None:
 
 
 def _without_format(text: str) -> str:
-    """Return a prompt without what it says of its format."""
+    """Return a prompt without the instructions about its format."""
     text = _EXAMPLE.sub("", _FENCE.sub("", text))
     text = re.sub(r"(?s)\{\{\".*\}\}", "", text)
     for found in _spans(text):
@@ -88,7 +88,7 @@ def _without_format(text: str) -> str:
 
 
 def _objects_in(text: str) -> list[Json]:
-    """Return the JSON objects of a text that have keys, outermost only."""
+    """Return the outermost non-empty JSON objects of a text."""
     return [value for value in (json.loads(span) for span in _spans(text)) if value]
 
 
@@ -107,7 +107,7 @@ def _spans(text: str) -> list[str]:
 
 
 def _schema_of(value: Any) -> Json:
-    """Return the plainest schema that an example fits."""
+    """Return the simplest schema of an example."""
     if isinstance(value, dict):
         properties = {key: _schema_of(item) for key, item in value.items()}
         return {"type": "object", "properties": properties, "required": list(properties)}

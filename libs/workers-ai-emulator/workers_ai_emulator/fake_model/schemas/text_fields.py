@@ -1,4 +1,4 @@
-"""Text fields of a schema: which kind of text a property asks for, and where it comes from."""
+"""Values of text properties in a schema."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ UNKNOWN = "unknown"
 
 
 def message_of(source: Source, words: set[str]) -> str | None:
-    """Return a quotation, what the text says someone should say, or what it is about; else the whole text."""
-    said = (
+    """Return a quotation, the message or the topic of the text; else the whole text."""
+    stated = (
         _SAYING.search(source.text)
         or _REMINDER.search(source.text)
         or (ABOUT.search(source.text) if words & {"body", "content", "message"} else None)
     )
-    return source.next_of(source.quoted) or (said.group(1).rstrip(".") if said else source.text.strip()) or None
+    return source.next_of(source.quoted) or (stated.group(1).rstrip(".") if stated else source.text.strip()) or None
 
 
-# Words of a property's name and the text they ask for. The first row that fits counts.
+# Words of a property's name and its text. The first matching row applies.
 TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
     (
         word_set("reason justification explanation rationale feedback why thought reasoning"),
@@ -71,10 +71,10 @@ TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
 
 
 def text_value(source: Source, schema: Json, name: str) -> str | None:
-    """Return the text for a property; None if the text does not have it.
+    """Return the text of a property; None if the source has no value.
 
     Args:
-        source: Where values come from.
+        source: The values of the text.
         schema: The schema of the property.
         name: The name of the property.
     """
@@ -82,9 +82,9 @@ def text_value(source: Source, schema: Json, name: str) -> str | None:
     verdict = verdict_of(source.prompt) if _YES_NO.search(str(schema.get("description", ""))) else None
     if verdict is not None:
         return "yes" if verdict else "no"
-    said = source.said_of(name)
-    if said is not None:
-        return _full_phrase(source, said)
+    stated = source.stated_value(name)
+    if stated is not None:
+        return _full_phrase(source, stated)
     if (measured := source.measured(name)) is not None:
         return measured
     candidates = source.values_of_kind(name)
@@ -99,7 +99,7 @@ def text_value(source: Source, schema: Json, name: str) -> str | None:
 
 
 def fallback_text(source: Source, schema: Json, name: str) -> str:
-    """Return the text for a required property that the text does not have."""
+    """Return the text of a required property without a value in the source."""
     if schema.get("default"):
         return str(schema["default"])
     if source.values_of_kind(name) is not None and "name" not in split_name(name):
@@ -107,10 +107,10 @@ def fallback_text(source: Source, schema: Json, name: str) -> str:
     return topic_of(source.text) if source.text.strip() else str(schema.get("description") or name or "text")
 
 
-def _full_phrase(source: Source, said: str) -> str:
-    """Return the whole of a name or quotation of which one word was found."""
+def _full_phrase(source: Source, stated: str) -> str:
+    """Return the whole name or quotation that begins with a value."""
     for phrase in [*source.quoted, *source.names]:
-        if phrase.startswith(said):
+        if phrase.startswith(stated):
             source.next_of([phrase])
             return phrase
-    return said
+    return stated

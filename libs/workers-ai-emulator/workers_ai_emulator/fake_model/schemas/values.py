@@ -1,4 +1,4 @@
-"""Find values in a text by kind: e-mail addresses, dates, numbers, places, people, and what is said of a property."""
+"""Find values in a text by kind: e-mail addresses, dates, numbers, places, people, stated properties."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ _FILLERS = {"num", "number", "of", "count", "total", "max", "min", "in", "the", 
 
 
 class Source:
-    """Values in a text, each handed out once per kind, in the order of the text.
+    """Values in a text; each is returned once per kind, in the order of the text.
 
     Args:
-        text: Text to search first, as a rule the last user turn.
-        background: Text to search after that.
-        answer: Prose answer to the text, for properties that ask for one.
-        prompt: The turn that the text is taken from, with all of its labels; by default the text.
+        text: Text to search first, usually the last user turn.
+        background: Text to search second.
+        answer: Prose answer to the text, for answer properties.
+        prompt: The whole turn of the text, with labels; defaults to the text.
     """
 
     def __init__(self, text: str, background: str = "", answer: str = "", prompt: str = "") -> None:
@@ -126,7 +126,7 @@ class Source:
 
     @property
     def stated(self) -> str:
-        """Return the text; the background if the text only asks."""
+        """Return the text; the background if the text is a question."""
         return self._background if self.text.strip().endswith("?") and self._background.strip() else self.text
 
     @property
@@ -135,12 +135,12 @@ class Source:
         return f"{self.text}\n{self._background}"
 
     def exclude(self, names: Iterable[str]) -> None:
-        """Drop the names of properties: they are not values."""
+        """Remove the names of properties from the quotations."""
         taken = set(names)
         self.quoted = [value for value in self.quoted if value not in taken]
 
     def next_of(self, candidates: Iterable[str]) -> str | None:
-        """Return the first candidate that was not handed out yet."""
+        """Return the first candidate that was not returned yet."""
         for candidate in candidates:
             if not self._taken(candidate):
                 self._given.add(candidate)
@@ -153,11 +153,11 @@ class Source:
         return self.next_of(_all(pattern, self.everything)) if pattern else None
 
     def values_of_kind(self, name: str, *, sure: bool = False) -> list[str] | None:
-        """Return the values left that are of a property's kind; None if its name does not tell a kind.
+        """Return the unused values of a property's kind; None if its name has no known kind.
 
         Args:
             name: The name of the property.
-            sure: Whether only kinds count that cannot be mistaken, such as e-mail addresses.
+            sure: Whether to use unambiguous kinds alone, such as e-mail addresses.
         """
         words = ["email"] if name in _ADDRESSED and "@" in self.everything else split_name(name)
         for named, is_sure, find in KINDS:
@@ -168,11 +168,11 @@ class Source:
         return None
 
     def _taken(self, candidate: str) -> bool:
-        """Return whether a value, or a longer one that holds it, was handed out."""
+        """Return whether a value, or a longer value with it, was returned before."""
         return any(candidate == given or f" {candidate}" in given for given in self._given)
 
     def rank_of(self, name: str) -> int:
-        """Return how soon a property should have its pick of the values: the most special kinds come first."""
+        """Return the rank of a property: specific kinds choose values first."""
         words = split_name(name)
         fitting = [
             rank for rank, kind in enumerate(KINDS) if any(word in kind[0] or stem(word) in kind[0] for word in words)
@@ -180,7 +180,7 @@ class Source:
         return fitting[0] if fitting else len(KINDS)
 
     def measured(self, name: str) -> str | None:
-        """Return the number beside the words of a property or beside its unit: ``3 nights``, ``41 years old``."""
+        """Return the number next to the words or the unit of a property: ``3 nights``, ``41 years old``."""
         words = [word for word in split_name(name) if word not in _FILLERS | STOP_WORDS]
         units = [_UNITS[word] for word in words if word in _UNITS] + [rf"{re.escape(stem(word))}\w*" for word in words]
         for unit in units:
@@ -191,16 +191,16 @@ class Source:
                 return found.group(1)
         return None
 
-    def said_of(self, name: str) -> str | None:
-        """Return what the text says of a property: ``age: 41``, ``age is 41``, ``named 'Ann'``, ``age 41``."""
+    def stated_value(self, name: str) -> str | None:
+        """Return the value that the text states for a property: ``age: 41``, ``age is 41``, ``named 'Ann'``."""
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
         if not words:
             return None
         where = r"(?:\s+(?:in|at|for|of)\s+\w+(?:\s+\w+)?)?"
-        said = rf"(?i:\b{words}(?:d|s)?\b[\"']?{where}\s*(?::|=|\bis\b|\bof\b|\bare\b)\s*)"
-        said += r"(?:'([^'\n]+)'|\"([^\"\n]+)\"|([^\s,;.]+(?:\.\d+)?))"
+        stated = rf"(?i:\b{words}(?:d|s)?\b[\"']?{where}\s*(?::|=|\bis\b|\bof\b|\bare\b)\s*)"
+        stated += r"(?:'([^'\n]+)'|\"([^\"\n]+)\"|([^\s,;.]+(?:\.\d+)?))"
         near = rf"(?i:\b{words}(?:d)?\b\s+)(?:'([^'\n]+)'|\"([^\"\n]+)\"|(\d\d?:\d\d|-?\d+(?:\.\d+)?))"
-        for pattern in (said, near):
+        for pattern in (stated, near):
             found = re.search(pattern, self.everything)
             if found:
                 value = next(group for group in found.groups() if group)
@@ -233,7 +233,7 @@ def _near(pattern: re.Pattern[str]) -> Callable[[Source], list[str]]:
     return lambda source: _all(pattern, source.text) + _all(pattern, source.everything)
 
 
-# Words of a property's name, whether the kind cannot be mistaken, and where its values are. The first row counts.
+# Words of a property's name, whether the kind is unambiguous, and its values. The first matching row applies.
 KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = (
     (word_set("email mail recipient attendee"), True, _near(FORMATS["email"])),
     (word_set("phone telephone mobile tel fax cell"), True, _phones),
@@ -273,7 +273,7 @@ _DATE_LIKE = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}|(?<![\w.])\d{1,2}(?=\s*[ap]\.?
 def _names(text: str) -> tuple[list[str], list[str], list[str]]:
     """Return capitalised phrases after a word of place, other ones, and single words that only begin a sentence.
 
-    A word that begins a sentence is a name when something is said of it.
+    The first word of a sentence is a name if a verb or a comma follows.
     """
     placed: list[str] = []
     others: list[str] = []

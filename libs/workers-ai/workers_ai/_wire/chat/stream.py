@@ -27,6 +27,11 @@ _JSON_CHARACTERS: Final = frozenset('{}[]":')
 """Invalid data with one of these characters is a damaged event. Other invalid data is ignored."""
 
 
+_PLAIN_DELTA: Final = frozenset({"content", "role"})
+_TEXT_BESIDE: Final = frozenset({"response", "reasoning", "reasoning_content", "tool_calls"})
+"""Keys beside ``choices`` under which an event may repeat or add text and calls."""
+
+
 class ChatStreamReader:
     """Convert the data of events, of any family, to :class:`ChatDelta` values.
 
@@ -43,8 +48,24 @@ class ChatStreamReader:
     """
 
     __slots__ = (
-        "_assembler", "_buffer", "_calls_beside", "_context", "_finish", "_joiners", "_headers", "_pending_reasoning", "_id", "_ids",
-        "_meter", "_model", "_has_refusal", "_scrub", "_text", "_reasoning", "done",
+        "_assembler",
+        "_buffer",
+        "_calls_beside",
+        "_context",
+        "_finish",
+        "_has_plain_text",
+        "_has_refusal",
+        "_headers",
+        "_id",
+        "_ids",
+        "_joiners",
+        "_meter",
+        "_model",
+        "_pending_reasoning",
+        "_reasoning",
+        "_scrub",
+        "_text",
+        "done",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +90,7 @@ class ChatStreamReader:
         self.done = False
         # For text and for reasoning; set by the first event with a lone surrogate.
         self._joiners: tuple[SurrogateJoiner, SurrogateJoiner] | None = None
+        self._has_plain_text = False  # whether text has begun, and is passed on as it arrives
         self._calls_beside: bool | None = None
         self._id: JSON = None
         self._model: JSON = None
@@ -124,6 +146,7 @@ class ChatStreamReader:
             _log.warning("skipped an event that is not JSON (%d bytes)", len(data))
             return None
         self._joiners = self._joiners or (SurrogateJoiner(), SurrogateJoiner())
+        self._has_plain_text = False
         return event
 
     def _read_text(self, event: JSON) -> None:
@@ -134,13 +157,24 @@ class ChatStreamReader:
             self._raise_if_error({"error": details.message, "code": details.code})
 
     def _read_choice(self, event: Mapping[str, JSON], choice: Mapping[str, JSON]) -> ChatDelta | None:
-        if choice.get("index") not in (None, 0, "0"):
+        if (index := choice.get("index")) and index != "0":
             return None
         if reason := choice.get("finish_reason"):
             self._finish = reason if isinstance(reason, str) else "stop"
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
         delta = choice.get("delta") or choice.get("message")
+        if (  # most events: text alone
+            self._has_plain_text
+            and type(delta) is dict
+            and delta.keys() <= _PLAIN_DELTA
+            and type(text := delta.get("content")) is str
+            and text
+            and not choice.get("logprobs")
+            and event.keys().isdisjoint(_TEXT_BESIDE)
+        ):
+            self._text.append(text)
+            return ChatDelta(text)
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}
         calls = delta.get("tool_calls") or delta.get("function_call")
@@ -198,6 +232,9 @@ class ChatStreamReader:
             reasoning = self._keep_reasoning(reasoning)
         elif self._pending_reasoning:
             reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
+        self._has_plain_text = (
+            bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
+        )
         refused = refusal if isinstance(refusal, str) else ""
         self._has_refusal = self._has_refusal or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):

@@ -150,11 +150,11 @@ class _StreamedCall:
     """
 
     __slots__ = (
-        "_surrogates",
+        "_cumulative",
         "_next",
         "_pieces",
         "_released",
-        "_cumulative",
+        "_surrogates",
         "index",
         "name",
         "size",
@@ -253,7 +253,7 @@ class ToolCallAssembler:
     arguments; and a closing piece full of nulls.
     """
 
-    __slots__ = ("_by_id", "_by_key", "_ids", "_last", "_calls")
+    __slots__ = ("_by_id", "_by_key", "_calls", "_ids", "_last")
 
     def __init__(self, ids: CallIds) -> None:
         self._ids = ids

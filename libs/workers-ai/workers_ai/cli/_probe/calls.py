@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from workers_ai._wire.error_mapping import Refusal, read_error_body
+from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai.catalogue import lookup
 
 if TYPE_CHECKING:
@@ -92,10 +92,12 @@ class Reply:
         return parsed
 
     @cached_property
-    def error(self) -> Refusal | None:
+    def error(self) -> ErrorDetails | None:
         """The error that the reply carries; None for a success."""
         failed = self.status >= 400 or (isinstance(self.data, dict) and self.data.get("success") is False)
-        return (read_error_body(self.data) or Refusal(f"HTTP {self.status}")) if failed else None
+        if not failed:
+            return None
+        return read_error(self.data, is_error=True) or ErrorDetails(f"HTTP {self.status}")
 
     @property
     def code(self) -> int | None:

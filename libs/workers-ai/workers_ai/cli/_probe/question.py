@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from workers_ai.cli._probe.calls import Call
-from workers_ai.cli._probe.session import Session, polls_per_batch
+from workers_ai.cli._probe.session import Session
 
 __all__ = ["Question", "Value"]
 
@@ -24,7 +24,7 @@ class Question:
         positions: Possible answers; the first one is what this project assumes.
         calls: Requests it sends, batches left out.
         read: Asks the service and returns the answer.
-        batches: Submissions to the queue that it needs; each one costs one request and up to five polls.
+        batches: Submissions to the queue that it needs.
         waits: Whether it needs a finished batch; such questions are asked last.
         where: File with the assumption; empty if the question is a switch of the emulator.
     """
@@ -42,11 +42,6 @@ class Question:
     def choice(self) -> Value:
         """The answer that this project assumes."""
         return self.positions[0]
-
-    @property
-    def max_requests(self) -> int:
-        """Requests of this question alone, at most."""
-        return len(self.calls) + len(self.batches) * (1 + polls_per_batch())
 
     @property
     def cost_usd(self) -> float:

@@ -44,10 +44,10 @@ def select(names: Sequence[str]) -> list[Question]:
 
 def max_requests(questions: Sequence[Question]) -> int:
     """Return how many requests these questions send at most; a shared call counts once."""
-    calls = {call.key for question in questions for call in question.calls}
-    batches = {batch.key for question in questions for batch in question.batches}
-    repeated = sum(question.name in ("pending_status", "collected_twice") for question in questions)
-    return len(calls) + len(batches) * (1 + polls_per_batch()) + repeated
+    calls = {call.key for question in questions for call in (*question.calls, *question.batches)}
+    collected = {batch.key for question in questions if question.waits for batch in question.batches}
+    polled_once = sum(question.name in ("pending_status", "collected_twice") for question in questions)
+    return len(calls) + len(collected) * polls_per_batch() + polled_once
 
 
 def total_cost_usd(questions: Sequence[Question]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError, Reply
@@ -17,8 +19,13 @@ __all__ = ["QUEUE_QUESTIONS"]
 _M3: Final = "@cf/baai/bge-m3"
 _GPT: Final = "@cf/openai/gpt-oss-20b"
 _KIMI: Final = "@cf/moonshotai/kimi-k2.6"
+_LLAMA: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 _NO_QUEUE: Final = "@cf/qwen/qwen3-embedding-0.6b"
 _NO_JOB: Final = "00000000-0000-4000-8000-000000000000"
+_FORMAT: Final = {
+    "type": "json_schema",
+    "json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+}
 _HELLO: Final = [{"role": "user", "content": "Say hello."}]
 
 
@@ -34,6 +41,12 @@ _GPT_BATCH = _submission(
     {"input": "Say goodbye.", "max_output_tokens": 32, "external_reference": "second"},
 )
 _KIMI_BATCH = _submission(_KIMI, {"messages": _HELLO, "max_tokens": 32, "external_reference": "first"})
+_LLAMA_BATCH = _submission(
+    _LLAMA,
+    {"prompt": "Say hello.", "max_tokens": 32},
+    {"prompt": "Say hello.", "max_tokens": 32, "response_format": _FORMAT},
+)
+_LLAMA_MESSAGES = _submission(_LLAMA, {"messages": _HELLO, "max_tokens": 16})
 _UNSUPPORTED = _submission(_NO_QUEUE, {"text": ["a fjord"]})
 _GPT_MESSAGES = _submission(_GPT, {"messages": _HELLO, "max_tokens": 16})
 _UNKNOWN = poll_of(_TEXTS, _NO_JOB)
@@ -86,14 +99,43 @@ def _error_key(session: Session) -> Value:
     raise OpenQuestionError("no item failed")
 
 
+def _result_at(session: Session, index: int) -> dict[str, Any]:
+    """Return the result of one item of the llama batch."""
+    for item in _items(session.collect(_LLAMA_BATCH)):
+        result = item.get("result")
+        if index in (item.get("id"), item.get("index")) and isinstance(result, dict):
+            return result
+    raise OpenQuestionError(f"item {index} of the batch has no result")
+
+
+def _hybrid_items(session: Session) -> Value:
+    return "hybrid" if "choices" in _result_at(session, 0) else "native"
+
+
+def _item_formats(session: Session) -> Value:
+    result = _result_at(session, 1)
+    answer = result.get("response")
+    match result:
+        case {"choices": [{"message": {"content": str(content)}}, *_]} if answer is None:
+            answer = content
+    if isinstance(answer, str):
+        with suppress(ValueError):
+            answer = json.loads(answer)
+    return "fill" if isinstance(answer, dict) else "ignore"
+
+
+def _bad_item(session: Session) -> Value:
+    return "item" if session.send(_BAD_ITEM).accepted == "accept" else "submission"
+
+
 def _unsupported_code(session: Session) -> Value:
     reply = session.send(_UNSUPPORTED)
     return "accept" if reply.error is None else reply.code
 
 
 def _collected_twice(session: Session) -> Value:
-    first = session.collect(_BAD_ITEM)
-    again = session.poll(_BAD_ITEM)
+    first = session.collect(_GPT_BATCH)
+    again = session.poll(_GPT_BATCH)
     return again.error is None and is_finished(again) and len(_items(again)) == len(_items(first))
 
 
@@ -134,10 +176,42 @@ QUEUE_QUESTIONS: Final = (
     ),
     Question(
         "unsupported_code",
-        "code of `requests` for a model without the queue",
-        (5006, 10063),
+        "code of a submission to a model without the queue",
+        (8007, 5006, 10063),
         (_UNSUPPORTED,),
         _unsupported_code,
+    ),
+    Question(
+        "hybrid_items",
+        "form of llama-3.3-70b's items in a finished batch",
+        ("hybrid", "native"),
+        (),
+        _hybrid_items,
+        batches=(_LLAMA_BATCH,),
+        waits=True,
+    ),
+    Question(
+        "hybrid_messages",
+        "`messages` in queue items of llama-3.3-70b",
+        ("accept", "reject"),
+        (_LLAMA_MESSAGES,),
+        lambda session: session.send(_LLAMA_MESSAGES).accepted,
+    ),
+    Question(
+        "item_formats",
+        "`response_format` of a queue item",
+        ("fill", "ignore"),
+        (),
+        _item_formats,
+        batches=(_LLAMA_BATCH,),
+        waits=True,
+    ),
+    Question(
+        "bad_item",
+        "an invalid item in a submission fails",
+        ("item", "submission"),
+        (_BAD_ITEM,),
+        _bad_item,
     ),
     Question(
         "collected_twice",
@@ -145,7 +219,7 @@ QUEUE_QUESTIONS: Final = (
         (True, False),
         (),
         _collected_twice,
-        batches=(_BAD_ITEM,),
+        batches=(_GPT_BATCH,),
         waits=True,
         where="workers_ai/_calls/polling.py",
     ),

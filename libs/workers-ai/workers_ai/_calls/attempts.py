@@ -1,0 +1,174 @@
+"""The attempts of one call: slots, waits, retries, and their bounds."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from workers_ai._flow.steps import Flow, Sleep, Turn
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Ticket
+from workers_ai.catalogue import lookup
+from workers_ai.errors import APITimeoutError, CapacityError, RateLimitError, WorkersAIError
+from workers_ai.retry import RetryEvent
+
+if TYPE_CHECKING:
+    from workers_ai._calls.requests import Calls
+    from workers_ai._validation import OnBusy
+    from workers_ai._wire.request import Request
+
+__all__ = ["Attempts"]
+
+_log = logging.getLogger("workers_ai")
+
+
+class Attempts:
+    """The attempts of one call: the waits before each, and their bounds.
+
+    Args:
+        calls: The flows of the client.
+        request: The request.
+        on_busy: What to do when the service is at capacity.
+
+    Attributes:
+        ticket: The ticket of the call in the limiter and the gate.
+        made: Attempts so far.
+    """
+
+    def __init__(self, calls: Calls, request: Request, on_busy: OnBusy) -> None:
+        self._calls = calls
+        self._request = request
+        self._on_busy = on_busy
+        limit = lookup(request.model).requests_per_minute
+        own = calls.settings.requests_per_minute
+        self.ticket = Ticket(
+            model=f"queue of {request.model}" if request.task == "queue" else request.model,
+            task=request.task,
+            may_wait=on_busy != "raise" and calls.policy.max_retries > 0,
+            rejects_if_busy=on_busy == "retry",
+            requests_per_minute=None if own == "documented" else own,
+            model_limit=None if limit == REQUESTS_PER_MINUTE.get(request.task, limit) else limit,
+            documented=own == "documented",
+        )
+        self.made = 0
+        self._began = calls.clock()
+        total = calls.settings.total_timeout
+        self._ends = self._began + total if calls.ends is None and total is not None else calls.ends
+        pool = calls.settings.timeout
+        self._patience_s = pool if isinstance(pool, (int, float)) else pool.pool
+
+    def admit(self) -> Flow[None]:
+        """Wait for a slot of the object, a turn at the framework's rate limiter, and a slot of the account's limiter.
+
+        Raises:
+            APITimeoutError: ``timeout`` or ``total_timeout`` does not allow the wait.
+            RateLimitError: The caller's own limit per minute is reached, and ``on_busy`` is ``"raise"``.
+        """
+        calls, ticket, gate = self._calls, self.ticket, self._calls.gate
+        turn_taken = not calls.paced
+        if (left := self._left_s()) is not None and left <= 0:
+            raise self._timeout(f"total_timeout={calls.settings.total_timeout} s ended before this request")
+        changes, since = -1, 0.0
+        while True:
+            if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
+                if changes != gate.changes:
+                    changes, since = gate.changes, calls.clock()
+                self._check_gate(gate, calls.clock() - since)
+                yield from self._wait(wait, f"for a slot of max_concurrency={gate.limit}")
+                continue
+            if not turn_taken:
+                yield from self._turn()
+                turn_taken = True
+            wait = calls.limiter.wait_s(ticket, self._patience_s)
+            if not wait:
+                self.made += 1
+                return
+            if gate is not None:
+                gate.step_back(ticket)
+            yield from self._wait_for_limit(wait)
+
+    def _check_gate(self, gate: Gate, unchanged_s: float) -> None:
+        if self._patience_s is not None and unchanged_s > self._patience_s:
+            raise self._timeout(
+                f"no slot of max_concurrency={gate.limit} became free within timeout={self._patience_s:g} s: "
+                "close or read the open streams of this object, or raise max_concurrency"
+            )
+
+    def _turn(self) -> Flow[None]:
+        left = self._left_s()
+        bounds = [bound for bound in (left, self._patience_s) if bound is not None]
+        within = max(0.0, min(bounds)) if bounds else None
+        try:
+            yield Turn(within)
+        except TimeoutError:
+            raise self._timeout(f"rate_limiter let no request through within {within:g} s") from None
+
+    def _wait_for_limit(self, wait: float) -> Flow[None]:
+        own = self._calls.settings.requests_per_minute
+        if self._on_busy == "raise":
+            raise RateLimitError(
+                f"requests_per_minute={own} of this client is reached; the next request may go in {wait:.1f} s",
+                model=self._request.model,
+                retry_after=wait,
+            )
+        yield from self._wait(wait, "for the shared limiter of the account")
+
+    def _wait(self, seconds: float, reason: str) -> Flow[None]:
+        """Sleep.
+
+        Raises:
+            APITimeoutError: ``total_timeout`` ends before.
+        """
+        left = self._left_s()
+        if left is not None:
+            if left <= 0 or seconds > max(left, 1.0):
+                total = self._calls.settings.total_timeout
+                raise self._timeout(f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}")
+            seconds = min(seconds, left)
+        yield from self.sleep(seconds, reason)
+
+    def sleep(self, seconds: float, reason: str) -> Flow[None]:
+        """Sleep. If ``sleep`` is patched out, credit the time to the ticket so that the call does not spin."""
+        before = self._calls.clock()
+        yield Sleep(seconds, reason)
+        self.ticket.ahead += max(0.0, seconds - (self._calls.clock() - before))
+
+    def _timeout(self, message: str) -> APITimeoutError:
+        error = APITimeoutError(message, model=self._request.model)
+        error.delivered = False
+        error.attempts = self.made
+        return error
+
+    def _elapsed_s(self) -> float:
+        return self._calls.clock() - self._began + self.ticket.ahead
+
+    def _left_s(self) -> float | None:
+        """Seconds until ``total_timeout``; None for no bound."""
+        return None if self._ends is None else self._ends - self._calls.clock() - self.ticket.ahead
+
+    def bounded_request(self) -> Request:
+        """Return the request, bounded by what is left of ``total_timeout``."""
+        left = self._left_s()
+        return self._request if left is None else self._request._replace(total_s=max(left, 0.001))
+
+    def pause(self, error: WorkersAIError, *, give_up: bool) -> float | None:
+        """Return the seconds until the next attempt; None to give up. Update the limiter, the log and the callback."""
+        calls, ticket = self._calls, self.ticket
+        pause = None if give_up else calls.policy.wait_s(self.made, error, self._elapsed_s())
+        left = self._left_s()
+        if pause is not None and left is not None and pause >= left:
+            pause = None
+        returns = pause is not None
+        # A call that gives up must not delay other calls.
+        if isinstance(error, CapacityError):
+            for_all = returns and error.retry_after is not None
+            calls.limiter.busy(ticket, pause or 0.0, for_all=for_all, returns=returns)
+        elif isinstance(error, RateLimitError) and pause is not None:
+            calls.limiter.limited(ticket, pause, returns=True)
+        else:
+            calls.limiter.done(ticket)
+        calls.leave_gate(ticket)
+        if pause is not None:
+            _log.info("retrying in %.2f s (attempt %d failed): %s", pause, self.made, error)
+            if calls.on_retry:
+                calls.on_retry(RetryEvent(error, self.made, pause))
+        return pause

@@ -1,0 +1,42 @@
+"""List the models of the account."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
+
+from workers_ai._wire.chat.reply import shortened
+from workers_ai._wire.request import Request
+from workers_ai.errors import APIResponseValidationError
+from workers_ai.types import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from workers_ai._calls.requests import Calls
+    from workers_ai._flow.steps import Flow
+
+__all__ = ["list_models"]
+
+_PER_PAGE: Final = 100
+_MAX_PAGES: Final = 100
+
+
+def list_models(calls: Calls, filters: Mapping[str, Any]) -> Flow[list[dict[str, JSON]]]:
+    """Return the models, page by page up to the first short page. The reported total counts the whole platform."""
+    models: list[dict[str, JSON]] = []
+    for page in range(1, _MAX_PAGES + 1):
+        query = urlencode({**filters, "page": page, "per_page": _PER_PAGE}, errors="replace")
+        reply = yield from calls.exchange(Request("models/search", None, "", "catalogue", "GET", query))
+        rows = calls.read(_read_models, reply.data)
+        models += rows
+        if len(rows) < _PER_PAGE:
+            break
+    return models
+
+
+def _read_models(data: JSON) -> list[dict[str, JSON]]:
+    rows = data.get("result") if isinstance(data, dict) else data  # a binding returns the bare list
+    if not isinstance(rows, list):
+        raise APIResponseValidationError("the list of models has no result", body=shortened(data), status_code=200)
+    return rows

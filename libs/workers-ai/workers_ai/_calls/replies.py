@@ -1,0 +1,118 @@
+"""Turn a response, or the failure to get one, into a reply or a typed error."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from workers_ai import catalogue
+from workers_ai._transports.http import body_text, parsed, untie
+from workers_ai._wire.chat.reply import kept_headers
+from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai.errors import (
+    APIConnectionError,
+    APIResponseValidationError,
+    APITimeoutError,
+    ConfigurationError,
+    WorkersAIError,
+)
+from workers_ai.types import JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+    from workers_ai._limits.limiter import Ticket
+    from workers_ai._settings.settings import Settings
+
+__all__ = ["Reply", "connection_error", "read_reply"]
+
+_USER_OF_URL = re.compile(r"//[^/@\s]{1,1000}@")
+_PHASES = {"ConnectTimeout": "connecting", "WriteTimeout": "sending", "PoolTimeout": "waiting for a connection"}
+
+
+class Reply(NamedTuple):
+    """A successful reply.
+
+    Attributes:
+        data: The parsed body; None for an open event stream. The raw bytes of an event stream that arrived, whole,
+            under another media type.
+        headers: The headers that replies report.
+        stream: The response of an open event stream, else None.
+        ticket: The ticket of an open event stream in the limiter, else None.
+    """
+
+    data: JSON
+    headers: Mapping[str, str]
+    stream: httpx.Response | None = None
+    ticket: Ticket | None = None
+
+
+def read_reply(response: httpx.Response, model: str, settings: Settings) -> Reply | WorkersAIError:
+    """Parse a response that has been read. Error responses and invalid 2xx responses become typed errors."""
+    body: JSON = None
+    is_json = True
+    try:
+        body = parsed(response)
+    except ValueError:
+        is_json = False
+    failed = isinstance(body, dict) and (
+        body.get("success") is False or (not body.get("result") and bool(read_error(body)))
+    )
+    if response.is_success and is_json and not failed:
+        untie(response)
+        return Reply(body, kept_headers(response.headers.raw))
+    if response.is_success and not is_json:
+        what = "an empty body" if not response.content.strip() else "a body that is not JSON"
+        shown = settings.scrub(body_text(response)[:2000])
+        return APIResponseValidationError(
+            f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
+            request_id=response.headers.get("cf-ray"),
+        )  # fmt: skip
+    return error_from_reply(
+        response.status_code,
+        response.headers,
+        body_text(response),
+        model=model,
+        body=body,
+        scrub=settings.scrub,
+        successor=catalogue.successor,
+    )
+
+
+def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersAIError:
+    """Return the typed error for an exception of the transport; raise ``exc`` if it is not a transport error."""
+    import httpx
+
+    host = _host_of(exc) or httpx.URL(settings.base_url).host
+    if isinstance(exc, httpx.TimeoutException):
+        late = f"{host} did not answer in time while {_PHASES.get(type(exc).__name__, 'waiting for the response')}"
+        if settings.total_timeout is not None:
+            late += f"; total_timeout is {settings.total_timeout:g} s"
+        error: APIConnectionError = APITimeoutError(late, model=model)
+    elif isinstance(exc, httpx.RequestError):
+        detail = _USER_OF_URL.sub("//[redacted]@", settings.scrub(str(exc))) or type(exc).__name__
+        error = APIConnectionError(f"no response from {host}: {detail}", model=model)
+    elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
+        return ConfigurationError(
+            "the HTTP client has been closed: pass an http_client (http_async_client) that stays open", model=model
+        )
+    else:
+        raise exc
+    # `exc` stays the context of the error. Remove the token from it: the request's headers, and the tracebacks of its
+    # own causes, hold it.
+    with suppress(RuntimeError):  # it has no request
+        exc.request = httpx.Request(exc.request.method, exc.request.url)
+    exc.__cause__ = exc.__context__ = None
+    error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    return error
+
+
+def _host_of(exc: Exception) -> str | None:
+    """Return the host of the failed request (a batch Worker has its own); None if it is unknown."""
+    try:
+        return exc.request.url.host  # type: ignore[attr-defined, no-any-return]
+    except (AttributeError, RuntimeError):
+        return None

@@ -1,0 +1,208 @@
+"""A client that gathers single chats into submissions of the asynchronous queue."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from workers_ai._validation import require
+from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
+from workers_ai.client import AsyncClient
+from workers_ai.errors import BatchItemError, ConfigurationError
+from workers_ai.generation._api import agenerate
+from workers_ai.generation._inputs import ChatInput, canonical
+from workers_ai.generation._report import Answers
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, unknown_keyword
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from workers_ai.ledger._records import Failure
+    from workers_ai.types import JSON, ChatReply
+
+__all__ = ["QueuedClient"]
+
+_SMALL: Final = 10
+"""Requests below which a submission is small, and small submissions in a row before the warning."""
+
+
+@dataclass
+class _Waiting:
+    """A request that waits for its answer."""
+
+    chat: ChatInput
+    bytes: int
+    reply: asyncio.Future[ChatReply]
+
+
+class QueuedClient(AsyncClient):
+    """An async client that puts single chats into common submissions of the asynchronous queue.
+
+    Create it with :meth:`workers_ai.AsyncClient.queued`. ``chat`` waits until ``window_s`` has passed since the first
+    waiting request, ``max_items`` requests wait, or a submission is full. Then all waiting requests are submitted
+    together. Answers are stored in the ledger; an equal request is answered from it, also in a later process. Requests
+    of each event loop are gathered separately. ``stream_chat``, ``embed`` and ``rerank`` send direct requests.
+
+    Use it as an async context manager, or call :meth:`aclose`, to submit and await the waiting requests. Works with
+    asyncio only.
+
+    Args:
+        client: The client to send with. It is not closed.
+        model: Model id. All chats must use it.
+        ledger: Path of the ledger, on a local disk. It is created if missing.
+        window_s: Maximum seconds from the first waiting request to the submission.
+        max_items: Maximum requests per submission.
+        deadline_s: Maximum seconds of one submission; None for no limit.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        model: str,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> None:
+        require(window_s >= 0, f"window_s must be 0 or more seconds, not {window_s!r}")
+        require(max_items >= 1, f"max_items must be at least 1, not {max_items!r}")
+        vars(self).update(vars(client))  # share the connection
+        self._client = client
+        self._model = model
+        self._ledger = ledger
+        self._window_s = window_s
+        self._max_items = max_items
+        self._deadline_s = deadline_s
+        self._small = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Waiting]] = WeakKeyDictionary()
+        self._timers: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.TimerHandle] = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        local = {"_waiting", "_timers", "_tasks"}
+        return {name: value for name, value in vars(self).items() if name not in local}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._reset()
+
+    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+        """Return the answer to a conversation, through the queue.
+
+        Args:
+            model: The model of this client.
+            messages: OpenAI-shaped messages.
+            **options: Parameters, as for :meth:`workers_ai.AsyncClient.chat`. ``api`` and settings of a call are
+                ignored: the queue has one route.
+
+        Raises:
+            BatchItemError: This request failed.
+            ConfigurationError: The model is another one, ``extra_body`` is set, or a keyword is unknown.
+            WorkersAIError: An error that stopped the submission.
+        """
+        chat = self._input(model, messages, options)
+        loop = asyncio.get_running_loop()
+        added = _Waiting(chat, len(canonical(chat).encode()), loop.create_future())
+        waiting = self._waiting.setdefault(loop, [])
+        if waiting and sum(item.bytes for item in waiting) + added.bytes > MAX_SUBMISSION_BYTES:
+            self._submit(loop)
+            waiting = self._waiting.setdefault(loop, [])
+        waiting.append(added)
+        if len(waiting) >= self._max_items:
+            self._submit(loop)
+        elif len(waiting) == 1:
+            self._timers[loop] = loop.call_later(self._window_s, self._submit, loop)
+        return await added.reply
+
+    def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any]) -> ChatInput:
+        if model != self._model:
+            raise ConfigurationError(
+                f"this client queues requests to {self._model}, not to {model}: create another one"
+            )
+        if options.get("extra_body"):
+            raise ConfigurationError("a queued chat has no extra_body: use a direct client")
+        ignored = PER_CALL | {"api", "extra_body"}
+        if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
+            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS, "no field of the body")
+        params = {
+            name: value
+            for name, value in options.items()
+            if name not in ignored and (value is not None or name == "reasoning_effort")
+        }
+        return ChatInput(messages, params)
+
+    def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Submit the waiting requests of an event loop in the background."""
+        if timer := self._timers.pop(loop, None):
+            timer.cancel()
+        if group := self._waiting.pop(loop, []):
+            self._warn_if_small(len(group))
+            task = loop.create_task(self._answer(group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _warn_if_small(self, size: int) -> None:
+        self._small = self._small + 1 if size < _SMALL else 0
+        if self._small == _SMALL:
+            warnings.warn(
+                f"the last {_SMALL} submissions had fewer than {_SMALL} requests each: let more calls wait at the same "
+                "time (num_workers of a LlamaIndex extractor, max_concurrency of abatch), or use direct requests",
+                stacklevel=2,
+            )
+
+    async def _answer(self, group: Sequence[_Waiting]) -> None:
+        """Generate the answers of a group, and set them as results."""
+        chats = [item.chat for item in group]
+        try:
+            await agenerate(
+                list(enumerate(chats)),
+                ledger=self._ledger,
+                model=self._model,
+                requests_per_job=self._max_items,
+                deadline_s=self._deadline_s,
+                progress=False,
+                client=self._client,
+            )
+            replies, failures = await asyncio.to_thread(self._read, chats)
+        except Exception as exc:  # noqa: BLE001 - raised by each waiting call
+            for item in group:
+                if not item.reply.done():
+                    item.reply.set_exception(exc)
+            return
+        finally:
+            if (task := asyncio.current_task()) and task.cancelling():
+                for item in group:
+                    item.reply.cancel()
+        for item, reply, failure in zip(group, replies, failures, strict=True):
+            if item.reply.done():
+                continue
+            if reply is not None:
+                item.reply.set_result(reply)
+            else:
+                item.reply.set_exception(self._error(failure))
+
+    def _read(self, chats: Sequence[ChatInput]) -> tuple[list[ChatReply | None], list[Failure | None]]:
+        with Answers(self._ledger) as answers:
+            return answers.find(chats), answers.errors(chats)
+
+    def _error(self, failure: Failure | None) -> BatchItemError:
+        why, code = (failure.message, failure.code) if failure else ("the queue returned no answer", None)
+        return BatchItemError(f"a queued chat failed: {why}", index=0, code=code, model=self._model)
+
+    async def aclose(self) -> None:
+        """Submit the waiting requests of this event loop, and wait for the answers. Connections stay open."""
+        loop = asyncio.get_running_loop()
+        self._submit(loop)
+        if own := [task for task in self._tasks if task.get_loop() is loop]:
+            await asyncio.wait(own)

@@ -1,0 +1,231 @@
+"""The pydantic base of all classes with settings: unknown keywords, secrets, copies, pickles and the JSON schema.
+
+The fields are in :mod:`workers_ai.integration._pydantic_fields`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+from workers_ai._settings.keywords import ALIASES, SETTINGS
+from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
+from workers_ai._validation import require, unknown_keyword
+from workers_ai.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = ["HANDLES", "SettingsModel"]
+
+HANDLES = ("http_client", "http_async_client", "binding", "on_retry", "retry", "limiter")
+"""Fields that are passed to the clients beside the settings. They are in no dump."""
+_HANDLE_ALIASES = {"async_http_client": "http_async_client"}
+
+
+class _Signature:
+    """The signature of a class whose schema pydantic has not built yet; reading it builds the schema."""
+
+    def __get__(self, _: object, owner: type[BaseModel]) -> Signature:
+        owner.model_rebuild()
+        signature: Signature = vars(owner)["__signature__"].__get__(None, owner)
+        return signature
+
+
+class SettingsModel(BaseModel):
+    """Base of the classes with settings.
+
+    - An unknown keyword raises and names the most similar one.
+    - Secrets are masked on construction, assignment and copying.
+    - A pickle contains the token only if it was passed explicitly.
+    - Fields of this process (HTTP clients, callbacks) are shared by copies and left out of pickles and dumps.
+    """
+
+    # The schema is built with the first object, so that an import which only uses the name does not pay for it.
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
+    )
+
+    extra_keyword: ClassVar[str] = "extra_body"
+    """Keyword for extra body fields, for the error about an unknown keyword."""
+    keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES}
+    """Other names of fields."""
+    ignored_keywords: ClassVar[frozenset[str]] = frozenset()
+    """Keywords that are accepted without effect, such as the class name in a dump."""
+    process_local: ClassVar[frozenset[str]] = frozenset(HANDLES) - {"retry"}
+    """Fields whose values belong to this process: pickles leave them out, copies share them."""
+    knobs: ClassVar[frozenset[str]] = frozenset(SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
+    """Fields that hold a secret, or that change how requests are sent but not the results."""
+
+    __signature__: ClassVar[Any] = _Signature()
+
+    _token_from_env: bool = PrivateAttr(default=False)
+
+    def __init__(self, *args: Any, **data: Any) -> None:
+        mask_secrets(data)
+        data = self._known(self._with_model(args, data))
+        check_clients(data.get("http_client"), data.get("http_async_client"))
+        _check_policies(data.get("retry"), data.get("limiter"))
+        settings = self._resolve(data)
+        data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
+        if data.get("timeout") is not None:
+            data["timeout"] = settings.timeout
+        if "max_retries" in data:
+            data["max_retries"] = settings.max_retries
+        for name in ("gateway", "batch_worker"):
+            if (options := getattr(settings, name)) is not None:
+                data[name] = options
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            raise _configuration_error(type(self).__name__, exc) from None
+        self._token_from_env = settings.token_from_env
+
+    @classmethod
+    def _with_model(cls, args: tuple[Any, ...], data: dict[str, Any]) -> dict[str, Any]:
+        """Return the keywords, with a positional model under its field name.
+
+        Raises:
+            ConfigurationError: There are other positional arguments, or the model is given twice, or there is no model.
+        """
+        if not args:
+            return data
+        field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
+        if len(args) > 1 or field is None or not isinstance(args[0], str):
+            raise ConfigurationError(f"{cls.__name__} accepts only the model by position; pass the rest by keyword")
+        if doubled := {"model", "model_name"} & data.keys():
+            raise ConfigurationError(f"{cls.__name__} got the model twice, by position and as {min(doubled)}")
+        return {field: args[0], **data}
+
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the keywords under their field names.
+
+        Raises:
+            ConfigurationError: A keyword is unknown, or one field is given twice.
+        """
+        known = _keywords(cls)
+        named: dict[str, Any] = {}
+        for name, value in data.items():
+            field = cls.keyword_aliases.get(name, name)
+            if name in cls.ignored_keywords:
+                continue
+            if field not in known:
+                raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
+            if field in named and named[field] != value:
+                raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
+            named[field] = value
+        return named
+
+    @staticmethod
+    def _resolve(data: Mapping[str, Any]) -> Settings:
+        given = {name: data[name] for name in SETTINGS if name in data}
+        return Settings.resolve(**cast("Any", given), binding=data.get("binding") is not None)
+
+    def _checked(self, name: str, value: object) -> object:
+        """Return a field's value in the form that construction gives it."""
+        if name not in SETTINGS or (value is None and name in ("timeout", "default_headers", "on_busy")):
+            return value
+        return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, self._checked(name, value))
+        if name in SETTINGS or name in HANDLES:
+            vars(self).pop("_faces", None)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+        """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
+        checked = {name: self._checked(name, value) for name, value in (update or {}).items()}
+        copied = super().model_copy(update=checked, deep=deep)
+        vars(copied).pop("_faces", None)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        shared = {id(value): value for name in self.process_local if (value := getattr(self, name)) is not None}
+        return super().__deepcopy__({**(memo or {}), **shared})
+
+    def __getstate__(self) -> dict[Any, Any]:
+        # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
+        # (https://github.com/run-llama/llama_index/issues/22578).
+        state = BaseModel.__getstate__(self)
+        left_out = {*self.process_local, "_faces"}
+        fields = {name: value for name, value in state["__dict__"].items() if name not in left_out}
+        if self._token_from_env:
+            fields["api_token"] = None
+        return {**state, "__dict__": fields}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        fields = type(self).model_fields
+        local = {name: fields[name].get_default(call_default_factory=True) for name in self.process_local}
+        BaseModel.__setstate__(self, {**state, "__dict__": {**local, **state["__dict__"]}})
+        if vars(self)["api_token"] is None:
+            self.__setattr__("api_token", self._resolve({"account_id": vars(self)["account_id"]}).api_token)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema, with the docstrings of the fields as descriptions and without excluded fields.
+
+        ``use_attribute_docstrings`` would do the same at each import, which costs 50 ms.
+        """
+        schema = handler(_without_excluded(core_schema))
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in _docstrings(cls).items():
+            field = cls.model_fields[name]
+            for key in (name, field.alias):
+                if key in properties:
+                    properties[key].setdefault("description", field.description or text)
+        return schema
+
+
+@functools.cache
+def _keywords(cls: type[BaseModel]) -> frozenset[str]:
+    """Return the names and aliases of all fields."""
+    return frozenset(name for field, info in cls.model_fields.items() for name in (field, info.alias) if name)
+
+
+def _without_excluded(schema: Any) -> Any:
+    """Return a core schema without the fields that dumps leave out."""
+    if "fields" in schema and schema.get("type") == "model-fields":
+        kept = {name: field for name, field in schema["fields"].items() if not field.get("serialization_exclude")}
+        return {**schema, "fields": kept}
+    return {**schema, "schema": _without_excluded(schema["schema"])} if "schema" in schema else schema
+
+
+@functools.cache
+def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring below each field of a class and its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not (issubclass(base, BaseModel) and "workers_ai" in base.__module__):
+            continue
+        body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
+        for field, text in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                name = ast.unparse(field.target)
+                if name in cls.model_fields and isinstance(text.value.value, str):
+                    found[name] = inspect.cleandoc(text.value.value)
+    return found
+
+
+def _check_policies(retry: object, limiter: object) -> None:
+    require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
+    require(limiter is None or hasattr(limiter, "wait_s"), "limiter must be a workers_ai.Limiter")
+
+
+def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
+    """Return the findings without the values, which may include the token."""
+    found = "; ".join(
+        ": ".join(filter(None, [".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")]))
+        for error in exc.errors(include_input=False)
+    )
+    return ConfigurationError(f"{owner} has malformed options: {found}")

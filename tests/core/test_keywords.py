@@ -1,0 +1,193 @@
+"""One list of settings, of chat parameters and of embedding options: every class accepts each of them and sends it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from dataclasses import fields
+from typing import Any
+
+import httpx
+import pytest
+from llama_index.embeddings.workers_ai import WorkersAIEmbedding
+from llama_index.llms.workers_ai import WorkersAI
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
+
+from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
+from workers_ai import AsyncClient, Client, Limiter, RetryPolicy, Settings
+from workers_ai import errors as e
+from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
+from workers_ai._settings.settings import _CHECKS
+from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
+from workers_ai._wire.vectors import EmbedOptions
+from workers_ai.integration import ChatFields, ConnectionFields, EmbeddingFields
+
+CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+HI = [{"role": "user", "content": "hi"}]
+CLASSES = (
+    ChatWorkersAI,
+    WorkersAIDecisions,
+    WorkersAIEmbeddings,
+    WorkersAIRerank,
+    WorkersAI,
+    WorkersAIEmbedding,
+    LlamaRerank,
+)
+TOOL = {
+    "type": "function",
+    "function": {"name": "clock", "description": "Time.", "parameters": {"type": "object", "properties": {}}},
+}
+VALUES: dict[str, Any] = {
+    "temperature": 0.5, "top_p": 0.5, "top_k": 5, "max_tokens": 5, "stop": ["x"], "seed": 5, "frequency_penalty": 0.5,
+    "presence_penalty": 0.5, "repetition_penalty": 1.5, "logprobs": True, "top_logprobs": 2, "tools": [TOOL],
+    "tool_choice": "none", "parallel_tool_calls": False, "response_format": {"type": "json_object"},
+    "reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}, "lora": "adapter", "raw": False,
+    "guided_json": {"type": "object"}, "stream_options": {"include_usage": False},
+}  # fmt: skip
+"""A value for each parameter of a chat call. A new parameter needs one here."""
+
+
+def test_settings_are_the_same_in_every_list() -> None:
+    fixed = {"reject_if_busy", "allow_insecure_http"}  # read once, by Settings.resolve
+    assert {field.name for field in fields(Settings)} - {"token_from_env"} == set(SETTINGS) - fixed
+    assert set(_CHECKS) == set(SETTINGS) - fixed - {"account_id", "api_token", "base_url", "batch_worker"}
+    handles = {"http_client", "http_async_client", "binding", "on_retry", "retry", "limiter"}
+    assert set(ConnectionFields.model_fields) - handles == set(SETTINGS)
+    assert PER_CALL - {"extra_headers", "extra_body"} <= {*SETTINGS, *ALIASES}
+    for cls in (Client, AsyncClient):
+        assert set(SETTINGS) | handles <= inspect.signature(cls).parameters.keys()
+
+
+def test_chat_parameters_and_embedding_options_are_the_same_in_every_list() -> None:
+    assert set(VALUES) == CHAT_PARAMS
+    assert RUN_ONLY_PARAMS <= CHAT_PARAMS
+    own = set(ChatFields.model_fields) - set(ConnectionFields.model_fields)
+    assert own - {"api"} == CHAT_PARAMS - {"tools", "stream_options"}
+    assert set(EmbedOptions._fields) <= EMBED_KEYWORDS
+    own = set(EmbeddingFields.model_fields) - set(ConnectionFields.model_fields)
+    assert own == EMBED_KEYWORDS - {"kind", "batch_size"}
+
+
+def test_every_chat_parameter_is_sent(account: dict[str, Any]) -> None:
+    sent: list[dict[str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]})
+
+    own = httpx.Client(transport=httpx.MockTransport(answer))
+    client = Client(http_client=own, **account)
+    for name, value in VALUES.items():
+        given = {"tools": [TOOL]} if name in ("tool_choice", "parallel_tool_calls") else {}
+        if name == "stream_options":
+            list(client.stream_chat(CHAT, HI, stream_options=value))
+        else:
+            client.chat(CHAT, HI, **{**given, name: value})  # type: ignore[arg-type]
+        assert sent[-1][name] == value, name
+        if name in ChatFields.model_fields and name not in ("tool_choice", "parallel_tool_calls"):
+            ChatWorkersAI(CHAT, http_client=own, **account, **{name: value}).invoke("hi")
+            WorkersAI(model=CHAT, http_client=own, **account, **{name: value}).complete("hi")
+            assert [body[name] for body in sent[-2:]] == [value, value], name
+
+
+ALIAS_VALUES: dict[str, Any] = {
+    "api_key": "t-1",
+    "auth_token": "t-1",
+    "api_base": "https://a.example",
+    "request_timeout": 7,
+}
+
+
+@pytest.mark.parametrize("make", [Client, AsyncClient, *CLASSES])
+def test_names_of_other_libraries_are_accepted(make: Any, account: dict[str, Any]) -> None:
+    assert set(ALIAS_VALUES) == set(ALIASES)
+    for alias, value in ALIAS_VALUES.items():
+        kept = {name: given for name, given in account.items() if name != ALIASES[alias]}
+        model = {"model": "@cf/a/b"} if make in CLASSES else {}
+        one = make(**kept, **model, **{alias: value})
+        settings = one.settings if make not in CLASSES else one.client.settings
+        found = getattr(settings, ALIASES[alias])
+        assert (found.get_secret_value() if alias in ("api_key", "auth_token") else found) == value
+        with pytest.raises(e.ConfigurationError, match="twice"):
+            make(
+                **kept, **model, **{alias: value, ALIASES[alias]: "https://other.example" if alias == "api_base" else 9}
+            )
+
+
+@pytest.mark.parametrize("make", CLASSES)
+def test_policies_are_passed_to_the_clients_and_stay_out_of_dumps(make: Any, account: dict[str, Any]) -> None:
+    sent: list[httpx.Request] = []
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(500, json={"errors": [{"message": "no"}]})
+
+    retry, limiter = RetryPolicy(max_retries=1, base_s=0.0), Limiter()
+    own = httpx.Client(transport=httpx.MockTransport(fail))
+    one = make(**account, model="@cf/a/b", retry=retry, limiter=limiter, http_client=own)
+    with pytest.raises(e.InternalServerError):
+        one.client.chat(CHAT, HI)
+    assert len(sent) == 2
+    assert {"retry", "limiter"}.isdisjoint(one.model_dump())
+    assert pickle.loads(pickle.dumps(one)).retry == retry
+    for wrong in ({"retry": 3}, {"limiter": 3}):
+        with pytest.raises(e.ConfigurationError, match="must be a workers_ai"):
+            make(**account, model="@cf/a/b", **wrong)
+
+
+def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(account: dict[str, Any]) -> None:
+    own = httpx.AsyncClient()
+    for make in CLASSES:
+        assert make(**account, model="@cf/a/b", async_http_client=own).http_async_client is own
+    for make in (WorkersAI, WorkersAIEmbedding, LlamaRerank):
+        assert make(**account, model="@cf/a/b", reuse_client=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", CLASSES)
+def test_the_json_schema_describes_every_field(make: Any) -> None:
+    properties = make.model_json_schema()["properties"]
+    assert {"http_client", "retry", "binding"}.isdisjoint(properties)
+    described = set(properties) - {"name", "disable_streaming", "output_version", "pydantic_program_mode"}
+    assert [name for name in described if not properties[name].get("description")] == []
+
+
+# --- forms of base_url ---
+
+ROUTES = (
+    "",
+    "/",
+    "/ai",
+    "/ai/v1",
+    "/ai/v1/",
+    "/ai/v1/chat/completions",
+    "/ai/v1/embeddings",
+    "/ai/run",
+    "/ai/run/@cf/a/b",
+)
+API = "https://api.cloudflare.com/client/v4"
+
+
+@pytest.mark.parametrize("base", [API, "http://127.0.0.1:8787/client/v4", "https://proxy.example/workers"])
+def test_a_url_of_the_account_is_understood(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for route in ROUTES:
+        url = f"{base}/accounts/acct{route}"
+        for given in ({"base_url": url}, {"base_url": url, "account_id": "acct"}):
+            assert Settings.resolve(api_token="t", **given).root == f"{base}/accounts/acct/ai"  # type: ignore[arg-type]
+    url = f"{base}/accounts/acct/ai/v1"
+    with pytest.raises(e.ConfigurationError, match=rf"another account than account_id: pass base_url='{base}'"):
+        Settings.resolve(api_token="t", base_url=url, account_id="other")
+    monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "other")
+    assert Settings.resolve(api_token="t", base_url=url).account_id == "acct"  # an argument outranks the environment
+    monkeypatch.setenv("CLOUDFLARE_BASE_URL", url)
+    with pytest.raises(e.ConfigurationError, match="another account than CLOUDFLARE_ACCOUNT_ID"):
+        Settings.resolve(api_token="t")
+    monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "acct")
+    assert Settings.resolve(api_token="t").base_url == base
+
+
+def test_a_gateway_url_contains_the_account() -> None:
+    base = "https://gateway.ai.cloudflare.com/v1/acct/gw/workers-ai"
+    for route in ("", "/v1", "/v1/chat/completions", "/run/@cf/a/b"):
+        settings = Settings.resolve(api_token="t", base_url=base + route)
+        assert (settings.root, settings.account_id) == (base, "acct")

@@ -1,0 +1,181 @@
+"""Arguments and inputs that cannot work are rejected before anything is sent, or fail alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs
+
+from workers_ai import Client
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.generation import ChatInput, generate
+
+ROW = ("r", {"text": "x", "lang": "fr"})
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+
+
+class NoSchema:
+    """Cannot become a JSON schema."""
+
+
+ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
+    ({"prompt": "Hi {name}"}, ROW, r"'r' has no name, which prompt names; it has text, lang.*\{\{"),
+    ({"prompt": "Hi {text.upper}"}, ROW, r"placeholder \{text\.upper\} of prompt is not a plain name"),
+    ({"prompt": "Hi {text[0]}"}, ROW, "is not a plain name"),
+    ({"prompt": 'As {"a": 1}: {text}'}, ROW, "not a plain name"),
+    ({"prompt": "As { {text}"}, ROW, r"\{\{"),
+    ({"prompt": "Hello"}, ("a", "text"), "prompt has no placeholder, so that all inputs would be the same"),
+    ({"prompt": "Hello {a} {b}"}, ("a", "text"), "is one text: pass a mapping"),
+    ({"prompt": " "}, ROW, "prompt must be a text"),
+    ({}, ROW, "'r' is a row: pass prompt="),
+    ({"prompt": "{text}"}, ("a", [{"role": "user", "content": "x"}]), "is a list of messages: prompt= needs"),
+    ({"prompt": "{text}"}, ("a", ChatInput([{"role": "user", "content": "x"}])), "rendered already: drop prompt="),
+    (
+        {},
+        ("a", ChatInput([{"role": "user", "content": "x"}], {"tool": 1})),
+        "unknown parameters of the input 'a': tool",
+    ),
+    ({"labels": []}, ("a", "x"), "2 to 200 texts, not 0"),
+    ({"labels": ["one"]}, ("a", "x"), "2 to 200 texts, not 1"),
+    ({"labels": ["one", "one"]}, ("a", "x"), "'one' more than once"),
+    ({"labels": [str(n) for n in range(201)]}, ("a", "x"), "not 201"),
+    ({"labels": "abc"}, ("a", "x"), "labels must be a list of texts"),
+    ({"labels": ["a", " "]}, ("a", "x"), "not blank"),
+    ({"schema": NoSchema}, ("a", "x"), "NoSchema cannot become a JSON schema"),
+    ({"schema": {"a": 1}}, ("a", "x"), "is not a JSON schema"),
+    ({"schema": "City"}, ("a", "x"), "must be a class or a JSON schema"),
+    ({"schema": SCHEMA, "labels": ["a", "b"]}, ("a", "x"), "schema= or labels=, not both"),
+    ({"schema": SCHEMA, "extra_body": {"response_format": {}}}, ("a", "x"), "response_format of its own"),
+    ({"extra_body": {"stream": True}}, ("a", "x"), "stream"),
+    ({"extra_body": {"n": 2}}, ("a", "x"), "dedupe=False"),
+    ({"extra_body": [1]}, ("a", "x"), "extra_body"),
+    ({"max_tokens": 0}, ("a", "x"), "max_tokens must be a whole number"),
+    ({"max_tokens": 300_000}, ("a", "x"), "max_tokens must be a whole number between 1 and 256,000"),
+    ({"model": LLAMA, "max_tokens": None, "schema": SCHEMA}, ("a", "x"), "pass max_tokens="),
+    ({"model": "@cf/zai-org/glm-4.7-flash"}, ("a", "x"), "mode='direct'"),
+    ({"model": "@cf/baai/bge-m3"}, ("a", "x"), "embed with workers_ai.ingest"),
+    ({"model": "@cf/baai/bge-reranker-base"}, ("a", "x"), "is a model for"),
+    ({"mode": "later"}, ("a", "x"), "mode 'later' is not one of queue, direct"),
+    ({"limit_cost_usd": 1.0, "max_tokens": None}, ("a", "x"), "limit_cost_usd needs max_tokens="),
+    ({"limit_cost_usd": 1.0, "model": "@cf/acme/new"}, ("a", "x"), "no price of @cf/acme/new is known"),
+    ({"limit_cost_usd": float("nan")}, ("a", "x"), "limit_cost_usd must be a number"),
+    ({"limit_cost_usd": -1}, ("a", "x"), "limit_cost_usd must be a number"),
+    ({"deadline_s": -1}, ("a", "x"), "deadline_s must be a number"),
+    ({"requests_per_job": 0}, ("a", "x"), "requests_per_job"),
+    ({"repair": -1}, ("a", "x"), "repair"),
+    ({"system": 5}, ("a", "x"), "system"),
+    ({"on_answer": 5}, ("a", "x"), "on_answer must be a function"),
+    ({"ledger": 5}, ("a", "x"), "ledger must be a path"),
+]
+
+
+@pytest.mark.parametrize(("options", "item", "says"), ARGUMENTS, ids=range(len(ARGUMENTS)))
+def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
+    queue = FakeQueue()
+    with pytest.raises(ConfigurationError, match=says):
+        sync([item], queue, **options)
+    assert queue.sent == []
+
+
+def test_a_retired_model_names_its_successor(sync: Generator) -> None:
+    from workers_ai.catalogue import known_models
+
+    retired = next(card for card in known_models("Text Generation") if card.retired_on and card.successor)
+    with pytest.raises(ConfigurationError, match=f"was retired on .*use {retired.successor}"):
+        sync(inputs(1), FakeQueue(), model=retired.id)
+
+
+def test_a_batch_worker_is_rejected(account: Any, ledger: Path) -> None:
+    client = Client(**account, batch_worker="https://worker.example")
+    with pytest.raises(ConfigurationError, match="batch_worker= is set"):
+        generate(inputs(1), ledger=ledger, model=KIMI, client=client, progress=False)
+
+
+ITEMS: list[tuple[Any, str]] = [
+    ("text", "an input is"),
+    (("a",), "an input is"),
+    (("a", "b", "c"), "an input is"),
+    ((1.5, "text"), "is neither a string nor an integer"),
+    ((True, "text"), "is neither a string nor an integer"),
+    (("\ud800", "text"), "contains a lone surrogate"),
+    (("a", 5), "the input 'a' is a int"),
+    (("a", ["x"]), "the input 'a' is a list"),
+    (("a", None), "the input 'a' is a NoneType"),
+]
+
+
+@pytest.mark.parametrize(("item", "says"), ITEMS, ids=range(len(ITEMS)))
+def test_an_invalid_item_ends_the_run_and_what_came_before_is_kept(sync: Generator, item: Any, says: str) -> None:
+    source = [*inputs(1000), item]
+    queue = FakeQueue()
+    with pytest.raises(BadRequestError, match=says):
+        sync(source, queue, requests_per_job=1000, max_concurrency=1)
+    report = sync(inputs(1000), queue)
+    assert len(queue.sent) == 1000
+    assert report.answered + report.reused == 1000
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "says"),
+    [
+        ("", KIMI, "the input is empty"),
+        (" \n", KIMI, "the input is empty"),
+        ([], KIMI, "the input is empty"),
+        ([{"role": "system", "content": "Be brief."}], KIMI, "the input is empty"),
+        ("word " * 60_000, LLAMA, "the input has about .* tokens"),
+        ("word " * 2_100_000, KIMI, "can be sent|tokens"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}]}], KIMI, "image"),  # noqa: E501
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PIXEL}}]}], LLAMA, "image"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["queue", "direct"])
+def test_an_input_that_cannot_be_sent_fails_alone(
+    sync: Generator, given: Any, model: str, says: str, mode: str
+) -> None:
+    queue = FakeQueue()
+    report = sync([("good", "fine"), ("bad", given)], queue, model=model, mode=mode)
+    assert [failure.id for failure in report.failures] == ["bad"]
+    assert re.search(says, report.failures[0].message)
+    assert queue.sent == ["fine"]
+
+
+def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
+    report = sync([("long", "word " * 22_000)], FakeQueue(), model=LLAMA)
+    assert report.answered == 1
+
+
+def test_lone_surrogates_in_a_text_are_replaced(sync: Generator) -> None:
+    report = sync([("a", "caf\ud800")], FakeQueue())
+    assert report.answered == 1
+
+
+def test_one_id_for_two_inputs_gives_both_their_answer(sync: Generator) -> None:
+    report = sync([("a", "one"), ("a", "two")], FakeQueue())
+    assert [(answer.id, answer.text) for answer in report.answers()] == [("a", "answer to one"), ("a", "answer to two")]
+    assert report.duplicate_ids == 1
+
+
+def test_a_model_without_a_queue_answers_directly(sync: Generator) -> None:
+    queue = FakeQueue()
+    report = sync(inputs(3), queue, model="@cf/zai-org/glm-4.7-flash", mode="direct")
+    assert (report.answered, queue.direct) == (3, 3)
+
+
+def test_arguments_of_generate_and_agenerate_agree() -> None:
+    import inspect
+
+    from workers_ai.generation import agenerate
+    from workers_ai.generation._options import Options
+
+    first, second = (inspect.signature(call).parameters for call in (generate, agenerate))
+    assert list(first) == list(second)
+    fields = [field.name for field in dataclasses.fields(Options) if field.init]
+    assert fields == [name for name in first if name not in ("source", "client", "settings")]
