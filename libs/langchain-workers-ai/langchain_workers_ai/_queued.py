@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from workers_ai.errors import BatchItemError, WorkersAIError
+from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.integration import CHAT_PARAMS, plain_json
 
 if TYPE_CHECKING:
@@ -188,8 +188,10 @@ class QueueRun:
         }
 
     def _keep(self, answers: QueuedAnswers, error: WorkersAIError, ledger: Path) -> None:
-        """Record an error that stopped the run. Raise it if nothing was sent."""
-        if not ledger.exists() or (not getattr(error, "is_retryable", False) and error.code is None):
+        """Record an error that stopped the run. Raise it if no input can have an answer."""
+        from workers_ai.generation import LedgerError
+
+        if isinstance(error, (ConfigurationError, LedgerError)) or not ledger.exists():
             raise error
         answers.stopped = error
 
