@@ -171,9 +171,8 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[LangChainToolCall], list[I
         if call.error:
             bad.append({**_invalid(call.arguments, call.error), "name": call.name, "id": call.id})
         else:
-            args = parse_json(call.arguments)
-            arguments = args if isinstance(args, dict) else {}
-            good.append({"type": "tool_call", "name": call.name, "args": arguments, "id": call.id})
+            args = cast("Fields", parse_json(call.arguments))
+            good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
     return good, bad
 
 
