@@ -54,6 +54,7 @@ class ChatStreamReader:
         "_calls_beside",
         "_context",
         "_finish",
+        "_has_plain_text",
         "_has_refusal",
         "_headers",
         "_id",
