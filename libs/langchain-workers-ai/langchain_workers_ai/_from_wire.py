@@ -37,7 +37,7 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
 _TEXT_ALONE: Final[tuple[object, ...]] = ("", (), None, "", False, None, None, None, None, {})
-"""The other fields of a delta that holds only text; a literal, since an import of ``ChatDelta`` would load its module."""
+"""The other fields of a delta that holds only text. A literal: an import of ``ChatDelta`` would load its module."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
