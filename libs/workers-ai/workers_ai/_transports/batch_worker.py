@@ -1,6 +1,6 @@
 """A transport that uses a deployed batch Worker as the queue, in place of the REST route.
 
-The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai._wire.batch_worker`). Its errors
+The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (:mod:`workers_ai._wire.batch_worker`). Its errors
 have the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
 ``BATCH_ERROR`` with 502 and the text that the binding threw.
 """
