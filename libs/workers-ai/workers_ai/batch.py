@@ -2,8 +2,8 @@
 
 The queue accepts work at any load, and answers within minutes
 (https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules avoid paying twice. A submission is
-retried only if it was certainly rejected. An error that ends a call with pending submissions has their ``request_ids``; pass
-them to ``collect`` later.
+retried only if it was certainly rejected. An error that ends a call with pending submissions has their ``request_ids``;
+pass them to ``collect`` later.
 """
 
 from __future__ import annotations
