@@ -151,10 +151,9 @@ class FakeQueue:
         read = len(json.dumps(request)) // 4
         self.input_tokens += read
         if self.shape == "results" or "requests" not in request:
-            result = {
-                "object": "chat.completion",
-                "choices": [{"message": {"role": "assistant", "content": result["response"]}, "finish_reason": finish or "stop"}],
-            }  # fmt: skip
+            message = {"role": "assistant", "content": result["response"]}
+            choice = {"message": message, "finish_reason": finish or "stop"}
+            result = {"object": "chat.completion", "choices": [choice]}
         if self.usage:
             result["usage"] = {"prompt_tokens": read, "completion_tokens": made, "total_tokens": read + made}
         return result

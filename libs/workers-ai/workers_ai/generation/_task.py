@@ -38,6 +38,9 @@ _OVER_WINDOW: Final = 1.3
 
 _IMAGE_TOKENS: Final = 1_600
 _MESSAGE_TOKENS: Final = 16
+_PLANNED: Final = 4_000
+"""Plans kept at most: more than the inputs that wait to be sent."""
+
 _REFERENCE_DIGITS: Final = 16
 
 _ASK_AGAIN: Final = (
@@ -92,6 +95,7 @@ class GenerateTask:
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
         self._params = dict(params)
+        self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:
             if in_request:
@@ -129,23 +133,29 @@ class GenerateTask:
         if _is_empty(chat.messages):
             return Measured(0, 0, why="the input is empty")
         try:
-            body = self._plan(chat).request.body
+            plan = self._plan(chat)
         except (BadRequestError, RecursionError) as exc:
             return Measured(0, 0, why=str(getattr(exc, "message", "the input is nested too deep")))
-        size = json_bytes(body)
+        if self._mode == "queue":
+            if len(self._planned) >= _PLANNED:
+                self._planned.clear()
+            self._planned[text] = plan
+        size = json_bytes(plan.request.body)
         expected, at_most = tokens_ahead(chat.messages, size)
         why = None
         if size > MAX_SUBMISSION_BYTES:
             why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
         elif self._window and expected > _OVER_WINDOW * self._window:
             why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
-        made = {**self._params, **chat.params}.get("max_tokens") or self._default_max or 0
+        bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
+        made = bound if isinstance(bound, int) else self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
-        request, context, _ = self._plan(read_input(texts[0]))
-        body = {name: value for name, value in request.body.items() if name != "model"}
+        plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
+        request, context, _ = plan
+        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
         body["external_reference"] = _reference(keys[0])
         return Prepared(body, context)
 

@@ -1,0 +1,52 @@
+"""Generation in processes that are killed, and in two processes at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from workers_ai.generation import Answers
+from workers_ai_emulator import Emulator, QueueSettings
+
+
+@pytest.fixture(scope="module")
+def killing() -> ModuleType:
+    """The module of the benchmarks that kills processes."""
+    path = Path(__file__).parents[1] / "benchmarks" / "killing.py"
+    spec = importlib.util.spec_from_file_location("killing", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["killing"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("mode", "window"), [("queue", 10), ("direct", 4)])
+def test_a_killed_run_continues_and_pays_little_twice(killing: Any, tmp_path: Path, mode: str, window: int) -> None:
+    outcome = killing.killed_generation(tmp_path, kills=2, inputs=200, per_job=10, mode=mode, concurrency=4, seed=5)
+    assert (outcome.kills, outcome.vectors, outcome.held) == (2, 200, 200)
+    assert 0 <= outcome.repeated <= 2 * window
+
+
+def test_two_processes_send_no_input_twice(killing: Any, tmp_path: Path) -> None:
+    emulator, ledger = Emulator(queue=QueueSettings("never")), tmp_path / "shared.ledger"
+    with emulator.serve() as url:
+        both = [killing.generating(url, ledger, 400, 5, 2) for _ in range(2)]
+        while emulator.queue.submitted <= 64 and not any(process.poll() for process in both):
+            threading.Event().wait(0.01)
+        emulator.queue.settings.progress = "at_once"
+        results = [process.communicate() for process in both]
+    assert [(process.returncode, err) for process, (_, err) in zip(both, results, strict=True)] == [(0, "")] * 2
+    counts = [[int(part) for part in out.split()] for out, _ in results]
+    assert sum(answered for answered, _, _ in counts) == 400
+    assert all(answered + reused == answers == 400 for answered, reused, answers in counts)
+    sent = [request["messages"][-1]["content"] for job in emulator.queue.jobs for request in job.requests]
+    assert len(sent) == len(set(sent)) == 400
+    Answers(ledger).close()
