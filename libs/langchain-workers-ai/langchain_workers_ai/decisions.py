@@ -247,9 +247,9 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
         APIResponseValidationError: An answer is missing or has another kind than its question.
     """
     result = unwrap(reply.data)
-    body = result if isinstance(result, dict) else {}
+    body: Fields = result if isinstance(result, dict) else {}
     found = body.get("answers")
-    answers = found if isinstance(found, dict) else {}
+    answers: Fields = found if isinstance(found, dict) else {}
     wrong = [name for name, question in questions.items() if _kind(answers.get(name)) != question.type]
     try:
         if wrong:
