@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import ToolCall as LangChainToolCall
     from langchain_core.messages.ai import UsageMetadata
 
-    from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
+    from langchain_workers_ai._translation.chunks import AIMessageChunk as ChunkWithCalls
     from langchain_workers_ai._types import Data, Fields
     from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
@@ -131,7 +131,7 @@ def _mergeable(logprobs: Data) -> dict[str, list[Data]] | None:
 @cache
 def _chunk_with_calls() -> type[ChunkWithCalls]:
     """Return the class of chunks with calls. It is created on first use, which takes about 10 ms."""
-    from langchain_workers_ai._chunks import AIMessageChunk
+    from langchain_workers_ai._translation.chunks import AIMessageChunk
 
     return AIMessageChunk
 
