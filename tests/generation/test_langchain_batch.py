@@ -117,7 +117,12 @@ def test_other_calls_are_direct(chat: Make, emulator: Emulator, call: Caller) ->
         (lambda model: ChatPromptTemplate.from_template("{x}") | model | StrOutputParser(), str),
         (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind(max_tokens=900), None),
         (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City), City),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City, include_raw=True), dict),
+        (
+            lambda model: (
+                ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City, include_raw=True)
+            ),
+            dict,
+        ),
         (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind_tools([clock], tool_choice="clock"), None),
         (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_retry(), None),
     ],
