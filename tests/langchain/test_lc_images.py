@@ -113,7 +113,7 @@ def test_an_image_for_a_model_known_to_be_blind_is_refused_and_sent_to_an_unknow
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     seen = [HumanMessage([ASKED, PART])]
-    with pytest.raises(ours.BadRequestError, match="gpt-oss-120b accepts text alone"):
+    with pytest.raises(ours.BadRequestError, match="gpt-oss-120b accepts only text"):
         call(chat(model="@cf/openai/gpt-oss-120b"), "invoke", seen)
     assert emulator.log.entries == []
     call(chat(model="openai/gpt-9-vision"), "invoke", seen)
@@ -121,10 +121,10 @@ def test_an_image_for_a_model_known_to_be_blind_is_refused_and_sent_to_an_unknow
 
 
 REFUSED = {
-    "link, standard": ({"type": "image", "url": "https://example.org/cat.jpg"}, "fetches no links"),
-    "link, OpenAI": ({"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}, "fetches no links"),
-    "link, Anthropic": ({"type": "image", "source": {"type": "url", "url": "http://e.org/c.jpg"}}, "fetches no links"),
-    "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, "no links"),
+    "link, standard": ({"type": "image", "url": "https://example.org/cat.jpg"}, "not fetch links"),
+    "link, OpenAI": ({"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}, "not fetch links"),
+    "link, Anthropic": ({"type": "image", "source": {"type": "url", "url": "http://e.org/c.jpg"}}, "not fetch links"),
+    "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, "not fetch links"),
     "a PDF as an image": ({"type": "image", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "media type"),
     "a PDF as an image, OpenAI": ({"type": "image_url", "image_url": PDF}, "media type"),
     "no media type, Anthropic": ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "media type"),

@@ -160,7 +160,7 @@ def test_errors_are_of_both_kinds(method: str, emulator: Emulator, reranker: Mak
 @pytest.mark.parametrize(
     ("given", "query", "says"),
     [
-        (TEXTS, "", "the query is ''"),
+        (TEXTS, "", "the query must be a text that is not empty"),
         ([None], "q", "a NoneType, not a string"),
         (["a", 7], "q", "a int, not a string"),
         ("abc", "q", "texts must be a list of strings, not one string"),

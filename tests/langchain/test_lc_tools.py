@@ -269,7 +269,7 @@ def test_a_choice_that_a_model_cannot_take_is_never_dropped_in_silence(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     bound = chat(model="@cf/zai-org/glm-4.7-flash").bind_tools([clock, search], tool_choice="any")
-    with pytest.warns(UserWarning, match=r"glm-4\.7-flash does not take tool_choice 'required'.*Bind one tool"):
+    with pytest.warns(UserWarning, match=r"glm-4\.7-flash does not accept tool_choice 'required'.*Bind a single tool"):
         call(bound, "invoke", "hi")
     assert "tool_choice" not in emulator.log.last.json
 

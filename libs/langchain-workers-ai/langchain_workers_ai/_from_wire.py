@@ -10,7 +10,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai.integration import parse_json
-from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
     from langchain_workers_ai._types import Data, Fields
-    from workers_ai.types import ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -37,8 +36,8 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
-_TEXT_ALONE: Final = ChatDelta()[1:]
-"""The other fields of a delta that holds only text."""
+_TEXT_ALONE: Final[tuple[object, ...]] = ("", (), None, "", False, None, None, None, None, {})
+"""The other fields of a delta that holds only text. A literal: an import of ``ChatDelta`` would load its module."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
@@ -172,7 +171,7 @@ def _calls(calls: tuple[ToolCall, ...]) -> tuple[list[LangChainToolCall], list[I
         if call.error:
             bad.append({**_invalid(call.arguments, call.error), "name": call.name, "id": call.id})
         else:
-            args = parse_json(call.arguments)
+            args = cast("Fields", parse_json(call.arguments))
             good.append({"type": "tool_call", "name": call.name, "args": args, "id": call.id})
     return good, bad
 

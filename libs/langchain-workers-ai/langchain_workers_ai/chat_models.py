@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
+from langchain_core.caches import BaseCache
+from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 
 from langchain_workers_ai._answers import chunk_translator, finish_result
@@ -31,12 +35,14 @@ from langchain_workers_ai._call_options import (
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
+from langchain_workers_ai._queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
 from langchain_workers_ai._to_wire import to_wire
 from langchain_workers_ai._types import Fields
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
-from workers_ai.integration import ChatFields, check_model
+from workers_ai.errors import WorkersAIError
+from workers_ai.integration import ChatFields, check_model, require_queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -99,6 +105,12 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Whether ``invoke`` streams internally, so that callbacks receive each token. None, the default, streams if a
     callback needs it; False never streams."""
 
+    queue: Literal["never", "always"] = "never"
+    """``"always"`` sends the inputs of ``batch`` and ``batch_as_completed``, and of their async forms, through the
+    asynchronous queue. Other calls are direct."""
+    ledger: str | None = None
+    """Path of the ledger for ``queue="always"``, which keeps every answer; None for a temporary ledger per call."""
+
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
@@ -108,6 +120,17 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     @classmethod
     def _read_response_format(cls, given: Any) -> Any:
         return given if given is None else _response_format(given)
+
+    @field_validator("ledger", mode="before")
+    @classmethod
+    def _read_ledger(cls, ledger: str | os.PathLike[str] | None) -> str | None:
+        return None if ledger is None else os.fspath(ledger)
+
+    @model_validator(mode="after")
+    def _check_queue(self) -> Self:
+        if self.queue != "never":
+            require_queue(self.model)
+        return self
 
     @model_validator(mode="after")
     def _set_workers_ai_version(self) -> Self:
@@ -157,7 +180,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return finish_result(to_result(self.client.chat(model, wire, **options), model), kwargs)
+            queued = queued_answers(self)
+            reply = queued.reply(wire, options, model) if queued else self.client.chat(model, wire, **options)
+            return finish_result(to_result(reply, model), kwargs)
 
     async def _agenerate(
         self,
@@ -168,7 +193,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
-            return finish_result(to_result(await self.async_client.chat(model, wire, **options), model), kwargs)
+            if queued := queued_answers(self):
+                reply = queued.reply(wire, options, model)
+            else:
+                reply = await self.async_client.chat(model, wire, **options)
+            return finish_result(to_result(reply, model), kwargs)
 
     def _stream(
         self,
@@ -197,6 +226,133 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             async with aclosing(self.async_client.stream_chat(model, wire, **options)) as deltas:
                 async for delta in deltas:
                     yield chunk_of(delta)
+
+    def batch(
+        self,
+        inputs: list[LanguageModelInput],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[AIMessage]:
+        """Return the answers to several inputs, in their order.
+
+        With ``queue="always"``, all inputs are first answered through the asynchronous queue. Equal inputs share one
+        answer. ``max_concurrency`` of ``config`` does not limit the queue. See
+        :meth:`langchain_core.runnables.Runnable.batch`.
+
+        Raises:
+            ConfigurationError: A keyword is invalid, or the ledger belongs to another model.
+            BatchItemError: An input failed. Returned instead with ``return_exceptions``.
+            WorkersAIError: See :mod:`langchain_workers_ai.errors`.
+        """
+        if self.queue == "never" or not inputs:
+            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+        with framework_errors:
+            answers = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs)).run(self.client)
+        with answers.active():
+            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+
+    async def abatch(
+        self,
+        inputs: list[LanguageModelInput],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[AIMessage]:
+        """Return the answers to several inputs, in their order. See :meth:`batch`."""
+        if self.queue == "never" or not inputs:
+            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+        with framework_errors:
+            cached = await self._acached(inputs, kwargs)
+            answers = await self._queue_run(inputs, kwargs, cached).arun(self.async_client)
+        with answers.active():
+            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+
+    def batch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
+        """Yield index and answer of several inputs as they complete.
+
+        With ``queue="always"``, all answers are generated before the first is yielded. See :meth:`batch`.
+        """
+        if self.queue == "never" or not inputs:
+            yield from super().batch_as_completed(inputs, config, **kwargs)
+            return
+        with framework_errors:
+            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+            answers = self._queue_run(inputs, call, self._cached(inputs, call)).run(self.client)
+        with answers.active():
+            done = list(super().batch_as_completed(inputs, config, **kwargs))
+        yield from done
+
+    async def abatch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
+        """Yield index and answer of several inputs as they complete. See :meth:`batch_as_completed`."""
+        if self.queue == "never" or not inputs:
+            async for item in super().abatch_as_completed(inputs, config, **kwargs):
+                yield item
+            return
+        with framework_errors:
+            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+            answers = await self._queue_run(inputs, call, await self._acached(inputs, call)).arun(self.async_client)
+        with answers.active():
+            done = [item async for item in super().abatch_as_completed(inputs, config, **kwargs)]
+        for item in done:
+            yield item
+
+    def _queue_run(
+        self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any], cached: Sequence[bool]
+    ) -> QueueRun:
+        """Return the queue run for the inputs of a batch. Invalid and cached inputs are left out."""
+        from workers_ai.generation import ChatInput
+
+        stop, given = _split_stop(kwargs)
+        model, _, options = self._call([], stop, given, None)
+        requests: dict[str, tuple[int, ChatInput]] = {}
+        for index, (item, is_cached) in enumerate(zip(inputs, cached, strict=True)):
+            if is_cached:
+                continue
+            try:
+                wire = to_wire(self._convert_input(item).to_messages())
+            except (WorkersAIError, ValueError, TypeError):  # raised again when LangChain invokes this input
+                continue
+            requests.setdefault(request_key(wire, options), (index, ChatInput(wire, queue_params(options))))
+        return QueueRun(self, model, requests, options["extra_body"], self.ledger, self.total_timeout)
+
+    def _cache(self) -> BaseCache | None:
+        """Return LangChain's cache for this model, or None."""
+        if self.cache is False:
+            return None
+        return self.cache if isinstance(self.cache, BaseCache) else get_llm_cache()
+
+    def _cache_keys(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> tuple[list[str | None], str]:
+        """Return LangChain's cache keys of inputs (None for invalid inputs), and the key of the model."""
+        stop, given = _split_stop(kwargs)
+        keys: list[str | None] = []
+        for item in inputs:
+            try:
+                messages = self._convert_input(item).to_messages()
+            except (ValueError, TypeError):
+                keys.append(None)
+            else:
+                keys.append(dumps([message.model_copy(update={"id": None}) for message in messages]))
+        return keys, self._get_llm_string(stop=stop, **given)
+
+    def _cached(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> list[bool]:
+        """Return for each input whether LangChain's cache has its answer."""
+        if (cache := self._cache()) is None:
+            return [False] * len(inputs)
+        keys, llm = self._cache_keys(inputs, kwargs)
+        return [key is not None and cache.lookup(key, llm) is not None for key in keys]
+
+    async def _acached(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> list[bool]:
+        """Return for each input whether LangChain's cache has its answer."""
+        if (cache := self._cache()) is None:
+            return [False] * len(inputs)
+        keys, llm = self._cache_keys(inputs, kwargs)
+        return [key is not None and await cache.alookup(key, llm) is not None for key in keys]
+
+    def _streaming_disabled(self, **kwargs: Any) -> bool:
+        return anything_queued(self) or super()._streaming_disabled(**kwargs)
 
     def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
         return with_llm_output(super()._generate_with_cache(*args, **kwargs))
@@ -266,6 +422,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         from langchain_workers_ai._structured import structured_call, value_or_raw
 
         with framework_errors:
+            if method is None and self.queue == "always":
+                method = "json_schema"  # tools in the queue are undocumented
             bound, parser = structured_call(schema, method, strict, kwargs, kwargs.get("model") or self.model)
             return self.bind(**bound) | (value_or_raw(parser) if include_raw else parser)
 
@@ -375,6 +533,12 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     def _forget(self) -> None:
         """Delete LangChain's cached dump, which is part of the cache key."""
         vars(self).pop("_serialized", None)
+
+
+def _split_stop(kwargs: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
+    """Return ``stop`` and the other keywords of a call, as LangChain passes them to ``_generate``."""
+    own = ("stop", "ls_structured_output_format", "structured_output_format")
+    return kwargs.get("stop"), {name: value for name, value in kwargs.items() if name not in own}
 
 
 def _bound(

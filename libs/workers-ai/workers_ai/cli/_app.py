@@ -269,7 +269,7 @@ def generate(
 
     Exit status: 0 all answered, 3 some failed (listed), 1 an error, 2 usage, 130 interrupted.
     """
-    shaping: dict[str, object] = {
+    shaping = {
         "model": model, "prompt": prompt, "system": system, "max_tokens": max_tokens, "temperature": temperature,
     }  # fmt: skip
     if model is None and not resume:
@@ -285,8 +285,10 @@ def generate(
 
         if prompt_file is not None:
             shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
-        run_options: dict[str, object] = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
-        options = {name: value for name, value in {**shaping, **run_options}.items() if value is not None}
+        run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
+        options: dict[str, object] = {
+            name: value for name, value in {**shaping, **run_options}.items() if value is not None
+        }
         options["repair"] = repair
         if schema is not None:
             options["schema"] = read_schema(schema)

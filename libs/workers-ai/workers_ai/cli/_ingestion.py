@@ -120,7 +120,7 @@ class Ingestion:
         bad: list[str] = []
         count = 0
 
-        def note(error: InputError, raw: Any) -> None:
+        def note(error: InputError, raw: object) -> None:
             bad.append(error.message if len(bad) < _BAD_SHOWN else "")
             if file is not None:
                 file.write(json.dumps({"error": error.message, "row": raw}, default=str) + "\n")
@@ -186,6 +186,6 @@ class Ingestion:
             yield row, document.metadata
 
 
-def _place(path: Path) -> Any:
+def _place(path: Path) -> object:
     """Return a key that is equal for two paths of one file, existing or not."""
     return identity(path) or path.resolve()

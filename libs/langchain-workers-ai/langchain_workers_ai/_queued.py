@@ -1,0 +1,205 @@
+"""Answers of ``batch`` and ``abatch`` from the asynchronous queue.
+
+The queue first generates all answers into a ledger. Then LangChain invokes the model for each input as usual, and
+``_generate`` takes the answer from here. So callbacks, cache, ids and usage are the same as in direct calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
+from workers_ai.integration import CHAT_PARAMS, plain_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_workers_ai._types import Fields
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation import ChatInput, Failure
+    from workers_ai.types import ChatReply
+
+__all__ = ["QueueRun", "QueuedAnswers", "anything_queued", "queue_params", "queued_answers", "request_key"]
+
+_WARN_ABOVE: Final = 100
+"""Number of inputs above which a batch without a ledger warns."""
+_PARAMS: Final = CHAT_PARAMS - {"stream_options"}
+
+
+class QueuedAnswers:
+    """The answers of one batch, by request.
+
+    Args:
+        owner: The model of the batch. Calls of other models do not use these answers.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.stopped: WorkersAIError | None = None
+        self._outcomes: dict[str, ChatReply | Failure | None] = {}
+        self._places: Mapping[str, int] = {}
+
+    def add(
+        self, places: Mapping[str, int], replies: Sequence[ChatReply | None], failures: Sequence[Failure | None]
+    ) -> None:
+        """Record a reply or a failure for each request.
+
+        Args:
+            places: Index of the first input of each request, by key.
+            replies: The replies, in the same order.
+            failures: The failures, in the same order.
+        """
+        self._places = places
+        for key, reply, failure in zip(places, replies, failures, strict=True):
+            self._outcomes[key] = failure if reply is None else reply
+
+    def reply(self, messages: list[Fields], options: Fields, model: str) -> ChatReply:
+        """Return the reply to a request.
+
+        Raises:
+            BatchItemError: The request failed.
+            WorkersAIError: The run stopped before the request was answered.
+        """
+        from workers_ai.generation import Failure
+
+        key = request_key(messages, options)
+        outcome = self._outcomes.get(key)
+        place = self._places.get(key, 0)
+        if outcome is None:
+            message = "the queue has no answer to this input: call batch again"
+            raise self.stopped or BatchItemError(message, index=place, model=model)
+        if isinstance(outcome, Failure):
+            raise BatchItemError(outcome.message, index=place, code=outcome.code, model=model)
+        return outcome
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let calls of the owner in this context use these answers."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+_current: ContextVar[QueuedAnswers | None] = ContextVar("workers_ai_queued_answers", default=None)
+
+
+def queued_answers(owner: object) -> QueuedAnswers | None:
+    """Return the answers of the current batch of a model; None for direct calls."""
+    answers = _current.get()
+    return answers if answers is not None and answers.owner is owner else None
+
+
+def anything_queued(owner: object) -> bool:
+    """Return whether a batch of this model is in progress in this context."""
+    return queued_answers(owner) is not None
+
+
+def request_key(messages: list[Fields], options: Fields) -> str:
+    """Return the key of a request within one batch."""
+    return plain_json([messages, queue_params(options)])
+
+
+def queue_params(options: Fields) -> Fields:
+    """Return the options that are parameters of a request in the queue."""
+    return {name: options[name] for name in sorted(_PARAMS & options.keys())}
+
+
+@dataclass(frozen=True)
+class QueueRun:
+    """The requests of one batch, and the settings of their generation.
+
+    Attributes:
+        owner: The model of the batch.
+        model: Model id.
+        requests: Distinct requests by key, each with the index of its first input.
+        extra_body: Additional fields of the body of all requests.
+        ledger: Path of the ledger; None for a temporary one.
+        deadline_s: Seconds the batch may take; None for no limit.
+    """
+
+    owner: object
+    model: str
+    requests: dict[str, tuple[int, ChatInput]]
+    extra_body: Fields
+    ledger: str | None
+    deadline_s: float | None
+
+    def run(self, client: Client) -> QueuedAnswers:
+        """Generate the answers and return them."""
+        from workers_ai.generation import generate
+
+        answers = QueuedAnswers(self.owner)
+        with self._ledger() as ledger:
+            try:
+                if self.requests:
+                    generate(self._source(), client=client, **self._arguments(ledger))
+            except WorkersAIError as exc:
+                self._keep(answers, exc, ledger)
+            self._read(answers, ledger)
+        return answers
+
+    async def arun(self, client: AsyncClient) -> QueuedAnswers:
+        """Generate the answers without blocking the event loop and return them."""
+        from workers_ai.generation import agenerate
+
+        answers = QueuedAnswers(self.owner)
+        with self._ledger() as ledger:
+            try:
+                if self.requests:
+                    await agenerate(self._source(), client=client, **self._arguments(ledger))
+            except WorkersAIError as exc:
+                self._keep(answers, exc, ledger)
+            await asyncio.to_thread(self._read, answers, ledger)
+        return answers
+
+    @contextmanager
+    def _ledger(self) -> Iterator[Path]:
+        if self.ledger is not None:
+            yield Path(self.ledger)
+            return
+        if len(self.requests) > _WARN_ABOVE:
+            warnings.warn(
+                f"batch() of {len(self.requests):,} inputs has no ledger: if it is interrupted, the next call pays for "
+                "all answers again; pass ledger= to ChatWorkersAI",
+                stacklevel=6,
+            )
+        with tempfile.TemporaryDirectory(prefix="workers-ai-") as folder:
+            yield Path(folder) / "batch.ledger"
+
+    def _source(self) -> list[tuple[str, ChatInput]]:
+        return [(str(index), request) for index, request in self.requests.values()]
+
+    def _arguments(self, ledger: Path) -> Fields:
+        return {
+            "ledger": ledger,
+            "model": self.model,
+            "extra_body": self.extra_body or None,
+            "deadline_s": self.deadline_s,
+            "progress": False,
+        }
+
+    def _keep(self, answers: QueuedAnswers, error: WorkersAIError, ledger: Path) -> None:
+        """Record an error that stopped the run. Raise it if no input can have an answer."""
+        from workers_ai.generation import LedgerError
+
+        if isinstance(error, (ConfigurationError, LedgerError)) or not ledger.exists():
+            raise error
+        answers.stopped = error
+
+    def _read(self, answers: QueuedAnswers, ledger: Path) -> None:
+        from workers_ai.generation import Answers
+
+        if self.requests:
+            with Answers(ledger) as stored:
+                places = {key: index for key, (index, _) in self.requests.items()}
+                requests = [request for _, request in self.requests.values()]
+                answers.add(places, stored.find(requests), stored.errors(requests))

@@ -1,0 +1,228 @@
+"""``ChatWorkersAI(queue="always")``: ``batch`` and its other forms through the asynchronous queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tools import tool
+from pydantic import BaseModel
+from tests.support import Caller, skip_waits, wired
+
+from langchain_workers_ai import BatchItemError, ChatWorkersAI, ConfigurationError, QuotaExhaustedError
+from workers_ai_emulator import Clock, Emulator, Fault, QueueSettings
+from workers_ai_emulator.state.queue import ItemFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Make = Callable[..., ChatWorkersAI]
+
+KIMI = "@cf/moonshotai/kimi-k2.6"
+PROMPTS = ["Name a fjord.", "Name a lake.", "Name a river."]
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+@tool
+def clock(city: str) -> str:
+    """Return the time in a city."""
+    return f"noon in {city}"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    return skip_waits(monkeypatch)
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    return Emulator(clock=Clock("jump"), queue=QueueSettings("at_once"))
+
+
+@pytest.fixture
+def chat(emulator: Emulator) -> Make:
+    return lambda **settings: ChatWorkersAI(**wired(emulator, **{"model": KIMI, "queue": "always", **settings}))
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Caller:
+    return Caller(request.param)
+
+
+def routes(emulator: Emulator) -> list[str]:
+    return [entry.route for entry in emulator.log.entries if entry.route != "poll"]
+
+
+def items(emulator: Emulator) -> list[Any]:
+    """Return the items of all submissions."""
+    return [item for entry in emulator.log.entries if entry.route == "submit" for item in entry.json["requests"]]
+
+
+class Recorder(BaseCallbackHandler):
+    """Records events with their run ids."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.runs: set[Any] = set()
+
+    def on_chat_model_start(self, *args: Any, run_id: Any, tags: Any = None, **kwargs: Any) -> None:
+        self.events.append(f"start {tags}")
+        self.runs.add(run_id)
+
+    def on_llm_end(self, response: Any, *, run_id: Any, **kwargs: Any) -> None:
+        self.events.append("end")
+
+    def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.events.append(type(error).__name__)
+
+
+@pytest.mark.parametrize("queue", ["never", "always"])
+def test_callbacks_ids_usage_and_order_are_those_of_direct_calls(
+    queue: str, chat: Make, emulator: Emulator, call: Caller
+) -> None:
+    recorder = Recorder()
+    answers = call(chat(queue=queue), "batch", PROMPTS, {"callbacks": [recorder], "tags": ["t"]})
+    assert routes(emulator) == (["submit"] if queue == "always" else ["chat_completions"] * 3)
+    assert sorted(recorder.events) == ["end"] * 3 + ["start ['t']"] * 3
+    assert {answer.id for answer in answers} == {f"lc_run--{run}-0" for run in recorder.runs}
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        direct = chat(queue="never").invoke(prompt)
+        assert answer.text == direct.text
+        assert answer.usage_metadata["output_tokens"] == direct.usage_metadata["output_tokens"]
+        assert answer.response_metadata["finish_reason"] == "stop"
+        assert answer.response_metadata["model_name"] == KIMI
+
+
+def test_other_calls_are_direct(chat: Make, emulator: Emulator, call: Caller) -> None:
+    call(chat(), "invoke", "hi")
+    call(chat(), "stream", "hi")
+    assert routes(emulator) == ["chat_completions"] * 2
+
+
+@pytest.mark.parametrize(
+    ("build", "check"),
+    [
+        (lambda model: ChatPromptTemplate.from_template("{x}") | model | StrOutputParser(), str),
+        (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind(max_tokens=900), None),
+        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City), City),
+        (
+            lambda model: (
+                ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City, include_raw=True)
+            ),
+            dict,
+        ),
+        (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind_tools([clock], tool_choice="clock"), None),
+        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_retry(), None),
+    ],
+    ids=["parser", "bind", "structured", "include_raw", "tools", "retry"],
+)  # fmt: skip
+def test_chains_reach_the_queue(build: Any, check: Any, chat: Make, emulator: Emulator, call: Caller) -> None:
+    answers = call(build(chat()), "batch", [{"x": "the city Oslo"}, {"x": "the city Bergen"}])
+    assert routes(emulator) == ["submit"]
+    assert len(items(emulator)) == 2
+    for answer in answers:
+        assert check is None or isinstance(answer, check)
+        if check is dict:
+            assert (isinstance(answer["parsed"], City), answer["parsing_error"]) == (True, None)
+    if "tools" in items(emulator)[0]:
+        assert [answer.tool_calls[0]["name"] for answer in answers] == ["clock", "clock"]
+
+
+def test_a_failed_input_fails_alone(chat: Make, emulator: Emulator, call: Caller) -> None:
+    emulator.queue.settings.failures = [ItemFailure(contains="lake", code=3030, message="too many tokens")]
+    recorder = Recorder()
+    first, failed, last = call(chat(), "batch", PROMPTS, {"callbacks": [recorder]}, return_exceptions=True)
+    assert (first.text, last.text) != ("", "")
+    assert isinstance(failed, BatchItemError)
+    assert (failed.index, failed.code, "too many tokens" in str(failed)) == (1, 3030, True)
+    assert sorted(recorder.events) == ["BatchItemError", "end", "end", "start []", "start []", "start []"]
+    with pytest.raises(BatchItemError, match="too many tokens"):
+        call(chat(), "batch", PROMPTS)
+
+
+def test_an_invalid_input_fails_alone_and_is_not_sent(chat: Make, emulator: Emulator, call: Caller) -> None:
+    answers = call(chat(), "batch", ["hi", 7, []], return_exceptions=True)
+    assert [isinstance(answer, Exception) for answer in answers] == [False, True, True]
+    assert len(items(emulator)) == 1
+
+
+def test_fallbacks_answer_failed_inputs(chat: Make, emulator: Emulator, call: Caller) -> None:
+    emulator.queue.settings.failures = [ItemFailure(contains="lake", code=3030)]
+    answers = call(chat().with_fallbacks([chat(queue="never")]), "batch", PROMPTS)
+    assert all(answer.text for answer in answers)
+    assert routes(emulator) == ["submit", "chat_completions"]
+
+
+def test_a_ledger_keeps_the_answers(chat: Make, emulator: Emulator, call: Caller, tmp_path: Path) -> None:
+    ledger = tmp_path / "answers.ledger"
+    before = call(chat(ledger=ledger), "batch", PROMPTS)
+    emulator.log.clear()
+    after = call(chat(ledger=ledger), "batch", [*PROMPTS, *PROMPTS])
+    assert [answer.text for answer in after] == [answer.text for answer in before] * 2
+    assert emulator.log.entries == []
+    call(chat(ledger=ledger, temperature=0.5), "batch", PROMPTS[:1])
+    assert [item["temperature"] for item in items(emulator)] == [0.5]
+    with pytest.raises(ConfigurationError, match="ledger"):
+        call(chat(ledger=ledger, model="@cf/openai/gpt-oss-120b"), "batch", PROMPTS)
+
+
+def test_an_exhausted_quota_stops_the_run_and_the_next_call_continues(
+    chat: Make, emulator: Emulator, call: Caller, tmp_path: Path
+) -> None:
+    model = chat(ledger=tmp_path / "answers.ledger")
+    call(model, "batch", PROMPTS[:1])
+    emulator.faults.add(Fault.error(429, 3036, "daily free allocation used up", route="submit"))
+    answers = call(model, "batch", PROMPTS, return_exceptions=True)
+    assert [type(answer) for answer in answers[1:]] == [QuotaExhaustedError] * 2
+    assert answers[0].text
+    assert all(answer.text for answer in call(model, "batch", PROMPTS))
+
+
+def test_answers_in_the_cache_are_not_sent(chat: Make, emulator: Emulator, call: Caller) -> None:
+    model = chat(cache=InMemoryCache())
+    call(model, "batch", PROMPTS[:2])
+    emulator.log.clear()
+    answers = call(model, "batch", PROMPTS)
+    assert [item["messages"][0]["content"] for item in items(emulator)] == PROMPTS[2:]
+    assert all(answer.text for answer in answers)
+
+
+def test_batch_as_completed_uses_the_queue(chat: Make, emulator: Emulator, call: Caller) -> None:
+    if call.mode == "sync":
+        found = dict(chat().batch_as_completed(PROMPTS))
+    else:
+        found = dict(call(chat(), "batch_as_completed", PROMPTS))
+    assert routes(emulator) == ["submit"]
+    assert sorted(found) == [0, 1, 2]
+
+
+def test_streaming_models_do_not_send_directly(chat: Make, emulator: Emulator, call: Caller) -> None:
+    call(chat(streaming=True), "batch", PROMPTS)
+    assert routes(emulator) == ["submit"]
+
+
+def test_many_inputs_without_a_ledger_warn(chat: Make) -> None:
+    with pytest.warns(UserWarning, match="150 inputs has no ledger"):
+        chat().batch([f"Say {number}." for number in range(150)])
+
+
+def test_a_model_without_a_queue_raises(chat: Make) -> None:
+    with pytest.raises(ConfigurationError, match="queue"):
+        chat(model="@cf/zai-org/glm-4.7-flash")
+
+
+def test_an_empty_batch_sends_nothing(chat: Make, emulator: Emulator, call: Caller) -> None:
+    assert call(chat(), "batch", []) == []
+    assert emulator.log.entries == []
