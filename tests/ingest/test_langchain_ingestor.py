@@ -154,7 +154,7 @@ def test_a_store_is_filled_through_the_queue_alone(
     assert everything(store) == sorted(d.page_content for d in documents)
 
 
-def test_the_store_finds_the_document_that_was_asked_for(
+def test_the_store_finds_the_document(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     call(ingestor(store), "ingest", corpus(12, source="numbers"))
@@ -237,12 +237,12 @@ def test_identical_texts_are_sent_once(
 
 
 class Loader(BaseLoader):
-    """Gives its documents one by one, as often as it is asked."""
+    """Yields its documents one by one; counts the iterations."""
 
-    asked = 0
+    iterations = 0
 
     def lazy_load(self) -> Iterator[Document]:
-        self.asked += 1
+        self.iterations += 1
         yield from corpus(30)
 
 
@@ -265,7 +265,7 @@ def test_documents_come_from_anything(
 
     assert report.embedded == 30
     assert sorted(store.store) == sorted(str(document.id) for document in corpus(30))
-    assert getattr(documents, "asked", 1) == 1
+    assert getattr(documents, "iterations", 1) == 1
 
 
 def test_asynchronous_iterators_are_for_aingest(
@@ -639,7 +639,7 @@ def test_what_shapes_the_vectors_is_sent(
         assert item == {"text": ["all about number0"], **options}
 
 
-def test_vectors_are_scaled_where_that_was_asked_for(
+def test_normalize_scales_vectors(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     embeddings = WorkersAIEmbeddings(**wired(emulator, model=MODEL, normalize=True))
@@ -690,7 +690,7 @@ class Counting(BaseRateLimiter):
         return True
 
 
-def test_langchains_rate_limiter_is_asked_for_each_request(
+def test_langchains_rate_limiter_bounds_each_request(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     limiter = Counting()
