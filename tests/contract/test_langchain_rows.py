@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from axes import MODES, spread
-from langchain_rows import MAKERS, asked, expressible, judge, sent
+from langchain_rows import MAKERS, expressible, find_differences, read_with, sent
 from odd_streams import ODD_STREAMS
 from sent import SENT
 from shapes import Sent, Shape
@@ -23,8 +23,8 @@ ROWS = [
 
 @pytest.mark.parametrize(("shape", "stream", "route", "mode"), ROWS)
 def test_replies_as_messages_of_langchain(shape: Shape, stream: bool, route: str, mode: str) -> None:
-    got = asked(OURS, shape, route, mode, stream=stream)
-    assert judge(shape.want, got) == []
+    got = read_with(OURS, shape, route, mode, stream=stream)
+    assert find_differences(shape.want, got) == []
     assert got.error == shape.want.error
 
 

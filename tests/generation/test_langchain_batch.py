@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Make = Callable[..., ChatWorkersAI]
 
 KIMI = "@cf/moonshotai/kimi-k2.6"
+TEMPLATE = ChatPromptTemplate.from_template("{x}")
 PROMPTS = ["Name a fjord.", "Name a lake.", "Name a river."]
 
 
@@ -114,15 +115,15 @@ def test_other_calls_are_direct(chat: Make, emulator: Emulator, call: Caller) ->
 @pytest.mark.parametrize(
     ("build", "check"),
     [
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model | StrOutputParser(), str),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind(max_tokens=900), None),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City), City),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_structured_output(City, include_raw=True), dict),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.bind_tools([clock], tool_choice="clock"), None),
-        (lambda model: ChatPromptTemplate.from_template("{x}") | model.with_retry(), None),
+        (lambda model: TEMPLATE | model | StrOutputParser(), str),
+        (lambda model: TEMPLATE | model.bind(max_tokens=900), None),
+        (lambda model: TEMPLATE | model.with_structured_output(City), City),
+        (lambda model: TEMPLATE | model.with_structured_output(City, include_raw=True), dict),
+        (lambda model: TEMPLATE | model.bind_tools([clock], tool_choice="clock"), None),
+        (lambda model: TEMPLATE | model.with_retry(), None),
     ],
     ids=["parser", "bind", "structured", "include_raw", "tools", "retry"],
-)  # fmt: skip
+)
 def test_chains_reach_the_queue(build: Any, check: Any, chat: Make, emulator: Emulator, call: Caller) -> None:
     answers = call(build(chat()), "batch", [{"x": "the city Oslo"}, {"x": "the city Bergen"}])
     assert routes(emulator) == ["submit"]

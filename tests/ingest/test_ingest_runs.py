@@ -44,7 +44,7 @@ def test_every_document_gets_the_vector_of_its_own_text(run: Any, texts: Any, em
         assert list(found[number][1]) == pytest.approx(embedded(documents[number][1]), abs=1e-6)
 
 
-def test_the_queue_is_asked_in_submissions_of_requests_of_100(
+def test_a_submission_holds_requests_of_100_texts(
     run: Any, texts: Any, emulator: Any, submitted: Any
 ) -> None:
     run(texts(2150))
@@ -325,7 +325,7 @@ def test_direct_requests_are_bounded_by_max_concurrency_alone(account: Any, ledg
 
 
 @pytest.mark.parametrize("bound", [1, 3])
-def test_no_more_requests_at_once_than_asked_for(run: Any, texts: Any, emulator: Any, bound: int) -> None:
+def test_max_concurrency_bounds_the_requests_in_flight(run: Any, texts: Any, emulator: Any, bound: int) -> None:
     emulator.settings.latency_s = 0.01
     run(texts(100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)
     run(texts(1000, 100), mode="direct", model="@cf/baai/bge-m3", max_concurrency=bound)

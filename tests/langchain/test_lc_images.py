@@ -120,11 +120,12 @@ def test_an_image_for_a_model_known_to_be_blind_is_refused_and_sent_to_an_unknow
     assert emulator.log.last.json["messages"][0]["content"] == [ASKED, PART]
 
 
+NO_LINKS = "does not fetch links"
 REFUSED = {
-    "link, standard": ({"type": "image", "url": "https://example.org/cat.jpg"}, "does not fetch links"),
-    "link, OpenAI": ({"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}, "does not fetch links"),
-    "link, Anthropic": ({"type": "image", "source": {"type": "url", "url": "http://e.org/c.jpg"}}, "does not fetch links"),
-    "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, "does not fetch links"),
+    "link, standard": ({"type": "image", "url": "https://example.org/cat.jpg"}, NO_LINKS),
+    "link, OpenAI": ({"type": "image_url", "image_url": {"url": "https://example.org/cat.jpg"}}, NO_LINKS),
+    "link, Anthropic": ({"type": "image", "source": {"type": "url", "url": "http://e.org/c.jpg"}}, NO_LINKS),
+    "link inside a text of data": ({"type": "image_url", "image_url": "ftp://e.org/data:image/png"}, NO_LINKS),
     "a PDF as an image": ({"type": "image", "base64": "JVBERi0=", "mime_type": "application/pdf"}, "media type"),
     "a PDF as an image, OpenAI": ({"type": "image_url", "image_url": PDF}, "media type"),
     "no media type, Anthropic": ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "media type"),

@@ -13,8 +13,8 @@ from langchain_core.messages.ai import UsageMetadata
 from pydantic import ValidationError, field_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import PROVIDER
-from langchain_workers_ai._to_wire import to_part, to_wire
+from langchain_workers_ai._translation.from_wire import PROVIDER
+from langchain_workers_ai._translation.to_wire import to_part, to_wire
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.integration import (
@@ -247,9 +247,9 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
         APIResponseValidationError: An answer is missing or has another kind than its question.
     """
     result = unwrap(reply.data)
-    body = result if isinstance(result, dict) else {}
+    body: Fields = result if isinstance(result, dict) else {}
     found = body.get("answers")
-    answers = found if isinstance(found, dict) else {}
+    answers: Fields = found if isinstance(found, dict) else {}
     wrong = [name for name, question in questions.items() if _kind(answers.get(name)) != question.type]
     try:
         if wrong:

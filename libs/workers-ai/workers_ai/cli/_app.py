@@ -286,7 +286,9 @@ def generate(
         if prompt_file is not None:
             shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
         run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
-        options = {name: value for name, value in {**shaping, **run_options}.items() if value is not None}
+        options: dict[str, object] = {
+            name: value for name, value in {**shaping, **run_options}.items() if value is not None
+        }
         options["repair"] = repair
         if schema is not None:
             options["schema"] = read_schema(schema)

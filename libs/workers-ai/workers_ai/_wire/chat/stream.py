@@ -54,6 +54,7 @@ class ChatStreamReader:
         "_calls_beside",
         "_context",
         "_finish",
+        "_has_plain_text",
         "_has_refusal",
         "_headers",
         "_id",
@@ -232,9 +233,8 @@ class ChatStreamReader:
             reasoning = self._keep_reasoning(reasoning)
         elif self._pending_reasoning:
             reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
-        self._has_plain_text = (
-            bool(self._text) and not (self._joiners or self._pending_reasoning) and self._buffer is None
-        )
+        if not (self._joiners or self._pending_reasoning):
+            self._has_plain_text = bool(self._text) and self._buffer is None
         refused = refusal if isinstance(refusal, str) else ""
         self._has_refusal = self._has_refusal or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):

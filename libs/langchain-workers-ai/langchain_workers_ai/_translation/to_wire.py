@@ -183,11 +183,12 @@ def _answer_and_reasoning(blocks: Iterable[Data], provider: str | None) -> tuple
     for block in blocks:
         given = block["value"] if _kind(block) == "non_standard" and "value" in block else block
         known = isinstance(given, str) or _kind(given) in _ANSWER | _REASONING
-        for block in [given] if known else _translated(given, provider):
+        translated: list[Data] = [given] if known else _translated(given, provider)
+        for block in translated:
             kind = "text" if isinstance(block, str) else _kind(block)
             if kind in _REASONING:
                 reasoning.append(_reasoning_text(block))
-            elif kind == "refusal":
+            elif kind == "refusal" and not isinstance(block, str):
                 answer.append({"type": "text", "text": str(block.get("refusal") or "")})
             elif kind in _ANSWER or kind in _MEDIA:
                 answer.append(to_part(block))
