@@ -180,7 +180,10 @@ def test_samples_of_one_prompt(sync: Generator) -> None:
 
 
 def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
-    tool: dict[str, Any] = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    tool: dict[str, Any] = {
+        "type": "function",
+        "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+    }
     chats = [
         ChatInput([{"role": "user", "content": "a"}], {"max_tokens": 7, "tools": [tool]}),
         ChatInput([{"role": "user", "content": "a"}]),

@@ -131,9 +131,13 @@ def run(
 
 
 @pytest.fixture
-def texts() -> Callable[[int], list[tuple[str, str]]]:
-    """So many documents, no two of them alike."""
-    return lambda count, first=0: [(f"doc-{number}", f"text number {number}") for number in range(first, first + count)]
+def texts() -> Callable[..., list[tuple[str, str]]]:
+    """Return a function that returns so many documents, all different."""
+
+    def documents(count: int, first: int = 0) -> list[tuple[str, str]]:
+        return [(f"doc-{number}", f"text number {number}") for number in range(first, first + count)]
+
+    return documents
 
 
 @pytest.fixture
