@@ -84,8 +84,8 @@ class Caller:
 def thin_out(items: list[pytest.Item], rows: int = 6) -> list[pytest.Item]:
     """Return the items to run: one combination of the axes for each row of a test with more than so many items.
 
-    The rows, and the tests, take the combinations in turn, so that each combination is run. Sync and async, and the routes, share one
-    flow; a row does not need all of them.
+    The rows, and the tests, take the combinations in turn, so that each combination is run. Sync and async, and the
+    routes, share one flow; a row does not need all of them.
     """
     by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
