@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ACCOUNT = "0123456789abcdef0123456789abcdef"
 TOKEN = "secret-token-for-tests"
-AXES = frozenset({"ask", "call", "route"})
+AXES = frozenset({"ask", "call", "mode", "route"})
 """Fixtures that repeat a test: sync or async, whole or streamed, by route."""
 
 

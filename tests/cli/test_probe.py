@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import workers_ai
 from workers_ai import Settings
 from workers_ai.cli._app import app
 from workers_ai.cli._probe.calls import Call
@@ -46,6 +47,12 @@ def test_every_switch_is_a_question_with_the_same_words_and_positions() -> None:
 
     assert asked == {switch.name: (switch.question, switch.positions) for switch in SWITCHES}
     assert len(BY_NAME) == len(QUESTIONS)
+
+
+def test_every_other_question_names_the_file_with_the_assumption() -> None:
+    files = [question.where.split()[0] for question in QUESTIONS if question.where]
+
+    assert [file for file in files if not (Path(workers_ai.__file__).parents[1] / file).is_file()] == []
 
 
 def test_a_run_is_cheap() -> None:

@@ -23,8 +23,8 @@ BGE: Final = "@cf/baai/bge-base-en-v1.5"
 QWEN: Final = "@cf/qwen/qwen3-embedding-0.6b"
 RERANKER: Final = "@cf/baai/bge-reranker-base"
 
-TOLD: Final = "Context:\nThe ferry to Moss leaves at 14:02.\n\nQuestion: When does the ferry to Moss leave?"
-INTRODUCED: Final = "My name is Ann and I am 41 years old."
+FERRY_QUESTION: Final = "Context:\nThe ferry to Moss leaves at 14:02.\n\nQuestion: When does the ferry to Moss leave?"
+ABOUT_ANN: Final = "My name is Ann and I am 41 years old."
 PERSON_TOOL: Final = {"name": "Person", "description": "Stores what a text says of a person.", "parameters": PERSON}
 PLACES: Final = ("Oslo is the capital of Norway.", "Bread is baked from flour, water, salt and yeast.")
 
@@ -132,22 +132,22 @@ SCHEMA: Final = {"type": "json_schema", "json_schema": {"name": "person", "schem
 
 CASES: dict[str, Case] = {
     **{
-        f"{kind}-{api}-{model.rpartition('/')[2]}": Case(ask(model, TOLD, api=api, max_tokens=400), holds)
+        f"{kind}-{api}-{model.rpartition('/')[2]}": Case(ask(model, FERRY_QUESTION, api=api, max_tokens=400), holds)
         for model in (LLAMA_70B, GEMMA)
         for api in ("run", "chat_completions")
         for kind, ask, holds in (("chat", chat, answered), ("stream", stream, answered_in_pieces))
     },
     **{
-        f"forced-call-{api}": Case(chat(GEMMA, INTRODUCED, api=api, max_tokens=800, **FORCED), called)
+        f"forced-call-{api}": Case(chat(GEMMA, ABOUT_ANN, api=api, max_tokens=800, **FORCED), called)
         for api in ("run", "chat_completions")
     },
-    "forced-call-stream": Case(stream(GEMMA, INTRODUCED, max_tokens=800, **FORCED), called_in_pieces),
+    "forced-call-stream": Case(stream(GEMMA, ABOUT_ANN, max_tokens=800, **FORCED), called_in_pieces),
     **{
-        f"schema-{api}": Case(chat(LLAMA_70B, INTRODUCED, api=api, max_tokens=200, response_format=SCHEMA), structured)
+        f"schema-{api}": Case(chat(LLAMA_70B, ABOUT_ANN, api=api, max_tokens=200, response_format=SCHEMA), structured)
         for api in ("run", "chat_completions")
     },
     "cut-by-length": Case(chat(GEMMA, "Count from one to one hundred in words.", max_tokens=8), cut),
-    "responses": Case(chat(GPT_OSS, TOLD, api="responses"), answered),
+    "responses": Case(chat(GPT_OSS, FERRY_QUESTION, api="responses"), answered),
     "embeddings": Case(lambda face: face.embed(BGE, PLACES), embedded(768)),
     "embeddings-query": Case(lambda face: face.embed(QWEN, PLACES, kind="query"), embedded(1024)),
     "rerank": Case(lambda face: face.rerank(RERANKER, "What is the capital of Norway?", PLACES), ranked),

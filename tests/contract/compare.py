@@ -20,7 +20,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from langchain_rows import MAKERS, REPLIES, Maker, asked, expressible, judge, refused, sent
+from langchain_rows import MAKERS, REPLIES, Maker, expressible, find_differences, read_with, refused, sent
 from refusals import REFUSED
 from sent import SENT
 from shapes import Shape, Want
@@ -65,7 +65,7 @@ def replies(maker: Maker, route: str, shapes: Sequence[tuple[Shape, bool]], list
     """Cells of a line: right of all, by aspect, then whole rows."""
     right, total = Counter[str](), Counter[str]()
     for shape, stream in shapes:
-        wrong = judge(shape.want, asked(maker, shape, route, "sync", stream=stream))
+        wrong = find_differences(shape.want, read_with(maker, shape, route, "sync", stream=stream))
         concerned = aspects(shape.want)
         total.update(concerned)
         right.update(concerned - wrong_aspects(shape.want, wrong))

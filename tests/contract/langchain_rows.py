@@ -23,7 +23,7 @@ from shapes import ABSENT, NATIVE, Call, Refused, Sent, Shape, Want, at, envelop
 from streamed_replies import STREAMS
 from whole_replies import WHOLE
 
-__all__ = ["MAKERS", "REPLIES", "Maker", "asked", "expressible", "judge", "refused", "sent"]
+__all__ = ["MAKERS", "REPLIES", "Maker", "read_with", "expressible", "find_differences", "refused", "sent"]
 
 ACCOUNT: Final = "0123456789abcdef0123456789abcdef"
 BASE: Final = "https://api.cloudflare.com/client/v4"
@@ -113,7 +113,7 @@ def _message(llm: Any, mode: str, *, stream: bool) -> Any:
     return reduce(add, list(llm.stream(HI)) if mode == "sync" else asyncio.run(_astream(llm)))
 
 
-def asked(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) -> Want:
+def read_with(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) -> Want:
     """What a class makes of a reply; an error by the name of its class."""
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -130,7 +130,7 @@ def asked(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) ->
         return Want(error=type(exc).__name__)
 
 
-def judge(want: Want, got: Want) -> list[str]:
+def find_differences(want: Want, got: Want) -> list[str]:
     """What is not as it should be."""
     if want.error or got.error:
         return [] if want.error and got.error else ["raised" if got.error else "no error"]

@@ -22,7 +22,7 @@ __all__ = [
     "EmulatedReplyError",
     "Scrub",
     "describe",
-    "misgivings",
+    "find_problems",
     "not_in_the_cassette",
     "use_cassette",
 ]
@@ -196,7 +196,7 @@ def describe(path: Path) -> dict[str, Any]:
     return content
 
 
-def misgivings(path: Path) -> list[str]:
+def find_problems(path: Path) -> list[str]:
     """Why this cannot be a recording of the real service: Cloudflare's edge marks each reply, other headers are cut."""
     found = []
     for interaction in describe(path)["interactions"]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from axes import MODES, ROUTES, spread
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import UUID
@@ -93,10 +94,12 @@ def is_the_error(caught: errors.WorkersAIError, row: Row, sent: int) -> None:
     assert "Check the model id" not in str(caught) or "model" in row.says or "route" in row.says
 
 
-@pytest.mark.parametrize("api", ["run", "chat_completions", "responses"])
-@pytest.mark.parametrize("way", ["chat", "stream"])
-@pytest.mark.parametrize("row", CAPTURED, ids=lambda row: f"{row.status}-{row.code}")
-def test_a_captured_refusal_over_http(row: Row, way: str, api: Any, face: Any) -> None:
+@pytest.mark.parametrize(
+    ("row", "face", "way", "api"),
+    spread(CAPTURED, MODES, ("chat", "stream"), (*ROUTES, "responses"), name=lambda row: f"{row.status}-{row.code}"),
+    indirect=["face"],
+)
+def test_a_captured_refusal_over_http(row: Row, face: Any, way: str, api: Any) -> None:
     sent: list[httpx.Request] = []
     body = {"errors": [{"message": row.text, "code": row.code}], "success": False, "result": {}, "messages": []}
     if api == "responses":  # recorded there: an error object as OpenAI has it, without Cloudflare's code

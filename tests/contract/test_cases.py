@@ -10,7 +10,7 @@ import httpx
 import pytest
 from cases import CASES, Case
 from record import record
-from recording import CASSETTES, EmulatedReplyError, misgivings, not_in_the_cassette, use_cassette
+from recording import CASSETTES, EmulatedReplyError, find_problems, not_in_the_cassette, use_cassette
 from vcr import patch
 
 from workers_ai import Client
@@ -46,7 +46,7 @@ def replayed(path: Path, face: Any) -> None:
 
 def test_recordings_of_the_real_service(face: Any) -> None:
     for path in RECORDED:
-        assert misgivings(path) == []
+        assert find_problems(path) == []
         replayed(path, face)
 
 
@@ -85,7 +85,7 @@ def clients(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterato
 def test_a_case_is_recorded_and_replays(name: str, clients: Any, face: Any, tmp_path: Path) -> None:
     assert record(name, clients(Disguise()), tmp_path) == ""
     (path,) = tmp_path.iterdir()
-    assert misgivings(path) == []
+    assert find_problems(path) == []
     replayed(path, face)
 
 
@@ -102,4 +102,4 @@ def test_the_recorder_refuses_the_emulator(clients: Any, tmp_path: Path) -> None
 
 
 def test_what_is_no_recording_is_found_out() -> None:
-    assert misgivings(CASSETTES / "documented" / "run_chat.yaml") == ["run_chat: no cf-ray"]
+    assert find_problems(CASSETTES / "documented" / "run_chat.yaml") == ["run_chat: no cf-ray"]

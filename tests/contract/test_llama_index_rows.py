@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from axes import spread
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, ThinkingBlock, ToolCallBlock
 from llama_index.llms.workers_ai import WorkersAI
 from odd_streams import ODD_STREAMS
@@ -19,11 +20,9 @@ from workers_ai.errors import WorkersAIError
 
 FIELDS = ("text", "reasoning", "calls", "finish", "refusal", "error", "code", "partial")
 NOT_SENT = {"raw", "prompt"}
-ROWS = [
-    pytest.param(shape, shape.streamed, id=shape.name)
-    for shape in (*WHOLE, *STREAMS, *ODD_STREAMS)
-    if not NOT_SENT & shape.params.keys()
-]
+ROWS = spread(
+    [shape for shape in (*WHOLE, *STREAMS, *ODD_STREAMS) if not NOT_SENT & shape.params.keys()], ("sync", "async")
+)
 
 
 def of_response(response: ChatResponse) -> Want:
@@ -54,8 +53,10 @@ def ask(llm: WorkersAI, messages: list[ChatMessage], mode: str, *, stream: bool,
     return asyncio.run(answer())
 
 
-@pytest.mark.parametrize(("shape", "stream"), ROWS)
-def test_replies_as_responses_of_llama_index(shape: Shape, stream: bool) -> None:
+@pytest.mark.parametrize(("shape", "mode"), ROWS)
+def test_replies_as_responses_of_llama_index(shape: Shape, mode: str) -> None:
+    stream = shape.streamed
+
     def answer(request: httpx.Request) -> httpx.Response:
         media_type = "text/event-stream" if stream else "application/json"
         content = shape.stream_bytes() if stream else shape.whole_body("chat_completions")
@@ -70,9 +71,8 @@ def test_replies_as_responses_of_llama_index(shape: Shape, stream: bool) -> None
         http_client=httpx.Client(transport=transport),
         http_async_client=httpx.AsyncClient(transport=transport),
     )
-    for mode in ("sync", "async"):
-        try:
-            got = of_response(ask(llm, [ChatMessage("hi")], mode, stream=stream, **shape.params))
-        except WorkersAIError as exc:
-            got = of_error(exc)
-        assert disagreements(shape.want, got, FIELDS) == []
+    try:
+        got = of_response(ask(llm, [ChatMessage("hi")], mode, stream=stream, **shape.params))
+    except WorkersAIError as exc:
+        got = of_error(exc)
+    assert disagreements(shape.want, got, FIELDS) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from axes import MODES, spread
 from refusals import REFUSED
 from shapes import NATIVE, Refused
 
@@ -15,9 +16,10 @@ from workers_ai import errors
 HI = [{"role": "user", "content": "hi"}]
 
 
-@pytest.mark.parametrize("call", ["chat", "stream", "embed", "rerank"])
-@pytest.mark.parametrize("row", REFUSED, ids=[row.name for row in REFUSED])
-def test_refusals(row: Refused, call: str, face: Any) -> None:
+@pytest.mark.parametrize(
+    ("row", "face", "call"), spread(REFUSED, MODES, ("chat", "stream", "embed", "rerank")), indirect=["face"]
+)
+def test_refusals(row: Refused, face: Any, call: str) -> None:
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:

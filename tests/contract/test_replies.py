@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from axes import MODES, ROUTES, spread
 from odd_streams import ODD_STREAMS
 from readers import disagreements, of_deltas, of_error, of_reply
 from shapes import HI, Shape, Want, sse
@@ -15,8 +16,6 @@ from whole_replies import WHOLE
 
 from workers_ai import Client
 from workers_ai.errors import APIResponseValidationError, CapacityError, WorkersAIError
-
-ROUTES = ["run", "chat_completions"]
 
 
 class Script(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -73,19 +72,19 @@ def test_names_are_unique() -> None:
         assert len(set(names(shapes))) == len(shapes)
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "to a stream"])
-@pytest.mark.parametrize("shape", WHOLE, ids=names(WHOLE))
-def test_whole_replies(shape: Shape, stream: bool, route: str, face: Any) -> None:
+@pytest.mark.parametrize(
+    ("shape", "face", "route", "stream"), spread(WHOLE, MODES, ROUTES, (False, True)), indirect=["face"]
+)
+def test_whole_replies(shape: Shape, face: Any, route: str, stream: bool) -> None:
     got, requests = ask(face, shape, route, stream=stream)
     assert disagreements(shape.want, got) == []
     assert requests == 1
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("size", [None, 1], ids=["at once", "by bytes"])
-@pytest.mark.parametrize("shape", STREAMS + ODD_STREAMS, ids=names(STREAMS + ODD_STREAMS))
-def test_streamed_replies(shape: Shape, size: int | None, route: str, face: Any) -> None:
+@pytest.mark.parametrize(
+    ("shape", "face", "route", "size"), spread(STREAMS + ODD_STREAMS, MODES, ROUTES, (None, 1)), indirect=["face"]
+)
+def test_streamed_replies(shape: Shape, face: Any, route: str, size: int | None) -> None:
     got, requests = ask(face, shape, route, stream=True, size=size)
     assert disagreements(shape.want, got) == []
     assert requests == shape.requests
@@ -110,8 +109,8 @@ def test_the_last_piece_names_completion_and_model(route: str, face: Any) -> Non
 
 NO_ANSWERS = {
     "queued": ({"status": "queued", "request_id": "r-1"}, "queued as r-1.*collect it with Client.batch"),
-    "a list": ({"object": "list", "data": []}, "a list, not an answer: is this the route of another task"),
-    "nothing": ({}, "has no answer in it"),
+    "a list": ({"object": "list", "data": []}, "a list instead of an answer"),
+    "nothing": ({}, "has no answer"),
 }
 
 

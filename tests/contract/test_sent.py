@@ -7,12 +7,23 @@ from typing import Any
 
 import httpx
 import pytest
+from axes import MODES, spread
 from sent import SENT
 from shapes import ABSENT, Sent, at
 
 from workers_ai.errors import WorkersAIError
 
-CASES = [pytest.param(row, api or None, id=f"{row.name}-{api or 'no route named'}") for row in SENT for api in row.api]
+CASES = [
+    pytest.param(
+        row,
+        mode,
+        stream,
+        api or None,
+        id=f"{row.name}-{mode}-{'stream' if stream else 'whole'}-{api or 'default route'}",
+    )
+    for row, mode, stream in (case.values for case in spread(SENT, MODES, (False, True)))
+    for api in row.api
+]
 
 
 class Recorder:
@@ -30,9 +41,8 @@ def test_names_are_unique() -> None:
     assert len({row.name for row in SENT}) == len(SENT)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "to a stream"])
-@pytest.mark.parametrize(("row", "api"), CASES)
-def test_what_is_sent(row: Sent, api: str | None, stream: bool, face: Any) -> None:
+@pytest.mark.parametrize(("row", "face", "stream", "api"), CASES, indirect=["face"])
+def test_sent_request(row: Sent, face: Any, stream: bool, api: str | None) -> None:
     recorder = Recorder()
     one = face(recorder, **row.settings)
     given = json.dumps([row.messages, dict(row.params)], sort_keys=True)

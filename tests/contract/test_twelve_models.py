@@ -47,7 +47,7 @@ every_model = pytest.mark.parametrize("model", MODELS)
 
 
 @pytest.fixture
-def asked(face: Any) -> Any:
+def client(face: Any) -> Any:
     return face(Emulator().transport())
 
 
@@ -56,9 +56,9 @@ def _user(text: str) -> list[dict[str, Any]]:
 
 
 @every_model
-def test_text_whole_and_streamed(asked: Any, model: str, api: str) -> None:
-    whole = asked.chat(model, _user("Hello"), api=api, temperature=1e-8, max_tokens=2000)
-    pieces = asked.stream(model, _user("Hello"), api=api, max_tokens=2000)
+def test_text_whole_and_streamed(client: Any, model: str, api: str) -> None:
+    whole = client.chat(model, _user("Hello"), api=api, temperature=1e-8, max_tokens=2000)
+    pieces = client.stream(model, _user("Hello"), api=api, max_tokens=2000)
 
     assert whole.text
     assert "".join(piece.text for piece in pieces) == whole.text
@@ -68,11 +68,11 @@ def test_text_whole_and_streamed(asked: Any, model: str, api: str) -> None:
 
 @every_model
 @pytest.mark.parametrize("choice", [None, "get_weather"])
-def test_a_tool_is_called_and_its_result_is_read(asked: Any, model: str, api: str, choice: Any) -> None:
+def test_a_tool_is_called_and_its_result_is_read(client: Any, model: str, api: str, choice: Any) -> None:
     options = {"tools": [WEATHER], "api": api, "max_tokens": 2000}
     forced = {"tool_choice": choice} if choice else {}
     question = _user("What is the weather in Rome?")
-    (call,) = asked.chat(model, question, **options, **forced).tool_calls
+    (call,) = client.chat(model, question, **options, **forced).tool_calls
     assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Rome"})
 
     function = {"name": call.name, "arguments": call.arguments}
@@ -82,19 +82,19 @@ def test_a_tool_is_called_and_its_result_is_read(asked: Any, model: str, api: st
         "tool_calls": [{"id": call.id, "type": "function", "function": function}],
     }
     result = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": "22 degrees"}
-    assert "22 degrees" in asked.chat(model, [*question, turn, result], **options).text
+    assert "22 degrees" in client.chat(model, [*question, turn, result], **options).text
 
 
 @every_model
-def test_a_schema_is_met(asked: Any, model: str, api: str) -> None:
+def test_a_schema_is_met(client: Any, model: str, api: str) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "notice", "schema": NOTICE}}
-    text = asked.chat(model, _user("Acme joins Globex."), api=api, response_format=wanted, max_tokens=2000).text
+    text = client.chat(model, _user("Acme joins Globex."), api=api, response_format=wanted, max_tokens=2000).text
 
     assert set(json.loads(text)) == {"kind", "entities"}
 
 
 @pytest.mark.parametrize("model", SEEING)
-def test_a_picture_is_seen_by_models_that_see(asked: Any, model: str, api: str) -> None:
+def test_a_picture_is_seen_by_models_that_see(client: Any, model: str, api: str) -> None:
     parts = [{"type": "text", "text": "Describe it."}, {"type": "image_url", "image_url": {"url": PIXEL}}]
 
-    assert asked.chat(model, [{"role": "user", "content": parts}], api=api, max_tokens=2000).text
+    assert client.chat(model, [{"role": "user", "content": parts}], api=api, max_tokens=2000).text

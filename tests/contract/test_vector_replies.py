@@ -68,9 +68,9 @@ MISFITS = {
     "infinite": ('{"result": {"data": [[1.0, 1.0], [Infinity, 1.0]]}}', "vector 1 contains NaN or infinity"),
     "infinite both ways": ('{"result": {"data": [[Infinity, -Infinity], [1.0, 1.0]]}}', "vector 0 contains NaN"),
     "all zeros (karakeep-app/karakeep#2698)": (enveloped({"data": [[1.0, 0.0], [0.0, 0.0]]}), "vector 1 is all zeros"),
-    "another length": (enveloped({"data": [[1.0, 0.0], [1.0]]}), "vector 1 has another length"),
-    "empty": (enveloped({"data": [[], []]}), "vector 0 has another length"),
-    "a null for a vector": (enveloped({"data": [[1.0], None]}), "vector 1 has another length"),
+    "another length": (enveloped({"data": [[1.0, 0.0], [1.0]]}), "vector 1 is not a list of"),
+    "empty": (enveloped({"data": [[], []]}), "vector 0 is not a list of"),
+    "a null for a vector": (enveloped({"data": [[1.0], None]}), "vector 1 is not a list of"),
     "a null for a number": (
         enveloped({"data": [[1.0, None], [1.0, 1.0]]}),
         "vector 0 contains a value that is not a number",
@@ -82,7 +82,7 @@ MISFITS = {
     "indexes twice": ({"data": [item(0, TWO[0]), item(0, TWO[1])]}, "indexes of the vectors"),
     "indexes from one": ({"data": [item(1, TWO[0]), item(2, TWO[1])]}, "indexes of the vectors"),
     "an index that is null": ({"data": [item(0, TWO[0]), {"index": None, "embedding": TWO[1]}]}, "indexes"),
-    "items of several kinds": ({"data": [item(0, TWO[0]), TWO[1]]}, "several kinds"),
+    "items of several kinds": ({"data": [item(0, TWO[0]), TWO[1]]}, "several forms"),
     "not base64": (enveloped({"data": ["a b", "c"]}), "not base64"),
     "base64 of half a number": (enveloped({"data": ["AAA=", "AAA="]}), "not base64"),
 }
@@ -169,5 +169,5 @@ def test_scores_of_every_shape(result: Any, face: Any) -> None:
 )
 def test_scores_that_are_missing_are_an_error(result: Any, face: Any) -> None:
     one = face(lambda request: httpx.Response(200, json=enveloped(result)))
-    with pytest.raises(e.APIResponseValidationError, match="of the 2 texts"):
+    with pytest.raises(e.APIResponseValidationError, match="and 2 were requested"):
         one.rerank(RERANKER, "q", ["a", "b"])

@@ -88,25 +88,13 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "tools must be a list, not a int: the form of a tool is",
     ),
     "one tool": (lambda c: c.chat(CHAT, HI, tools=tool({})), "tools must be a list, not a dict"),
-    "a number among tools": (
-        lambda c: c.chat(CHAT, HI, tools=[5]),
-        "a tool must be a dict, not a int: the form of a tool is",
-    ),
+    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict, not a int"),
     "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "a tool must be a dict"),
     "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "a tool has no name"),
     "parameters": (lambda c: c.chat(CHAT, HI, tools=[tool([1])]), "parameters of tool 'clock' must be a JSON schema"),
-    "properties, null": (
-        lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]),
-        "properties of tool 'clock' must be an object",
-    ),
-    "properties, a list": (
-        lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]),
-        "properties of tool 'clock' must be an object",
-    ),
-    "tool_choice": (
-        lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5),
-        "tool_choice must be auto, none, any, the name of a tool or a dict, not 5",
-    ),
+    "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "'clock' must be an object"),
+    "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "'clock' must be an object"),
+    "tool_choice": (lambda c: c.chat(CHAT, HI, tools=[tool({})], tool_choice=5), "name of a tool or a dict, not 5"),
     "response_format": (lambda c: c.chat(CHAT, HI, response_format=5), "response_format must be a dict such as"),
     "extra_body": (
         lambda c: c.chat(CHAT, HI, extra_body="x"),
@@ -127,10 +115,7 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda c: c.embed(BGE, ["a"], query_instruction=5),
         "query_instruction must be text, not int",
     ),
-    "deadline_s": (
-        lambda c: c.batch.run(BGE, [], "5"),
-        "deadline_s must be a number of seconds, or None for no bound, not '5'",
-    ),
+    "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be a number of seconds, .* not '5'"),
     "a deadline that is none": (
         lambda c: c.embed(BGE, ["a"], queue="always", deadline_s=float("nan")),
         "deadline_s must be a number of seconds, or None for no bound, not nan",

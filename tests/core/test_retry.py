@@ -40,11 +40,11 @@ def test_the_services_own_delay_is_kept_up_to_a_minute(asked_s: float, waited_s:
     assert waited_s == RetryPolicy(jitter=lambda: 1.0).wait_s(1, error)
 
 
-def test_a_limit_per_minute_waits_the_minute_unless_told_otherwise() -> None:
+def test_a_limit_per_minute_waits_the_minute_unless_events_otherwise() -> None:
     policy = RetryPolicy(jitter=lambda: 0.0)
-    told = e.RateLimitError("limit", status_code=429, code=3021, retry_after=7.0)
+    events = e.RateLimitError("limit", status_code=429, code=3021, retry_after=7.0)
     plain = e.RateLimitError("limit", status_code=429)
-    assert (policy.wait_s(1, PER_MINUTE), policy.wait_s(1, told), policy.wait_s(1, plain)) == (60.0, 7.0, 0.0)
+    assert (policy.wait_s(1, PER_MINUTE), policy.wait_s(1, events), policy.wait_s(1, plain)) == (60.0, 7.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -148,17 +148,17 @@ def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, 
     assert len(played.sent) == 2
 
 
-def test_every_wait_is_told_to_the_callback_and_the_log(
+def test_callback_and_log_report_every_wait(
     make_calls: Any, play: Any, ok: Any, refusal: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="workers_ai")
-    told: list[Any] = []
-    play(make_calls(on_retry=told.append).exchange(REQUEST), [refusal(429, 3040), refusal(502), ok()])
+    events: list[Any] = []
+    play(make_calls(on_retry=events.append).exchange(REQUEST), [refusal(429, 3040), refusal(502), ok()])
     assert [(e.CapacityError, 1, 0.5), (e.InternalServerError, 2, 1.0)] == [
-        (type(event.error), event.attempt, event.wait_s) for event in told
+        (type(event.error), event.attempt, event.wait_s) for event in events
     ]
     lines = [record.getMessage() for record in caplog.records]
-    assert [line.split("again in ")[1][:6] for line in lines] == ["0.50 s", "1.00 s"]
+    assert [line.split("retrying in ")[1][:6] for line in lines] == ["0.50 s", "1.00 s"]
     assert "code 3040" in lines[0]
 
 

@@ -97,8 +97,8 @@ def test_bge_en_truncates_a_text_at_512_tokens(api: Api) -> None:
 
 
 def test_the_openai_route_returns_floats_for_base64(api: Api) -> None:
-    body = {"model": BGE, "input": ["hello", "world"], "encoding_format": "base64", "dimensions": 8}
-    body = api.http.post("/ai/v1/embeddings", json=body).json()
+    request = {"model": BGE, "input": ["hello", "world"], "encoding_format": "base64", "dimensions": 8}
+    body = api.http.post("/ai/v1/embeddings", json=request).json()
 
     assert (body["object"], body["model"]) == ("list", BGE)
     assert [(row["index"], len(row["embedding"])) for row in body["data"]] == [(0, 768), (1, 768)]

@@ -319,8 +319,8 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
 
 
 def test_the_limit_on_cost_ends_the_run(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
-    line = only_line(workers_ai(*ingest("--limit-cost", "0.000001"), status=1))
-    assert line.startswith("the cost limit of $1e-06 is reached; the ledger is ready to go on")
+    line = only_line(workers_ai(*ingest("--limit-cost", "0.000000001"), status=1))
+    assert line.startswith("the cost limit of $1e-09 is reached; the ledger is ready to go on")
     assert emulator.log.requests == 0
 
 

@@ -405,7 +405,9 @@ def test_a_cancelled_ingestion_leaves_a_ledger_that_goes_on(
 
 
 def test_what_came_back_before_a_cancellation_reaches_the_disk() -> None:
+    """Cancel once both replies are there: the event wakes the first flow before the cancellation is delivered."""
     recorded: list[int] = []
+    sent: list[Request] = []
 
     def flow(number: int) -> Flow[None]:
         yield Send(Request("models/search", None, "", "catalogue"))
@@ -413,9 +415,16 @@ def test_what_came_back_before_a_cancellation_reaches_the_disk() -> None:
 
     class Sender:
         async def asend(self, request: Request, stream: bool) -> Any:
-            task.cancel()
+            sent.append(request)
+            if len(sent) == 2:
+                both.set()
+                asyncio.get_running_loop().call_soon(task.cancel)
+            else:
+                await both.wait()
 
     async def main() -> None:
+        nonlocal both
+        both = asyncio.Event()
         await agather([flow(1), flow(2)], Sender(), 2)
 
     async def cancelled() -> None:
@@ -423,6 +432,7 @@ def test_what_came_back_before_a_cancellation_reaches_the_disk() -> None:
         task = asyncio.create_task(main())
         await task
 
+    both: asyncio.Event
     task: asyncio.Task[None]
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.v1 import BaseModel as BaseModelV1
 
 import langchain_workers_ai as ours
-from langchain_workers_ai._parser import AnswerParser
+from langchain_workers_ai._translation.parser import AnswerParser
 from workers_ai_emulator import Fault
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.v1 import BaseModel as BaseModelV1
 
 import langchain_workers_ai as ours
-from langchain_workers_ai._from_wire import to_chunk
+from langchain_workers_ai._translation.from_wire import to_chunk
 from workers_ai.types import ChatDelta, ToolCallDelta
 from workers_ai_emulator import Fault
 

@@ -60,12 +60,13 @@ def _statements(module: str) -> tuple[ast.stmt, ...]:
 
 
 def _exported(module: str) -> list[str]:
-    """Return ``__all__`` of a module."""
+    """Return ``__all__`` of a module, names that are added under a condition included."""
+    names: list[str] = []
     for statement in _statements(module):
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
-            names: list[str] = ast.literal_eval(statement.value)
-            return names
-    return []
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        if isinstance(statement, ast.Assign | ast.AugAssign) and target and ast.unparse(target) == "__all__":
+            names += ast.literal_eval(statement.value)
+    return names
 
 
 def _find(module: str, name: str) -> _Definition | str | None:

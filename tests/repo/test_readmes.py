@@ -118,7 +118,7 @@ def test_cited_commands_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     verbs = re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     wrong = []
-    for command in re.findall(r"uv run (?:--group \w+ )?((?:python )?[\w./<>-]+)", text):
+    for command in re.findall(r"uv run (?:--(?:group|with) [\w-]+ )*((?:python )?[\w./<>-]+)", text):
         name = command.removeprefix("python ")
         known = name in scripts() | {"pytest", "pyright", "mypy", "ruff", "lint-imports"}
         if not known and "<" not in name and not (ROOT / name).is_file():

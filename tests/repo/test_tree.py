@@ -69,7 +69,8 @@ def test_a_wheel_contains_the_package_only(distribution: str) -> None:
 @pytest.mark.parametrize("name", PACKAGES.values())
 def test_every_exported_name_exists_and_is_in_order(name: str) -> None:
     module = importlib.import_module(name)
-    names = [one for one in module.__all__ if one != "__version__"]
+    optional = {"WorkersAIDecisions"}  # appended if langchain-core is new enough
+    names = [one for one in module.__all__ if one != "__version__" and one not in optional]
     assert names == sorted(names, key=lambda one: (one.upper() != one, one))
     assert len(set(module.__all__)) == len(module.__all__)
     assert [one for one in module.__all__ if not hasattr(module, one)] == []

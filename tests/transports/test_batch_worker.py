@@ -114,7 +114,7 @@ def test_without_an_account_the_worker_is_all_there_is(face: Callable[..., Any],
         lambda: client.embed(BGE, ["a"], queue="overflow"),
         lambda: client.chat("@cf/openai/gpt-oss-120b", [{"role": "user", "content": "a"}]),
     ):
-        with pytest.raises(errors.ConfigurationError, match="takes the queue alone: other calls need account_id"):
+        with pytest.raises(errors.ConfigurationError, match="serves only the queue: other calls need account_id"):
             call()
     assert len(service.seen) == sent
 

@@ -19,7 +19,6 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._answers import chunk_translator, finish_result
 from langchain_workers_ai._call_options import (
     Method,
     Schema,
@@ -33,10 +32,11 @@ from langchain_workers_ai._call_options import (
     traced_keywords,
 )
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._profiles import ResolvedProfile, profile_of
 from langchain_workers_ai._queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
-from langchain_workers_ai._to_wire import to_wire
+from langchain_workers_ai._translation.answers import chunk_translator, finish_result
+from langchain_workers_ai._translation.from_wire import PROVIDER, add_outputs, to_result, with_llm_output
+from langchain_workers_ai._translation.to_wire import to_wire
 from langchain_workers_ai._types import Fields
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
@@ -419,7 +419,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             OutputParserException: On a call: the answer does not fit the schema. The error contains its text.
             ModelRefusalError: On a call: the model refused.
         """
-        from langchain_workers_ai._structured import structured_call, value_or_raw
+        from langchain_workers_ai._translation.structured import structured_call, value_or_raw
 
         with framework_errors:
             if method is None and self.queue == "always":
@@ -544,12 +544,12 @@ def _split_stop(kwargs: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any
 def _bound(
     tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None
 ) -> dict[str, Any]:
-    from langchain_workers_ai._tools import bound_tools
+    from langchain_workers_ai._translation.tools import bound_tools
 
     return bound_tools(tools, tool_choice, strict)
 
 
 def _response_format(given: Schema) -> dict[str, Any]:
-    from langchain_workers_ai._structured import response_format_of
+    from langchain_workers_ai._translation.structured import response_format_of
 
     return response_format_of(given)

@@ -13,8 +13,8 @@ from langchain_core.messages.ai import UsageMetadata
 from pydantic import ValidationError, field_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._from_wire import PROVIDER
-from langchain_workers_ai._to_wire import to_part, to_wire
+from langchain_workers_ai._translation.from_wire import PROVIDER
+from langchain_workers_ai._translation.to_wire import to_part, to_wire
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai.errors import APIResponseValidationError, BadRequestError
 from workers_ai.integration import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 
@@ -102,7 +102,7 @@ def _state(service: Service, call: Call) -> Json:
     }
 
 
-def _log(service: Service, call: Call) -> Any:
+def _log(service: Service, call: Call) -> object:
     last = int(call.query.get("last", _LOG_LINES))
     return [entry.as_dict() for entry in service.log.entries[-last:]]
 
@@ -112,17 +112,17 @@ def _texts(service: Service, call: Call) -> Json:
     return {text: service.log.times_embedded(text) for text in call.json_object()["texts"]}
 
 
-def _faults(service: Service, call: Call) -> Any:
+def _faults(service: Service, call: Call) -> object:
     return [fault.as_dict() for fault in service.faults.all]
 
 
-def _add_faults(service: Service, call: Call) -> Any:
+def _add_faults(service: Service, call: Call) -> object:
     body = call.json()
     service.faults.add(*[fault_from_dict(item) for item in (body if isinstance(body, list) else [body])])
     return _faults(service, call)
 
 
-def _clear_faults(service: Service, call: Call) -> Any:
+def _clear_faults(service: Service, call: Call) -> object:
     service.faults.clear()
     return []
 
@@ -186,7 +186,7 @@ def _only(body: Json, names: set[str]) -> None:
         raise ValueError(f"unknown keys {unknown}; choose from {sorted(names)}")
 
 
-_ROUTES: dict[tuple[str, str], Callable[[Service, Call], Any]] = {
+_ROUTES: dict[tuple[str, str], Callable[[Service, Call], object]] = {
     ("GET", "state"): _state,
     ("GET", "log"): _log,
     ("POST", "texts"): _texts,

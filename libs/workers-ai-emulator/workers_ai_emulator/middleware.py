@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints import gateway, streams
 from workers_ai_emulator.endpoints.request_faults import RequestFaults
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.flow import Flow
     from workers_ai_emulator.state.faults import Fault
     from workers_ai_emulator.state.service import Service
-    from workers_ai_emulator.wire import Call
+    from workers_ai_emulator.wire import Call, Json
 
     Router = Callable[[Service, Call], Callable[[Service, Call, RequestFaults], Flow[Reply]]]
 
@@ -112,7 +112,7 @@ def _streams(call: Call) -> bool:
     return body.get("stream") is True or (isinstance(inputs, dict) and inputs.get("stream") is True)
 
 
-def _peek(call: Call) -> dict[str, Any]:
+def _peek(call: Call) -> Json:
     try:
         body = call.json() if call.body else {}
     except ServiceError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Settings:
         check_choices(self)
 
 
-def check_choices(settings: Any) -> None:
+def check_choices(settings: object) -> None:
     """Reject values outside the choices of their fields.
 
     Raises:

@@ -7,13 +7,14 @@ table "What was never seen live".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from workers_ai_emulator.settings import Settings
-    from workers_ai_emulator.state.queue import Queue
+    from workers_ai_emulator.state.queue import Queue, QueueSettings
 
 Holder = Literal["settings", "queue"]
+Position = str | int | bool | None
 
 
 class SwitchHolder(Protocol):
@@ -22,10 +23,12 @@ class SwitchHolder(Protocol):
     @property
     def settings(self) -> Settings:
         """Return the settings of the service."""
+        ...
 
     @property
     def queue(self) -> Queue:
         """Return the asynchronous queue."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +44,19 @@ class Switch:
 
     name: str
     question: str
-    positions: tuple[Any, ...]
+    positions: tuple[Position, ...]
     holder: Holder = "settings"
 
     @property
-    def default(self) -> Any:
+    def default(self) -> Position:
         """Return the default position."""
         return self.positions[0]
 
-    def get(self, emulator: SwitchHolder) -> Any:
+    def get(self, emulator: SwitchHolder) -> object:
         """Return the current position."""
         return getattr(self._target(emulator), self.name)
 
-    def set(self, emulator: SwitchHolder, position: Any) -> None:
+    def set(self, emulator: SwitchHolder, position: object) -> None:
         """Set the position.
 
         Raises:
@@ -63,7 +66,7 @@ class Switch:
             raise ValueError(f"{self.name} has no position {position!r}; choose one of {list(self.positions)}")
         setattr(self._target(emulator), self.name, position)
 
-    def _target(self, emulator: SwitchHolder) -> Any:
+    def _target(self, emulator: SwitchHolder) -> Settings | QueueSettings:
         return emulator.settings if self.holder == "settings" else emulator.queue.settings
 
 

@@ -144,12 +144,12 @@ class NotEmulatedError(Exception):
     """A part of the service that is not emulated."""
 
 
-def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+def json_reply(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
     """Return a whole JSON reply."""
     return Reply(status, {"content-type": JSON_TYPE, **(headers or {})}, dumps(body))
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """Serialize compact JSON, as the service does; replace lone surrogates."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
@@ -167,7 +167,7 @@ def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return JSON's name for the type of a value."""
     kinds: tuple[tuple[type, str], ...] = (
         (type(None), "null"),

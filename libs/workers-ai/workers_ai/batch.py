@@ -1,9 +1,9 @@
-"""The asynchronous queue: submit, poll, collect, run. Written once as flows, with a sync and an async face.
+"""The asynchronous queue: submit, poll, collect, run.
 
-The queue takes work whatever the capacity of the moment is, and answers within minutes
-(https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules keep it from costing twice: a submission
-is sent again only where it was certainly refused, and whatever ends a call that has work in the queue carries the
-``request_ids`` with which that work can be collected later.
+The queue accepts work at any load, and answers within minutes
+(https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules avoid paying twice. A submission is
+retried only if it was certainly rejected. An error that ends a call with pending submissions has their ``request_ids``;
+pass them to ``collect`` later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AsyncBatch", "Batch", "BatchItem", "BatchJob", "BatchStatus"]
 
 
 class Batch:
-    """The queue of a :class:`~workers_ai.Client`, as its attribute ``batch``.
+    """The asynchronous queue of a :class:`~workers_ai.Client`: its attribute ``batch``.
 
     ::
 
@@ -41,10 +41,10 @@ class Batch:
         self._sender = sender
 
     def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> BatchJob:
-        """Hand requests to the queue, in one submission.
+        """Submit requests, in one submission.
 
-        It is sent again only where the service has certainly refused it. An :class:`APIConnectionError` whose
-        ``delivered`` is True, or a timeout, means that the queue may have taken it.
+        A submission is retried only if the queue has certainly rejected it. After a timeout, or an
+        :class:`~workers_ai.errors.APIConnectionError` with ``delivered``, the queue may have accepted it.
 
         Raises:
             ConfigurationError: The model is known to have no queue.
@@ -54,33 +54,33 @@ class Batch:
         return drive(self._flows.submit(model, requests), self._sender)
 
     def poll(self, job: BatchJob) -> BatchStatus:
-        """Ask once how far a job is.
+        """Poll a job once.
 
         Raises:
-            BatchError: The queue does not know the job, or it has failed as a whole.
+            BatchError: The request id is unknown, or the job failed as a whole.
         """
         return drive(self._flows.poll(job), self._sender)
 
     def collect(self, job: BatchJob, deadline_s: float | None = DEADLINE_S) -> list[BatchItem]:
-        """Wait for a job: one item per request, in the order of the requests; a failed one has its ``error``.
+        """Wait for a job. Return one item per request, in their order; a failed item has its ``error``.
 
         Args:
-            job: From :meth:`submit`, or made from a request id and a model.
-            deadline_s: Seconds to wait; None for no bound.
+            job: The result of :meth:`submit`, or ``BatchJob(request_id, model)``.
+            deadline_s: Seconds to wait (default 3600); None for no bound.
 
         Raises:
             BatchTimeoutError: The deadline has passed; ``request_ids`` can be collected later.
-            BatchError: The queue does not know the job, or it has failed as a whole.
+            BatchError: The request id is unknown, or the job failed as a whole.
         """
         return drive(self._flows.collect(job, deadline_s), self._sender)
 
     def run(
         self, model: str, requests: Sequence[Mapping[str, JSON]], deadline_s: float | None = DEADLINE_S
     ) -> list[BatchItem]:
-        """Submit any number of requests, in as many submissions as they need, and wait for all of them.
+        """Submit any number of requests, in as many submissions as needed, and wait for all of them.
 
         Raises:
-            WorkersAIError: Whatever ended the wait; its ``request_ids`` name what is still with the queue.
+            WorkersAIError: Any failure; ``request_ids`` are the pending submissions.
         """
         return drive(self._flows.run(model, requests, deadline_s), self._sender)
 

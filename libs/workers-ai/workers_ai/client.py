@@ -274,7 +274,7 @@ class AsyncClient(_BaseClient):
         """Close the connections that this client opened for the running event loop."""
         await self._connection.transport.aclose()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

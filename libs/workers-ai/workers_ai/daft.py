@@ -22,7 +22,7 @@ import asyncio
 import copy
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 try:
     import numpy as np
@@ -45,6 +45,7 @@ from workers_ai.errors import ConfigurationError, WorkersAIError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workers_ai import SettingKeywords
     from workers_ai._settings.settings import Settings
 
 __all__ = ["WorkersAIProvider"]
@@ -67,7 +68,7 @@ class WorkersAIProvider(Provider):
         ConfigurationError: A setting is missing or malformed.
     """
 
-    def __init__(self, name: str = "workers-ai", **settings: Any) -> None:
+    def __init__(self, name: str = "workers-ai", **settings: Unpack[SettingKeywords]) -> None:
         self._name = name
         self._settings = bulk_settings("WorkersAIProvider", {"max_concurrency": MAX_CONCURRENCY, **settings})
 

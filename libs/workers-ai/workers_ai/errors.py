@@ -27,8 +27,8 @@
 
 An error that a retry cannot repair is also a ``ValueError`` or a ``RuntimeError``. Frameworks that decide by built-in
 base classes (LangGraph's ``default_retry_on``) then do not retry it. Error responses are a ``RuntimeError``:
-pydantic would turn a ``ValueError`` raised inside a validator into a ``ValidationError``. Every error can be pickled. None
-contains the API token.
+pydantic would turn a ``ValueError`` raised inside a validator into a ``ValidationError``. Every error can be pickled.
+None contains the API token.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ErrorResponse:
 _SUBMIT_AGAIN = "Submit the requests again: the queue keeps results for a limited time."
 
 
-def _rebuild(cls: type[WorkersAIError], args: tuple[Any, ...], state: dict[str, Any]) -> WorkersAIError:
+def _rebuild(cls: type[WorkersAIError], args: tuple[object, ...], state: dict[str, object]) -> WorkersAIError:
     error = cls.__new__(cls, *args)
     error.args = args
     error.__dict__.update(state)
@@ -146,7 +146,7 @@ class WorkersAIError(Exception):
         unknown_job = self.code == 5504 or "not found in queue" in self.message
         return _SUBMIT_AGAIN if unknown_job else self.remedy
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 

@@ -17,7 +17,7 @@ Ray repeats and pays for a whole block after one failed request. So all retries 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 try:
     import numpy as np
@@ -27,11 +27,14 @@ except ImportError as exc:
 from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, texts_per_request
 from workers_ai.client import Client
+from workers_ai.generation._ray import WorkersAIGenerator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WorkersAIEmbedder"]
+    from workers_ai import EmbedKeywords, SettingKeywords
+
+__all__ = ["WorkersAIEmbedder", "WorkersAIGenerator"]
 
 
 class WorkersAIEmbedder:
@@ -65,14 +68,14 @@ class WorkersAIEmbedder:
         truncate_inputs: bool | None = None,
         normalize: bool = False,
         empty_text: Literal["raise", "space"] = "raise",
-        **settings: Any,
+        **settings: Unpack[SettingKeywords],
     ) -> None:
         texts_per_request(model)
         self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings)))
         self._model = model
         self._column = column
         self._output = output
-        self._options: dict[str, Any] = {
+        self._options: EmbedKeywords = {
             "pooling": pooling,
             "truncate_inputs": truncate_inputs,
             "normalize": normalize,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from workers_ai.errors import BatchItemError
 
@@ -24,8 +24,8 @@ __all__ = [
     "Usage",
 ]
 
-JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
-"""JSON data. Parsed JSON has dicts and lists; input may have any mapping and sequence."""
+JSON: TypeAlias = Any
+"""Parsed JSON: dict, list, str, int, float, bool or None."""
 
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 """Route of a chat call: OpenAI's chat completions, the native route, or OpenAI's responses."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints import chat, embeddings, responses
 from workers_ai_emulator.rules import embedding_checks
@@ -210,7 +210,7 @@ def _inputs(item: Json) -> Json:
 
 def _failed(service: Service, model: Model, index: int, request: Json, code: int | None, message: str) -> str:
     """Return a failed item; its form was never recorded."""
-    why: dict[str, Any] = {"message": message, "code": code}
+    why: Json = {"message": message, "code": code}
     key = service.queue.settings.error_key
     reason = f',"{key}":{dumps([why] if key == "errors" else why).decode()}' if key else ""
     return _item_json(service, model, index, request, f'"success":false{reason}')

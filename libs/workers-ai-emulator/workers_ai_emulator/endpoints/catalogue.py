@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.catalogue import Model, models
 from workers_ai_emulator.shapes import schemas
@@ -102,7 +102,7 @@ def _properties(model: Model) -> list[Json]:
         )
         if price
     ]
-    values: dict[str, Any] = {
+    values: Json = {
         "context_window": str(model.context_window) if model.context_window else None,
         "price": prices or None,
         "function_calling": "true" if model.function_calling else None,

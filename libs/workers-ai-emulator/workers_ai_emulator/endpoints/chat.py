@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints.inference import priced, work
 from workers_ai_emulator.endpoints.streams import stream_reply
@@ -38,7 +38,7 @@ def chat(service: Service, call: Call, model: Model, body: Json, faults: Request
 
     def reply() -> Reply:
         answer = answer_of(service, call, model, request, body, compat=compat, scripted=faults.scripted)
-        shape: Any
+        shape: Json
         if compat:
             shape = openai.whole(answer, model, compat=True)
         else:

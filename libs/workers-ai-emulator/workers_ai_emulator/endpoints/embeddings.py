@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.endpoints.inference import work
 from workers_ai_emulator.rules import embedding_checks as checks
@@ -96,7 +96,7 @@ def _contexts_result(service: Service, model: Model, body: Json) -> tuple[str, i
         head = f'{{"{service.settings.contexts_key}":[{listed}]'
         return f'{head},"shape":[{len(used)},{model.dimensions}],"pooling":"mean"}}', tokens
     query = str(body["query"])
-    scores: list[dict[str, Any]] = [
+    scores: list[Json] = [
         {"id": index, "score": _score(service, relevance(query, text))} for index, text in enumerate(contexts)
     ]
     if body.get("top_k"):

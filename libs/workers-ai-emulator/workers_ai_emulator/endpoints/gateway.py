@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.wire import NotEmulatedError, Reply, ServiceError
 
@@ -76,7 +76,7 @@ def rest_of(segments: list[str]) -> list[str]:
     return ["run", *segments]
 
 
-def _step_call(call: Call, step: Any) -> Call:
+def _step_call(call: Call, step: object) -> Call:
     if not isinstance(step, dict) or not isinstance(step.get("query"), dict):
         raise ServiceError(400, 2008, "Invalid provider", layer="gateway")
     if step.get("provider") != "workers-ai":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.catalogue import Model, is_third_party, models
 from workers_ai_emulator.wire import Json, Reply, ServiceError, dumps
@@ -94,7 +94,7 @@ def work(
             slot.release()
 
 
-def priced(service: Service, body: Any, neurons: float) -> Reply:
+def priced(service: Service, body: object, neurons: float) -> Reply:
     """Return a whole JSON reply and charge its price."""
     service.limits.charge(neurons)
     return Reply(200, {"content-type": "application/json", "cf-ai-neurons": f"{neurons:.2f}"}, dumps(body))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.shapes import quirks, stream_quirks
 from workers_ai_emulator.shapes.sse import StreamEnd
@@ -66,7 +66,7 @@ class RequestFaults:
     def _ending(self) -> Fault | None:
         return next((fault for fault in self._drawn if fault.kind in {"cut", "error_frame"}), None)
 
-    def whole(self, body: Json) -> Any:
+    def whole(self, body: Json) -> Json:
         """Return a whole body with all named shapes applied."""
         for shape in self.shapes:
             body = quirks.whole(shape, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.catalogue import is_third_party
 from workers_ai_emulator.endpoints import chat
@@ -78,7 +78,7 @@ def result_of(
     checked: tuple[ChatRequest, Json],
     body: Json,
     scripted: Fault | None = None,
-) -> tuple[Any, Usage]:
-    """Return the result in the Responses form, and what it used."""
+) -> tuple[Json, Usage]:
+    """Return the result in the Responses form, and its usage."""
     answer = chat.answer_of(service, call, model, *checked, scripted=scripted)
     return responses.response(answer, body, service.new_hex(32)), answer.usage

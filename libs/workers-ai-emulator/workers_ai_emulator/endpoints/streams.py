@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.shapes import sse
 from workers_ai_emulator.wire import SSE_TYPE, DroppedConnectionError, Reply, json_reply
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Json
 
 
-def stream_reply(clock: Clock, events: Iterable[Json], faults: RequestFaults, neurons: float, whole: Any) -> Reply:
+def stream_reply(clock: Clock, events: Iterable[Json], faults: RequestFaults, neurons: float, whole: Json) -> Reply:
     """Return a reply that streams events.
 
     Args:

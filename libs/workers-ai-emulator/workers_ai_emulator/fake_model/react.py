@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.fake_model import tools
 from workers_ai_emulator.fake_model.prose import answer_text
@@ -15,6 +15,7 @@ from workers_ai_emulator.fake_model.request import Tool
 if TYPE_CHECKING:
     from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest
+    from workers_ai_emulator.wire import Json
 
 _DESCRIBED = re.compile(r"> Tool Name: (\S+)\nTool Description: (.*?)\nTool Args: (\{.*?\})\n", re.DOTALL)
 _SIGNED = re.compile(r"(?m)^(\w+)(?:\(([^)\n]*)\)(?:\s*->\s*[\w.'\[\], |]+)?)?\s*(?:-|:)\s+(.+)$")
@@ -59,7 +60,7 @@ def react_text(request: ChatRequest, reading: Reading) -> str | None:
     return f"I now know the final answer.\nFinal Answer: {answer}"
 
 
-def _action(name: str, arguments: dict[str, Any], *, json_form: bool) -> str:
+def _action(name: str, arguments: Json, *, json_form: bool) -> str:
     if json_form:
         head = "Thought: I need to use a tool to help me answer the question."
         return f"{head}\nAction: {name}\nAction Input: {json.dumps(arguments, ensure_ascii=False)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
@@ -121,7 +121,7 @@ def _tool(tool: Json) -> Tool:
     return Tool(str(function.get("name")), str(function.get("description") or ""), parameters)
 
 
-def _choice(choice: Any) -> str:
+def _choice(choice: object) -> str:
     if isinstance(choice, dict):
         return str((choice.get("function") or choice).get("name", "required"))
     return str(choice or "auto")

@@ -8,7 +8,7 @@ https://github.com/we-promise/sure/pull/467, https://github.com/cloudflare/ai/pu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.rules.tokens import count_tokens
 from workers_ai_emulator.wire import ServiceError, kind_of, strict_json
@@ -61,7 +61,7 @@ def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) ->
     _check_window(model, body)
 
 
-def check_messages(model: Model, messages: Any) -> None:
+def check_messages(model: Model, messages: object) -> None:
     """Check messages by the model's schema."""
     if not isinstance(messages, list) or not messages:
         raise _mismatch(model, f"Type mismatch of '/messages', '{kind_of(messages)}' not in 'array'")
@@ -73,7 +73,7 @@ def check_messages(model: Model, messages: Any) -> None:
         raise ServiceError(400, 8007, "System message must be at the beginning.")
 
 
-def _message_faults(model: Model, index: int, message: Any) -> list[str]:
+def _message_faults(model: Model, index: int, message: object) -> list[str]:
     place = f"/messages/{index}"
     if not isinstance(message, dict):
         return [f"Type mismatch of '{place}', '{kind_of(message)}' not in 'object'"]
@@ -101,7 +101,7 @@ def _part_kinds(model: Model, role: str) -> set[str]:
     return {"text", "refusal"} if role == "assistant" and model.schema == "new" else {"text"}
 
 
-def _part_faults(model: Model, place: str, part: Any, kinds: set[str]) -> list[str]:
+def _part_faults(model: Model, place: str, part: object, kinds: set[str]) -> list[str]:
     if not isinstance(part, dict) or part.get("type") not in kinds:
         return [f"Type mismatch of '{place}'"]
     if part["type"] != "image_url":
@@ -172,7 +172,7 @@ def _check_tools(model: Model, body: Json, settings: Settings) -> None:
         _check_tool(model, index, tool)
 
 
-def _check_tool(model: Model, index: int, tool: Any) -> None:
+def _check_tool(model: Model, index: int, tool: object) -> None:
     function = tool.get("function", tool) if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise _mismatch(model, f"required properties at '/tools/{index}' are 'name'")

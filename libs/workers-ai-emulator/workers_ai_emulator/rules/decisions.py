@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.rules.vectors import relevance
 from workers_ai_emulator.wire import ServiceError
@@ -50,7 +50,7 @@ def check_decision(model: Model, body: Json) -> None:
             raise _invalid({key: [f"{key.removesuffix('s')} payload is invalid"]})
 
 
-def _is_payload(item: Any) -> bool:
+def _is_payload(item: object) -> bool:
     """Return whether an item is an embedded file: a data URL, or an object with one."""
     if isinstance(item, dict):
         return any(_is_payload(value) for value in item.values())
@@ -70,7 +70,7 @@ def decide(body: Json) -> Json:
     return {name: _answer(state, question) for name, question in body["questions"].items()}
 
 
-def _check_question(place: str, name: str, question: Any) -> None:
+def _check_question(place: str, name: str, question: object) -> None:
     if not _ID.match(name) or not isinstance(question, dict) or not question.get("instructions"):
         raise _mismatch(f"required properties at '{place}' are 'type,instructions'")
     criteria = question.get("criteria")
@@ -119,7 +119,7 @@ def _softmax(values: list[float]) -> list[float]:
     return shares
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -6,7 +6,7 @@ text and per request, and their errors were recorded by public repositories.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.rules.tokens import count_tokens
 from workers_ai_emulator.wire import ServiceError, kind_of
@@ -119,11 +119,11 @@ def _keys(model: Model) -> list[str]:
     return ["queries", "documents", "text"] if model.id == QWEN3 else ["text"]
 
 
-def _listed(value: Any) -> list[str]:
+def _listed(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _check_texts(model: Model, key: str, value: Any, settings: Settings) -> None:
+def _check_texts(model: Model, key: str, value: object, settings: Settings) -> None:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list):
@@ -151,7 +151,7 @@ def _check_query(body: Json) -> None:
         raise _mismatch("'/top_k' must be at least 1")
 
 
-def _check_contexts(contexts: Any) -> None:
+def _check_contexts(contexts: object) -> None:
     if not isinstance(contexts, list) or not contexts:
         raise _mismatch(f"Type mismatch of '/contexts', '{kind_of(contexts)}' not in 'array'")
     for index, context in enumerate(contexts):

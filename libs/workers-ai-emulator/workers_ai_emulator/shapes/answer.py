@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.wire import Json
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -15,7 +18,7 @@ class ToolCall:
 
     id: str
     name: str
-    arguments: dict[str, Any]
+    arguments: Json
 
     @property
     def arguments_text(self) -> str:
@@ -41,7 +44,7 @@ class Choice:
     reasoning: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
-    parsed: Any = None
+    parsed: object = None
     is_json: bool = False
     matched_stop: str | None = None
 
@@ -55,7 +58,7 @@ class Usage:
     cached_tokens: int = 0
     neurons: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the ``usage`` object of a chat reply."""
         return {
             "prompt_tokens": self.prompt_tokens,

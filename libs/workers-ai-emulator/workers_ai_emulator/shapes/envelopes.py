@@ -7,8 +7,6 @@ for the second. Only the Responses route returns OpenAI error objects.
 
 from __future__ import annotations
 
-from typing import Any
-
 from workers_ai_emulator.wire import JSON_TYPE, Envelope, Json, Reply, ServiceError, dumps, json_reply
 
 MARK = "x-workers-ai-emulator"
@@ -18,7 +16,7 @@ _TWICE = {3021, 3036, 3046, 4006, 5021, 5504, 8001, 8006, 8007}
 _OPENAI_CODES = {429: "rate_limit_exceeded"}
 
 
-def success(result: Any) -> Json:
+def success(result: object) -> Json:
     """Return the envelope of a result."""
     return {"result": result, "success": True, "errors": [], "messages": []}
 

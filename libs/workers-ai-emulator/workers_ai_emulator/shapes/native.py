@@ -6,7 +6,7 @@ Sources: https://developers.cloudflare.com/workers-ai/models/ and the type defin
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.shapes.chunks import Padding, argument_pieces, text_pieces
 
@@ -33,7 +33,7 @@ def response_of(choice: Choice, model: Model) -> Json:
     return {"response": parsed(_text(choice, model)), "tool_calls": []}
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> object:
     """Return the object or list that a text contains as JSON, else the text; the service does the same."""
     if text.strip()[:1] not in {"{", "["}:
         return text
@@ -73,7 +73,7 @@ def usage_event(answer: Answer, model: Model) -> Json:
 
 def usage_of(answer: Answer, model: Model) -> Json:
     """Return the usage record of the model."""
-    usage = answer.usage.as_dict()
+    usage: Json = answer.usage.as_dict()
     if model.usage_without_neurons:
         usage = {key: usage[key] for key in ("prompt_tokens", "completion_tokens", "total_tokens")}
     return usage

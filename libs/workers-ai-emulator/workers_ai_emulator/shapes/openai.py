@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from workers_ai_emulator.rules.tokens import count_tokens, neurons
 from workers_ai_emulator.shapes.answer import Choice, ToolCall, Usage
@@ -251,7 +251,7 @@ def _logprobs(text: str, alternatives: int | None) -> Json | None:
     """Return log probabilities: one token per word, all equal."""
     if alternatives is None:
         return None
-    tokens: list[dict[str, Any]] = []
+    tokens: list[Json] = []
     for piece in text_pieces(text):
         token = {"token": piece, "logprob": -0.25, "bytes": list(piece.encode())}
         tokens.append({**token, "top_logprobs": [token][:alternatives]})

@@ -7,7 +7,7 @@ Sources: https://github.com/cloudflare/ai/issues (302, 384, 424, 526, 574), http
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.wire import Json
 
 
-def whole(shape: str, body: Json) -> Any:
+def whole(shape: str, body: Json) -> Json:
     """Return a whole body in a named shape; unchanged if the shape is for streams only."""
     change = WHOLE.get(shape)
     return change(body) if change else body
@@ -41,7 +41,7 @@ def text_key(message: Json) -> str:
     return "response" if "response" in message else "content"
 
 
-def _on_messages(change: Callable[[Json], None]) -> Callable[[Json], Any]:
+def _on_messages(change: Callable[[Json], None]) -> Callable[[Json], Json]:
     def apply(body: Json) -> Json:
         for message in _messages(body):
             change(message)
@@ -50,7 +50,7 @@ def _on_messages(change: Callable[[Json], None]) -> Callable[[Json], Any]:
     return apply
 
 
-def _on_calls(change: Callable[[Json], None]) -> Callable[[Json], Any]:
+def _on_calls(change: Callable[[Json], None]) -> Callable[[Json], Json]:
     """Change each tool call."""
 
     def apply(body: Json) -> Json:
@@ -68,7 +68,7 @@ def function_of(call: Json) -> Json:
     return function if isinstance(function, dict) else call
 
 
-def as_number(text: Any) -> Any:
+def as_number(text: object) -> object:
     """Convert a text of digits to a number."""
     try:
         return json.loads(text.strip()) if isinstance(text, str) and text.strip().isdecimal() else text
@@ -112,7 +112,7 @@ def _text_response(message: Json) -> None:
         message[key] = json.dumps(message[key], ensure_ascii=False)
 
 
-def _set_arguments(value: Any) -> Callable[[Json], None]:
+def _set_arguments(value: str | None) -> Callable[[Json], None]:
     def change(call: Json) -> None:
         function_of(call)["arguments"] = value
 
@@ -153,7 +153,7 @@ def _leaked(body: Json) -> Json:
     return body
 
 
-def _finish(reason: str | None) -> Callable[[Json], Any]:
+def _finish(reason: str | None) -> Callable[[Json], Json]:
     def apply(body: Json) -> Json:
         for choice in _choices(body):
             choice["finish_reason"] = reason
@@ -162,7 +162,7 @@ def _finish(reason: str | None) -> Callable[[Json], Any]:
     return apply
 
 
-def _without(*keys: str) -> Callable[[Json], Any]:
+def _without(*keys: str) -> Callable[[Json], Json]:
     def apply(body: Json) -> Json:
         for part in (body, body.get("result")):
             for key in keys:
@@ -180,7 +180,7 @@ def _internal_model(body: Json) -> Json:
     return body
 
 
-WHOLE: dict[str, Callable[[Json], Any]] = {
+WHOLE: dict[str, Callable[[Json], Json]] = {
     "numeric": _on_messages(_numeric),
     "null_text": _on_messages(_null_text),
     "no_text": _on_messages(_no_text),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.clock import Clock, Wait
 from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.flow import Flow
+    from workers_ai_emulator.wire import Json
 
 
 class Slot:
@@ -133,7 +134,7 @@ class Capacity:
             self._in_work[model] -= 1
         self._grant_slots()
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Json:
         """Return the current state as plain data."""
         with self._lock:
             return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from workers_ai_emulator.catalogue import is_chat, is_third_party
 from workers_ai_emulator.shapes.quirks import WHOLE
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Collection
 
-    from workers_ai_emulator.wire import Envelope, Layer
+    from workers_ai_emulator.wire import Envelope, Json, Layer
 
 FaultKind = Literal[
     "answer", "error", "reply", "html", "drop", "latency", "cut", "error_frame", "slow", "one_byte_chunks", "shape"
@@ -30,6 +30,21 @@ _CHAT_ROUTES = {"run", "run_shared", "chat_completions", "responses"}
 _STREAMED = {"cut", "error_frame"}
 _REPLACE_REPLY = {"error", "reply", "html", "drop"}
 _REPLACE_ANSWER = _REPLACE_REPLY | {"answer"}
+
+
+class FaultScope(TypedDict, total=False):
+    """Keywords of all constructors of :class:`Fault`; see its attributes."""
+
+    times: int | None
+    skip: int
+    probability: float
+    model: str | None
+    route: str | None
+    stream: bool | None
+    layer: Layer
+    envelope: Envelope
+    retry_after: str | None
+    headers: dict[str, str]
 
 
 @dataclass
@@ -93,7 +108,7 @@ class Fault:
     after_events: int = 1
     shape: str = ""
     text: str = ""
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    calls: list[tuple[str, Json]] = field(default_factory=list)
     applied: int = 0
 
     def __post_init__(self) -> None:
@@ -115,7 +130,7 @@ class Fault:
         """Return whether the fault replaces the model's answer; at most one such fault applies to a request."""
         return self.kind in _REPLACE_ANSWER
 
-    def on(self, **changes: Any) -> Fault:
+    def on(self, **changes: Unpack[FaultScope]) -> Fault:
         """Return a copy with other fields: ``Fault.say("a").on(model=…, times=2)``."""
         return dataclasses.replace(self, **changes)
 
@@ -135,9 +150,9 @@ class Fault:
         )
 
     @classmethod
-    def say(cls, text: str, **where: Any) -> Fault:
+    def say(cls, text: str, **scope: Unpack[FaultScope]) -> Fault:
         """Answer one chat request with this text. Several faults form a script, in the order of adding."""
-        return cls("answer", text=text, **where)
+        return cls("answer", text=text, **scope)
 
     @classmethod
     def call(cls, name: str, /, **arguments: Any) -> Fault:
@@ -145,67 +160,68 @@ class Fault:
         return cls("answer", calls=[(name, arguments)])
 
     @classmethod
-    def busy(cls, **where: Any) -> Fault:
+    def busy(cls, **scope: Unpack[FaultScope]) -> Fault:
         """Return the error "at capacity": 429, code 3040."""
         return cls(
             "error",
             status=429,
             code=3040,
             message="Capacity temporarily exceeded, please try again.",
-            **where,
+            **scope,
         )
 
     @classmethod
-    def error(cls, status: int, code: int | None = None, message: str = "", **where: Any) -> Fault:
+    def error(cls, status: int, code: int | None = None, message: str = "", **scope: Unpack[FaultScope]) -> Fault:
         """Return an error response with this status and code."""
-        return cls("error", status=status, code=code, message=message, **where)
+        return cls("error", status=status, code=code, message=message, **scope)
 
     @classmethod
-    def reply(cls, body: Any = b"", status: int = 200, **where: Any) -> Fault:
+    def reply(cls, body: Any = b"", status: int = 200, **scope: Unpack[FaultScope]) -> Fault:
         """Send exactly this whole reply."""
-        return cls("reply", status=status, body=body, **where)
+        return cls("reply", status=status, body=body, **scope)
 
     @classmethod
-    def sse(cls, chunks: list[bytes], status: int = 200, **where: Any) -> Fault:
+    def sse(cls, chunks: list[bytes], status: int = 200, **scope: Unpack[FaultScope]) -> Fault:
         """Stream exactly these bytes, piece by piece."""
-        return cls("reply", status=status, chunks=list(chunks), **where)
+        return cls("reply", status=status, chunks=list(chunks), **scope)
 
     @classmethod
-    def drop(cls, **where: Any) -> Fault:
+    def drop(cls, **scope: Unpack[FaultScope]) -> Fault:
         """Close the connection without a reply."""
-        return cls("drop", **where)
+        return cls("drop", **scope)
 
     @classmethod
-    def html(cls, status: int = 522, **where: Any) -> Fault:
+    def html(cls, status: int = 522, **scope: Unpack[FaultScope]) -> Fault:
         """Send an HTML error page of the edge."""
-        return cls("html", status=status, **where)
+        return cls("html", status=status, **scope)
 
     @classmethod
-    def cut(cls, after_events: int = 1, *, abrupt: bool = False, **where: Any) -> Fault:
+    def cut(cls, after_events: int = 1, *, abrupt: bool = False, **scope: Unpack[FaultScope]) -> Fault:
         """End a stream after ``after_events`` events; with ``abrupt``, drop the connection."""
-        return cls("cut", after_events=after_events, abrupt=abrupt, **where)
+        return cls("cut", after_events=after_events, abrupt=abrupt, **scope)
 
     @classmethod
-    def error_frame(cls, code: int, message: str = "", after_events: int = 1, **where: Any) -> Fault:
+    def error_frame(cls, code: int, message: str = "", after_events: int = 1, **scope: Unpack[FaultScope]) -> Fault:
         """Send an error event inside a stream that began with status 200."""
-        return cls("error_frame", code=code, message=message, after_events=after_events, **where)
+        return cls("error_frame", code=code, message=message, after_events=after_events, **scope)
 
     @classmethod
-    def slow(cls, seconds: float, **where: Any) -> Fault:
+    def slow(cls, seconds: float, **scope: Unpack[FaultScope]) -> Fault:
         """Wait ``seconds`` before each piece of the reply."""
-        return cls("slow", seconds=seconds, **where)
+        return cls("slow", seconds=seconds, **scope)
 
     @classmethod
-    def latency(cls, seconds: float, **where: Any) -> Fault:
+    def latency(cls, seconds: float, **scope: Unpack[FaultScope]) -> Fault:
         """Add ``seconds`` before the reply begins."""
-        return cls("latency", seconds=seconds, **where)
+        return cls("latency", seconds=seconds, **scope)
 
     @classmethod
-    def named_shape(cls, shape: str, **where: Any) -> Fault:
+    def named_shape(cls, shape: str, **scope: Unpack[FaultScope]) -> Fault:
         """Send replies in a named shape; all replies unless ``times`` is set."""
-        return cls("shape", shape=shape, **{"times": None, **where})
+        scope.setdefault("times", None)
+        return cls("shape", shape=shape, **scope)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the fault as plain data; bytes become text."""
         return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
 
@@ -261,7 +277,7 @@ class Faults:
         return drawn
 
 
-def fault_from_dict(data: dict[str, Any]) -> Fault:
+def fault_from_dict(data: Json) -> Fault:
     """Build a fault from plain data, as received over HTTP.
 
     Raises:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import collections
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.wire import ServiceError
 
 if TYPE_CHECKING:
     from workers_ai_emulator.catalogue import Model
     from workers_ai_emulator.clock import Clock
+    from workers_ai_emulator.wire import Json
 
 DAY_S = 86_400
 _API_WINDOW_S = 300
@@ -123,7 +124,7 @@ class Limits:
             self._today()
             self._used += neurons
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Json:
         """Return the current state as plain data."""
         with self._lock:
             return {

@@ -7,7 +7,10 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workers_ai_emulator.wire import Json
 
 REDACTED = "REDACTED"
 _SECRET_HEADERS = {"authorization", "cf-aig-authorization", "x-auth-key"}
@@ -51,7 +54,7 @@ class LogEntry:
         except ValueError:
             return None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Return the entry as plain data."""
         names = ("method", "path", "query", "headers", "at", "route", "model", "status", "code")
         return {name: getattr(self, name) for name in names} | {"body": self.json}
@@ -176,7 +179,7 @@ class Log:
         with self._lock:
             self._texts.update(digests)
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self) -> Json:
         """Return all counters as plain data."""
         with self._lock:
             total, distinct = self._texts.total(), len(self._texts)

@@ -16,6 +16,7 @@ from workers_ai_emulator.settings import check_choices
 
 if TYPE_CHECKING:
     from workers_ai_emulator.clock import Clock
+    from workers_ai_emulator.wire import Json
 
 Progress = Literal["at_once", "polls", "seconds", "never"]
 
@@ -124,7 +125,7 @@ class Job:
     failed_items: dict[int, ItemFailure] | None = None
 
     @property
-    def requests(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[Json]:
         """Return the items of the batch."""
         return list(json.loads(self.body)["requests"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.state.capacity import Capacity
 from workers_ai_emulator.state.faults import Faults
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.clock import Clock
     from workers_ai_emulator.settings import Settings
     from workers_ai_emulator.state.upstream import Upstream
+    from workers_ai_emulator.wire import Json
 
 
 class Service:
@@ -40,8 +41,8 @@ class Service:
         settings: Settings,
         seed: int,
         *,
-        capacity: dict[str, Any],
-        limits: dict[str, Any],
+        capacity: Json,
+        limits: Json,
         queue: QueueSettings,
         upstream: Upstream | None = None,
     ) -> None:

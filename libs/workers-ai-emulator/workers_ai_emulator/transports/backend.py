@@ -25,10 +25,13 @@ class Backend(Protocol):
     @property
     def clock(self) -> Clock:
         """Return the clock that all waits refer to."""
+        ...
 
     @property
     def settings(self) -> Settings:
         """Return the settings; transports read ``max_body_bytes``."""
+        ...
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
         """Return the flow that answers a request whose body has been read."""
+        ...

@@ -1,4 +1,4 @@
-"""Settings of one call, in place of the client's own."""
+"""Settings of one call, which replace those of the client."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REPLACED: Final = ("timeout", "total_timeout", "max_retries", "on_busy", "sessi
 
 
 class Overrides(NamedTuple):
-    """What the requests of one call have in place of the client's own.
+    """Overrides of one call for its requests.
 
     Attributes:
         headers: Extra headers, values masked.
-        body: Fields added to the body as they are.
+        body: Fields added to the body.
         timeout: Timeout in seconds, or an ``httpx.Timeout``.
         gateway: AI Gateway options.
     """
@@ -53,7 +53,7 @@ class Overrides(NamedTuple):
 
 
 def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Overrides]:
-    """Return the settings of one call, and what its requests carry.
+    """Return the settings of one call, and the overrides for its requests.
 
     Args:
         settings: Settings of the client.
@@ -65,7 +65,7 @@ def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Ov
     named: dict[str, Any] = {}
     for keyword, value in given.items():
         name = ALIASES.get(keyword, keyword)
-        require(name not in named, f"a call was given {name} twice, once as {keyword}")
+        require(name not in named, f"{name} was passed twice, once as {keyword}: pass it once")
         if value is not None:
             named[name] = value
     changed: dict[str, Any] = {name: check_setting(name, named[name]) for name in _REPLACED if name in named}
@@ -88,10 +88,10 @@ def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Ov
 
 
 def _gateway_of_call(given: Any, usual: GatewayOptions | None) -> GatewayOptions | None:
-    """Return the options of one call; a mapping without ``id`` changes single options of the client's own."""
+    """Return the options of one call; a mapping without ``id`` changes single options of the client's gateway."""
     if isinstance(given, Mapping) and "id" not in given and usual is not None:
         try:
             return replace(usual, **given)
         except TypeError:
-            return gateway_options({"id": usual.id, **given})  # names the unknown option
+            return gateway_options({"id": usual.id, **given})  # raises with the name of the unknown option
     return gateway_options(given)

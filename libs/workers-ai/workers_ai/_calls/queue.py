@@ -193,8 +193,8 @@ class BatchFlows:
             left = end - self.calls.clock()
             if left <= 0:
                 raise BatchTimeoutError(
-                    f"the deadline has passed, and the job is not finished: collect {job.request_id} later", model=job.model,
-                    request_ids=[job.request_id],
+                    f"the deadline has passed, and the job is not finished: collect {job.request_id} later",
+                    model=job.model, request_ids=[job.request_id],
                 )  # fmt: skip
             yield Sleep(min(polled.wait_s(), left), "queue")
 

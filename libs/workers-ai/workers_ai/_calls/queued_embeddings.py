@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai._calls.embeddings import embed, halves
+from workers_ai._calls.embedding_requests import embed, halves
 from workers_ai._calls.polling import with_request_ids
 from workers_ai._calls.queue import BatchFlows, ends, require_queue
 from workers_ai._settings.settings import DEADLINE_S
@@ -17,7 +17,6 @@ from workers_ai.types import EmbedReply, Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers_ai._calls.embeddings import QueueMode
     from workers_ai._calls.requests import Calls
     from workers_ai._flow.steps import Flow
 
@@ -34,7 +33,7 @@ def queued_flows(
     options: EmbedOptions,
     *,
     size: int,
-    queue: QueueMode,
+    queue: Literal["never", "overflow", "always"],
     deadline_s: float | None,
 ) -> list[Flow[EmbedReply]]:
     """Return the flows of one call that uses the queue.

@@ -1,4 +1,4 @@
-"""Suggest models for an id or a task that does not fit."""
+"""Suggest models for an unknown id, or for a model of another task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_SUCH_MODEL = re.compile(r"no such model|model.{0,40}not (?:found|exist)|(?:u
 
 
 def hint_for(error: WorkersAIError, model: str, task: str) -> str:
-    """Return what to use in place of ``model``, if the model can be the cause of ``error``; else "".
+    """Return a hint with models to use in place of ``model``; "" if the model cannot be the cause of ``error``.
 
     Args:
         error: The error of a call.
@@ -50,7 +50,7 @@ def hint_for(error: WorkersAIError, model: str, task: str) -> str:
 
 
 def _candidates(model: str, task: str) -> list[str]:
-    """Return the ids of current models of the task that are closest to ``model``, or the usual ones."""
+    """Return the ids of the models of the task closest to ``model``, or the usual ones."""
     ids = {card.id.lower(): card.id for card in known_models(_TASKS[task]) if card.retired_on is None}
     names = {id_.rpartition("/")[2]: id_ for id_ in ids}
     wanted = model.lower().strip("/")

@@ -6,12 +6,13 @@ Only the parts (``langchain_part``, ``llama_index_part``) import a framework. A 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from workers_ai import SettingKeywords
     from workers_ai._demo.corpus import Docstring
 
 __all__ = ["Stage"]
@@ -34,7 +35,7 @@ class Stage:
         make_busy: Makes the emulator reject this number of requests with 3040; None on a real account.
     """
 
-    settings: dict[str, Any]
+    settings: SettingKeywords
     corpus: Sequence[Docstring]
     ledger: Path
     questions: Sequence[str]

@@ -11,7 +11,7 @@ import textwrap
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai._demo import Stage
 from workers_ai._demo.corpus import standard_library
@@ -21,6 +21,8 @@ from workers_ai.ingest import ingest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from workers_ai import SettingKeywords
 
 __all__ = ["run"]
 
@@ -42,7 +44,6 @@ _PACKAGES = (
     "langchain-workers-ai llama-index-llms-workers-ai llama-index-embeddings-workers-ai "
     "llama-index-postprocessor-workers-ai-rerank workers-ai-emulator"
 )
-_EMULATOR = {"account_id": "emulated-account", "api_token": "emulated-token"}
 
 
 def run(*, live: bool) -> None:
@@ -123,7 +124,7 @@ def _parts(say: Callable[[str], None]) -> list[Callable[[Stage], None]]:
 
 
 @contextmanager
-def _service(live: bool) -> Iterator[tuple[dict[str, Any], Callable[[int], None] | None]]:
+def _service(live: bool) -> Iterator[tuple[SettingKeywords, Callable[[int], None] | None]]:
     """Yield connection settings and a function that causes 3040 errors; None for the function on a real account."""
     if live:
         Settings.resolve()
@@ -137,7 +138,7 @@ def _service(live: bool) -> Iterator[tuple[dict[str, Any], Callable[[int], None]
             fault = {"kind": "error", "status": 429, "code": 3040, "message": _NO_CAPACITY, "times": times}
             httpx.post(f"{base_url.removesuffix('/client/v4')}/__emulator__/faults", json=fault).raise_for_status()
 
-        yield {**_EMULATOR, "base_url": base_url}, make_busy
+        yield {"account_id": "emulated-account", "api_token": "emulated-token", "base_url": base_url}, make_busy
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""Many flows at once, bounded: threads for sync, tasks for async. The first failure stops the rest."""
+"""Run several flows concurrently: threads for sync, tasks for async. The first failure stops the others."""
 
 from __future__ import annotations
 
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from workers_ai._flow.drivers import AsyncSender, Sender, adrive, drive
 from workers_ai._flow.steps import Do, Flow, Sleep, Step
@@ -17,34 +17,34 @@ __all__ = ["agather", "gather"]
 T = TypeVar("T")
 
 
-class Over(Protocol):
-    """Set when all flows have ended, or one has failed."""
+class Finished(Protocol):
+    """An event that is set when all flows have ended, or one has failed."""
 
     def set(self) -> None:
-        """End the wait."""
+        """Set the event."""
         ...
 
     def wait(self) -> object:
-        """Wait for :meth:`set`."""
+        """Wait until the event is set."""
         ...
 
 
-_GLANCE_S = 0.25
-"""Longest wait, in seconds, between two looks at whether to stop."""
+_CHECK_INTERVAL_S: Final = 0.25
+"""Longest sleep, in seconds, between two checks whether to stop."""
 
 
 class _StoppedError(Exception):
-    """Another flow has failed; this one sends nothing more."""
+    """Another flow has failed, so this one stops."""
 
 
 def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
-    """The same flow, which ends before its next request, and in the middle of a wait, once ``stopped`` says so."""
+    """Run ``flow`` until ``stopped`` returns True: then it ends before its next request, or during a wait."""
     try:
         step: Step = next(flow)
         while True:
-            while isinstance(step, Sleep) and step.seconds > _GLANCE_S and not stopped():
-                yield Sleep(_GLANCE_S, step.reason)
-                step = Sleep(step.seconds - _GLANCE_S, step.reason)
+            while isinstance(step, Sleep) and step.seconds > _CHECK_INTERVAL_S and not stopped():
+                yield Sleep(_CHECK_INTERVAL_S, step.reason)
+                step = Sleep(step.seconds - _CHECK_INTERVAL_S, step.reason)
             if not isinstance(step, Do) and stopped():
                 raise _StoppedError
             try:
@@ -59,22 +59,22 @@ def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
         flow.close()
 
 
-def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, over: Over | None = None) -> list[T]:
-    """Run all flows, at most ``limit`` at a time; results in the order of the flows.
+def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, finished: Finished | None = None) -> list[T]:
+    """Run all flows, at most ``limit`` at a time. Return the results in the order of the flows.
 
     Args:
         flows: The flows.
         sender: Sends their requests.
         limit: Maximum flows at a time.
-        over: The event on which the calling thread waits; one of its own may do work for the flows meanwhile.
+        finished: The event on which the calling thread waits. Its ``wait`` may do work for the flows.
 
     Raises:
-        Exception: What the first failing flow raised. Flows that wait or have not begun send nothing more.
+        Exception: The exception of the first flow that failed. The other flows send no further request.
     """
     if len(flows) <= 1 or limit == 1:
         return [drive(flow, sender) for flow in flows]
-    lock, stop, over = Lock(), Event(), over or Event()
-    waiting = iter(enumerate(flows))
+    lock, stop, finished = Lock(), Event(), finished or Event()
+    pending = iter(enumerate(flows))
     results: dict[int, T] = {}
     errors: list[BaseException] = []
 
@@ -82,27 +82,27 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, over: Over | No
         try:
             while True:
                 with lock:
-                    index, flow = next(waiting, (0, None))
+                    index, flow = next(pending, (0, None))
                 if flow is None:
                     return
                 result = drive(_until(flow, stop.is_set), sender)
                 with lock:
                     results[index] = result
                 if len(results) == len(flows):
-                    over.set()
+                    finished.set()
         except BaseException as exc:  # noqa: BLE001 - raised below
             errors.append(exc)
             stop.set()
-            over.set()
+            finished.set()
 
-    # Not an executor: its threads would keep a process that was interrupted alive until their requests end.
+    # Not an executor: its threads would keep an interrupted process alive until their requests end.
     try:
         for _ in range(min(limit, len(flows))):
             Thread(target=work, name="workers-ai", daemon=True).start()
-    except RuntimeError:  # the interpreter shuts down: a handler of atexit has no threads
+    except RuntimeError:  # at interpreter shutdown no thread can be started
         work()
     try:
-        over.wait()
+        finished.wait()
     finally:
         stop.set()
     if errors:
@@ -111,10 +111,10 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, over: Over | No
 
 
 async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> list[T]:
-    """Run all flows, at most ``limit`` at a time; results in the order of the flows.
+    """Run all flows, at most ``limit`` at a time. Return the results in the order of the flows.
 
     Raises:
-        Exception: What the first failing flow raised. The others are cancelled.
+        Exception: The exception of the first flow that failed. The others are cancelled.
     """
     import anyio
 
@@ -127,9 +127,9 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
     async def work() -> None:
         for index, flow in waiting:
             try:
-                await anyio.lowlevel.checkpoint()  # a failure elsewhere ends this task, however fast the service is
+                await anyio.lowlevel.checkpoint()  # lets a failure of another flow cancel this task
                 results[index] = await adrive(flow, sender)
-            except Exception as exc:  # noqa: BLE001 - raised below, without the group around it
+            except Exception as exc:  # noqa: BLE001 - raised below, outside the exception group
                 errors.append(exc)
                 tasks.cancel_scope.cancel()
 

@@ -1,8 +1,8 @@
-"""A deployed batch Worker as the queue, in place of the REST route: another transport behind the same client.
+"""A transport that uses a deployed batch Worker as the queue, in place of the REST route.
 
-The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai._wire.batch_worker`), and errors
-of the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
-``BATCH_ERROR`` with 502, whose message is what the binding threw.
+The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (:mod:`workers_ai._wire.batch_worker`). Its errors
+have the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
+``BATCH_ERROR`` with 502 and the text that the binding threw.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["BatchWorkerTransport"]
 
 _OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 _ERROR_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
-_NOT_LET_IN: Final = (401, 403, 404, 405)
+_ACCESS_STATUSES: Final = (401, 403, 404, 405)
 
 
 class BatchWorkerTransport:
-    """Sends what is for the queue to the Worker, and everything else to the service.
+    """Send queue requests to the Worker, and all others to the service.
 
-    The Worker gets the headers meant for it, and never the API token. Without an account it is all there is.
+    The Worker receives its own headers, and never the API token. Without an account, only the queue can be used.
 
     Args:
         settings: Settings with a ``batch_worker``.
@@ -72,8 +72,8 @@ class BatchWorkerTransport:
         """Send one request.
 
         Raises:
-            ConfigurationError: The queue is asked for more than to embed texts, or there is no account for anything
-                else (nothing was sent); or the Worker uses another model, or is in demo mode.
+            ConfigurationError: The queue accepts only embedding requests, or other requests need an account (nothing
+                was sent); or the Worker uses another model, or is in demo mode.
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
@@ -92,7 +92,7 @@ class BatchWorkerTransport:
         return self._read(request, reply)
 
     def _is_strict(self, request: Request, reply: httpx.Response) -> bool:
-        """Return whether the Worker refused the submission because of the field ``model``."""
+        """Return whether the Worker rejected the submission because of the field ``model``."""
         if not self._names_model or not is_submission(request) or reply.is_success:
             return False
         refusal = read_error(_parsed(reply), is_error=True)
@@ -105,17 +105,17 @@ class BatchWorkerTransport:
     def _is_for_worker(self, request: Request) -> bool:
         require(
             request.task == "queue" or self._has_account,
-            "a batch Worker takes the queue alone: other calls need account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
+            "a batch Worker serves only the queue: other calls need account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
             "and CLOUDFLARE_API_TOKEN)",
         )
         return request.task == "queue"
 
     def _read(self, request: Request, reply: httpx.Response) -> httpx.Response:
-        """The reply as the service would have given it."""
+        """Convert a reply of the Worker to one of the service."""
         data = _parsed(reply)
         result = unwrap(data)
         if not reply.is_success or not isinstance(result, dict):
-            return self._refused(reply, data)
+            return self._rejected(reply, data)
         check_live(data)
         sizes = request_sizes(request)
         if is_submission(request):
@@ -130,36 +130,36 @@ class BatchWorkerTransport:
         try:
             grouped = group_responses(entries, sizes, request.model)
         except BadRequestError as exc:
-            return self._refused(reply, {"error": exc.message})
+            return self._rejected(reply, {"error": exc.message})
         return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
-    def _refused(self, reply: httpx.Response, data: JSON) -> httpx.Response:
-        """A refusal that names the Worker, with the code and status of the service's own where that is behind it."""
+    def _rejected(self, reply: httpx.Response, data: JSON) -> httpx.Response:
+        """Return an error response that names the Worker, with the code and status of the service if it has them."""
         refusal = read_error(data, is_error=True)
         text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
         if (name := _error_name(data)) and name != text:
             text = f"{name}: {text}"
         if refusal and refusal.request_id:
             text = f"{text} ({refusal.request_id})"
-        hint = "; check the URL and headers of batch_worker=" if reply.status_code in _NOT_LET_IN else ""
+        hint = "; check the URL and headers of batch_worker=" if reply.status_code in _ACCESS_STATUSES else ""
         message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
         code = refusal and refusal.code
         body = {"success": False, "errors": [{"code": code, "message": message}]}
         return httpx.Response(usual_status(code, reply.status_code), headers=_headers(reply), content=to_json(body))
 
     def close(self) -> None:
-        """Close the sync clients that were made here."""
+        """Close the sync clients that were created here."""
         self._worker.close()
         self._service.close()
 
     async def aclose(self) -> None:
-        """Close the async clients of the running event loop that were made here."""
+        """Close the async clients of the running event loop that were created here."""
         await self._worker.aclose()
         await self._service.aclose()
 
 
 def _worker_settings(settings: Settings) -> Settings:
-    """The settings of the requests to the Worker: its URL and headers, and nothing of the account."""
+    """Return the settings of requests to the Worker: its URL and headers, without the account."""
     assert settings.batch_worker is not None
     return replace(
         settings,

@@ -1,16 +1,15 @@
-"""The ``env.AI`` binding of a Python Worker in place of HTTP: another transport behind the same client.
+"""A transport that uses the ``env.AI`` binding of a Python Worker in place of HTTP.
 
-A request becomes ``env.AI.run(model, inputs, options)``. What travels in the body, the query or the headers over HTTP
-(``rejectIfBusy``, ``queueRequest``, gateway, session affinity) travels in the third argument here; inside the inputs it
-would have no effect. Sources: https://developers.cloudflare.com/workers-ai/configuration/bindings/,
+A request becomes ``env.AI.run(model, inputs, options)``. ``rejectIfBusy``, ``queueRequest``, gateway and session
+affinity are passed in ``options``; inside ``inputs`` they would have no effect. Sources: https://developers.cloudflare.com/workers-ai/configuration/bindings/,
 https://developers.cloudflare.com/workers-ai/features/batch-api/workers-binding/ and
 https://developers.cloudflare.com/workers-ai/features/reject-if-busy/.
 
-Values cross over to JavaScript as JSON text, in both directions: Pyodide's own conversion turns None into
-``undefined`` and a dict into a ``Map``, neither of which the service understands.
+Values are passed to and from JavaScript as JSON text: Pyodide converts None to ``undefined`` and a dict to a ``Map``,
+which the service does not accept.
 
-What comes back is a parsed answer, a ``ReadableStream`` (for ``stream``, whether the model streams or not), or, from a
-binding that is called with ``returnRawResponse``, a whole ``Response``.
+The binding returns a parsed answer, a ``ReadableStream`` (for ``stream``, whether or not the model streams), or, with
+``returnRawResponse``, a whole ``Response``.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ _MODELS: Final = "models/search"
 
 
 class BindingTransport:
-    """Sends requests through a binding. Async only; pickles and copies leave the binding behind.
+    """Send requests through a binding. Async only. A pickle omits the binding.
 
     Args:
-        settings: Settings resolved for a binding; gateway, headers, timeout and bound are taken from them.
+        settings: Settings resolved for a binding.
         binding: ``env.AI``.
 
     Raises:
@@ -89,7 +88,7 @@ class BindingTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> NoReturn:
-        """Refuse: a binding answers with promises, and a Worker cannot block on one.
+        """Raise: a binding returns promises, and a Worker cannot block on one.
 
         Raises:
             ConfigurationError: Always.
@@ -97,16 +96,16 @@ class BindingTransport:
         raise ConfigurationError("a binding has no blocking calls: use AsyncClient, ainvoke, astream, aembed_documents")
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
-        """Send one request; a stream that was asked for stays unread.
+        """Send one request. A requested stream stays unread.
 
         Raises:
-            ConfigurationError: The binding was left behind by a pickle.
+            ConfigurationError: The object was unpickled and has no binding.
             BadRequestError: The request cannot be written as JSON.
             httpx.ReadTimeout: No answer within ``timeout``.
-            httpx.ReadError: The answer broke off before its first byte.
+            httpx.ReadError: The answer was interrupted before its first byte.
         """
         if self._binding is None:
-            raise ConfigurationError("a binding does not travel in a pickle: set binding= again")
+            raise ConfigurationError("a pickle does not carry a binding: set binding= again")
         call = _read_call(request, self._settings)
         timeout_s = _read_timeout_s(self._settings.timeout if request.timeout is None else request.timeout)
         bounds = [bound for bound in (timeout_s, request.total_s) if bound is not None]
@@ -122,7 +121,7 @@ class BindingTransport:
             raise httpx.ReadTimeout(str(exc)) from None
         except httpx.RequestError:
             raise
-        except Exception as exc:  # noqa: BLE001 - all the binding does with a refusal is to throw its text
+        except Exception as exc:  # noqa: BLE001 - the binding throws error responses as text
             return _thrown(exc)
 
     def close(self) -> None:
@@ -139,12 +138,12 @@ class _Call(NamedTuple):
 
 
 def _read_call(request: Request, settings: Settings) -> _Call:
-    """The call of the binding that stands for one HTTP request."""
+    """Return the call of the binding for one HTTP request."""
     if request.path == _MODELS:
         return _Call(_MODELS, [json.dumps(dict(parse_qsl(request.query)))])
     if request.path == "v1/embeddings":
         raise ConfigurationError("a binding has no route for api='embeddings': leave api unset")
-    body = dict(request.body)
+    body: dict[str, Any] = dict(request.body or {})
     options = dict(body.pop("options", None) or {})
     if request.path == "run":
         body = body["input"]
@@ -170,9 +169,9 @@ def _read_call(request: Request, settings: Settings) -> _Call:
 
 
 async def _reply(result: Any, stream: bool, timeout_s: float | None) -> httpx.Response:
-    """What the binding gave, as the reply of the REST route."""
+    """Convert the result of the binding to a response of the REST route."""
     status, headers, body = 200, {}, result
-    if hasattr(result, "arrayBuffer"):  # a whole Response
+    if hasattr(result, "arrayBuffer"):  # a Response
         status, body = result.status, result.body
         headers = {name: value for name, value in result.headers.entries() if name.startswith(("cf-", "retry-after"))}
     if not hasattr(body, "getReader"):
@@ -188,7 +187,7 @@ async def _reply(result: Any, stream: bool, timeout_s: float | None) -> httpx.Re
 
 
 def _gateway(options: GatewayOptions) -> dict[str, JSON]:
-    """The options under the binding's own names. It is authenticated already, so the gateway's token stays here."""
+    """Return the gateway options under the names of the binding, without the token: a binding needs none."""
     retries = {
         "maxAttempts": options.max_attempts,
         "retryDelayMs": options.retry_delay_ms,
@@ -209,7 +208,7 @@ def _gateway(options: GatewayOptions) -> dict[str, JSON]:
 
 
 def _headers_without_option(options: GatewayOptions) -> dict[str, str]:
-    """Return the gateway's headers for which the binding documents no option: the models of the Auto Router."""
+    """Return the gateway headers without a documented option of the binding: the models of the Auto Router."""
     return {name: value for name, value in options.headers().items() if name == "cf-aig-allowed-models"}
 
 
@@ -218,9 +217,9 @@ def _read_timeout_s(timeout: float | httpx.Timeout) -> float | None:
 
 
 def _thrown(exc: Exception) -> httpx.Response:
-    """Return the reply behind a thrown text: ``"<code>: <text>"``, a whole error body, or words without a code.
+    """Return the response for a thrown text: ``"<code>: <text>"``, a whole error body, or text without a code.
 
-    The text has no HTTP status. The reply gets the usual one of the code, or 500 if the code is unknown.
+    The text has no HTTP status. The response has the usual status of the code, or 500 if the code is unknown.
     """
     text = str(getattr(exc, "message", None) or exc)
     try:
@@ -234,7 +233,7 @@ def _thrown(exc: Exception) -> httpx.Response:
 
 
 class _Chunks(httpx.AsyncByteStream):
-    """The bytes of a ``ReadableStream``; closing early cancels it, and with it the generation."""
+    """The bytes of a ``ReadableStream``. Closing it early cancels the generation."""
 
     def __init__(self, reader: Any, timeout_s: float | None) -> None:
         self._reader = reader
@@ -243,7 +242,7 @@ class _Chunks(httpx.AsyncByteStream):
         self._first = b""
 
     async def begins_with_events(self) -> bool:
-        """Whether these are events, and not one whole answer in JSON."""
+        """Return whether the body is an event stream, and not JSON."""
         while not self._first.strip() and (chunk := await self._read()) is not None:
             self._first += chunk
         return not self._first.lstrip().startswith((b"{", b"["))
@@ -255,13 +254,13 @@ class _Chunks(httpx.AsyncByteStream):
             yield chunk
 
     async def _read(self) -> bytes | None:
-        """The next bytes; None at the end."""
+        """Return the next bytes; None at the end."""
         try:
             with anyio.fail_after(self._timeout_s):
                 piece = await self._reader.read()
         except TimeoutError as exc:
             raise httpx.ReadTimeout(str(exc)) from None
-        except Exception as exc:  # noqa: BLE001 - whatever the stream throws, it has broken off
+        except Exception as exc:  # noqa: BLE001 - any exception means an interrupted stream
             self._open = False
             raise httpx.ReadError(str(exc)) from None
         if piece.done:

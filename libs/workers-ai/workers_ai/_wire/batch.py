@@ -21,6 +21,7 @@ from workers_ai._wire.chat.reply import shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai._wire.json_parsing import whole_number
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
 from workers_ai._wire.usage import add_usage, read_usage
@@ -31,7 +32,7 @@ from workers_ai.errors import (
     BatchItemError,
     RequestTooLargeError,
 )
-from workers_ai.types import JSON, BatchItem, BatchJob, BatchStatus, Usage
+from workers_ai.types import BatchItem, BatchJob, BatchStatus, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +115,7 @@ def split_requests(
             raise BadRequestError(f"request {index} cannot be written as JSON: {exc}", model=model) from None
         if size > max_bytes:
             raise RequestTooLargeError(
-                f"request {index} has {size:,} bytes, and the limit of a submission is {max_bytes:,}: shorten the request",
+                f"request {index} has {size:,} bytes, and a submission may have {max_bytes:,}: shorten it",
                 model=model,
             )
         if part and (total + size > max_bytes or len(part) == max_requests):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from workers_ai._wire.batch import entry_index
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import Request
 from workers_ai._wire.vectors import vector_rows
 from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def check_live(reply: JSON) -> None:
     for fields in (reply, reply.get("result") if isinstance(reply, dict) else None):
         if isinstance(fields, dict) and isinstance(mode := fields.get("mode"), str) and mode.strip().lower() == "demo":
             raise ConfigurationError(
-                "the batch Worker is in demo mode and returns placeholders instead of vectors: deploy it with an AI binding "
+                "the batch Worker is in demo mode and returns placeholders as vectors: deploy it with an AI binding "
                 "(mode 'live')"
             )
 

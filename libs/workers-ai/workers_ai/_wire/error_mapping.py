@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai import errors as e
-from workers_ai.types import JSON
+from workers_ai._wire.json_types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

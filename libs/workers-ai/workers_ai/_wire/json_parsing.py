@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, overload
 from pydantic_core import from_json
 
 if TYPE_CHECKING:
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = [
     "SurrogateJoiner",
@@ -274,7 +274,7 @@ def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def parse_growing(text: str) -> JSON:
-    """Return the part of a JSON answer that has arrived, with its unfinished last text; None before the value begins."""
+    """Return the part of a JSON answer that has arrived, with its unfinished last text; None before it begins."""
     bare = _after_reasoning(text.strip())
     if not bare.startswith("["):
         bare = bare[bare.find("{") :] if "{" in bare else bare.removeprefix(_FENCE).lstrip(string.ascii_letters)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from workers_ai._settings.keywords import PER_CALL, CallKeywords
 
 if TYPE_CHECKING:
-    from workers_ai.types import JSON, Api
+    from workers_ai._wire.json_types import JSON
+    from workers_ai.types import Api
 
 __all__ = [
     "CHAT_PARAMS",

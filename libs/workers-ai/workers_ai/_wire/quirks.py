@@ -16,9 +16,9 @@ from workers_ai.errors import BadRequestError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
-    from workers_ai.types import JSON
 
 __all__ = ["QUIRKS", "Quirk", "choose_form", "repair_request"]
 
@@ -69,13 +69,13 @@ NINE_LETTER_IDS: Final = Quirk(
 )
 NO_USER_AFTER_TOOL: Final = Quirk(
     what="a short assistant message stands between a tool result and the user message after it",
-    evidence="live probes of 2026-09 and 2026-10, one source of them https://github.com/sane-apps/translations: mistral "
+    evidence="live probes of 2026-09 and 2026-10, one source https://github.com/sane-apps/translations: mistral "
     "rejects a user message straight after a tool message",
     models=("mistral",),
 )
 RESPONSES_IN_QUEUE: Final = Quirk(
     what="requests in a batch have the form of the Responses route",
-    evidence="https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/; the only form in its schema of 2026-10-07",
+    evidence="https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/; the only form of its schema",
     models=("gpt-oss",),
 )
 QUERIES_AND_DOCUMENTS: Final = Quirk(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from workers_ai.types import JSON
+from workers_ai._wire.json_types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai.types import JSON, Usage
+from workers_ai._wire.json_types import JSON
+from workers_ai.types import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,12 +11,13 @@ from workers_ai._validation import require_int, require_one_of
 from workers_ai._wire.chat.reply import shortened, unwrap
 from workers_ai._wire.chat.request import run_request
 from workers_ai._wire.json_parsing import whole_number
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.quirks import QUERIES_AND_DOCUMENTS
 from workers_ai._wire.request import Request
 from workers_ai._wire.usage import finite, read_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
-from workers_ai.types import JSON, EmbedReply, RerankScore
+from workers_ai.types import EmbedReply, RerankScore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -50,7 +50,7 @@ _Input = Annotated[
 _Output = Annotated[
     Path, typer.Argument(metavar="OUTPUT", help="Parquet file to write: id, text_hash, vector, metadata.")
 ]
-_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="Ledger of an ingestion.")]
+_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="Ledger of an ingestion or a generation.")]
 _Model = Annotated[
     str | None, typer.Option(help="Model id, such as @cf/baai/bge-m3; required without --resume.", show_default=False)
 ]
@@ -64,6 +64,33 @@ _LimitCost = Annotated[
     ),
 ]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print requests, cost and time; send nothing.")]
+_Inputs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="INPUT",
+        help="JSONL or CSV (also .gz) or Parquet with id and columns, OpenAI's batch JSONL, or - for JSONL on stdin.",
+    ),
+]
+_Answers = Annotated[Path, typer.Argument(metavar="OUTPUT", help="File to write, named .jsonl or .parquet.")]
+_ChatModel = Annotated[
+    str | None,
+    typer.Option(help="Model id, such as @cf/qwen/qwen3-30b-a3b-fp8; required without --resume.", show_default=False),
+]
+_Prompt = Annotated[
+    str | None, typer.Option(help="Prompt; {name} stands for a column, {{ for a brace.", show_default=False)
+]
+_PromptFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with the prompt.", show_default=False)]
+_System = Annotated[str | None, typer.Option(help="System message.", show_default=False)]
+_SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answers.", show_default=False)
+]
+_Labels = Annotated[
+    str | None, typer.Option(metavar="A,B,...", help="Labels of which each answer is one.", show_default=False)
+]
+_MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of one answer at most.", show_default=False)]
+_Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature.", show_default=False)]
+_PerJob = Annotated[int | None, typer.Option(min=1, help="Inputs of one submission.", show_default="200")]
+_Repair = Annotated[int, typer.Option(min=0, help="Times an answer that does not fit is asked for again.")]
 _Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="Pooling of the bge models.", show_default=False)]
 _Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
 _Truncate = Annotated[
@@ -212,6 +239,76 @@ def ingest(
     raise typer.Exit(status)
 
 
+@app.command(epilog=_ENVIRONMENT)
+def generate(
+    source: _Inputs,
+    output: _Answers,
+    model: _ChatModel = None,
+    prompt: _Prompt = None,
+    prompt_file: _PromptFile = None,
+    system: _System = None,
+    schema: _SchemaFile = None,
+    labels: _Labels = None,
+    max_tokens: _MaxTokens = None,
+    temperature: _Temperature = None,
+    ledger: _Ledger = None,
+    mode: _Mode = "queue",
+    requests_per_job: _PerJob = None,
+    resume: _Resume = False,
+    limit_cost: _LimitCost = None,
+    repair: _Repair = 1,
+    dry_run: _DryRun = False,
+    id_column: _IdColumn = "id",
+    as_json: _Json = False,
+    account_id: _AccountId = None,
+    base_url: _BaseUrl = None,
+    gateway: _Gateway = None,
+    max_concurrency: _Concurrency = None,
+) -> None:
+    """Answer a corpus and write JSONL or Parquet. After an interrupt, the same command continues.
+
+    Exit status: 0 all answered, 3 some failed (listed), 1 an error, 2 usage, 130 interrupted.
+    """
+    shaping = {
+        "model": model, "prompt": prompt, "system": system, "max_tokens": max_tokens, "temperature": temperature,
+    }  # fmt: skip
+    if model is None and not resume:
+        raise typer.BadParameter("is missing: pass a chat model, or --resume", param_hint="--model")
+    if resume and (schema or labels or prompt_file or any(value is not None for value in shaping.values())):
+        raise typer.BadParameter(
+            "takes model, prompt and parameters from the ledger: remove those options", param_hint="--resume"
+        )
+    if prompt is not None and prompt_file is not None:
+        raise typer.BadParameter("pass --prompt or --prompt-file, not both", param_hint="--prompt")
+    with _one_line_errors(), _file_of(source) as file:
+        from workers_ai.cli._generation import Generation, read_schema
+
+        if prompt_file is not None:
+            shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
+        run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
+        options: dict[str, object] = {
+            name: value for name, value in {**shaping, **run_options}.items() if value is not None
+        }
+        options["repair"] = repair
+        if schema is not None:
+            options["schema"] = read_schema(schema)
+        if labels is not None:
+            options["labels"] = [label.strip() for label in labels.split(",")]
+        given = {
+            "account_id": account_id, "base_url": base_url, "gateway": gateway, "max_concurrency": max_concurrency,
+        }  # fmt: skip
+        generation = Generation(
+            file, output, ledger or Path(f"{output}.ledger"), options, resume, id_column, as_json,
+            {name: value for name, value in given.items() if value is not None},
+        )  # fmt: skip
+        if dry_run:
+            found = generation.estimate()
+            typer.echo(json.dumps(found.to_dict()) if as_json else found)
+            return
+        status = generation.run()
+    raise typer.Exit(status)
+
+
 @app.command()
 def jobs(ledger: _LedgerPath, forget: _Forget = None) -> None:
     """List the submissions of a ledger that are in the queue, or forget one that never finishes."""
@@ -309,7 +406,10 @@ _OPTIONS: Final = (
     (r"queue='never' or mode='direct'", "--mode direct"),
     (r"\blimit_cost_usd\b", "--limit-cost"),
     (r"\btruncate_inputs\b", "--truncate"),
-    (r"\b(account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=", r"--\1 "),
+    (
+        r"\b(prompt|system|schema|labels|max_tokens|requests_per_job|account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=",
+        r"--\1 ",
+    ),
     (r"\baccount_id\b", "--account-id"),
 )
 """Names of Python arguments in messages, and the options of the command."""

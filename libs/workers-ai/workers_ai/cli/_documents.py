@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.ingest._parquet import arrow
@@ -74,14 +74,14 @@ class _Row(NamedTuple):
     """The values of a row, or the error that reading it raised."""
 
     place: str
-    values: Mapping[str, Any] | InputError
-    raw: Any = None
+    values: Mapping[str, object] | InputError
+    raw: object = None
 
 
 def read_documents(
     path: Path,
     columns: Columns = Columns(),
-    on_bad: Callable[[InputError, Any], None] | None = None,
+    on_bad: Callable[[InputError, object], None] | None = None,
 ) -> Iterator[Document]:
     """Return the documents of a file or folder, in their order. Each call reads the input again.
 
@@ -112,8 +112,8 @@ def read_documents(
 def _documents(
     rows: Iterator[_Row],
     columns: Columns,
-    encode: Callable[[Any], str],
-    on_bad: Callable[[InputError, Any], None] | None,
+    encode: Callable[[object], str],
+    on_bad: Callable[[InputError, object], None] | None,
 ) -> Iterator[Document]:
     for row in rows:
         try:
@@ -189,7 +189,7 @@ def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
             _require_names(reader.fieldnames, columns)
     while True:
         place = f"{path}, line {reader.line_num + 1}"
-        row: dict[Any, Any] | None = None
+        row: Mapping[str, object] | None = None
         try:
             with _at(place):
                 row = next(reader, None)
@@ -277,7 +277,7 @@ def _require_names(names: Collection[str], columns: Columns) -> None:
         raise ValueError(f"the column {repeated[0]!r} occurs twice: rename one of them")
 
 
-def _document(row: Mapping[str, Any], columns: Columns, encode: Callable[[Any], str]) -> Document:
+def _document(row: Mapping[str, object], columns: Columns, encode: Callable[[object], str]) -> Document:
     _require_names(row, columns)
     doc_id, text = checked((row[columns.id], row[columns.text]))
     rest = {name: value for name, value in row.items() if name not in (columns.id, columns.text)}
@@ -289,7 +289,7 @@ def _document(row: Mapping[str, Any], columns: Columns, encode: Callable[[Any], 
     return Document(doc_id, text, metadata)
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:  # JSON has no NaN and no infinity
@@ -297,7 +297,7 @@ def _as_json(value: Any) -> str:
     return json.dumps(json.loads(text)) if has_lone_surrogate(text) else text
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace NaN and infinities by None."""
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
@@ -306,7 +306,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _cell_as_json(value: Any) -> str:
+def _cell_as_json(value: object) -> str:
     """Return a cell of a table as JSON; keep JSON text as it is."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):

@@ -120,7 +120,7 @@ class Ingestion:
         bad: list[str] = []
         count = 0
 
-        def note(error: InputError, raw: Any) -> None:
+        def note(error: InputError, raw: object) -> None:
             bad.append(error.message if len(bad) < _BAD_SHOWN else "")
             if file is not None:
                 file.write(json.dumps({"error": error.message, "row": raw}, default=str) + "\n")
@@ -163,8 +163,9 @@ class Ingestion:
     def _options(self) -> dict[str, Any]:
         shape = self.shape
         if self.resume:
-            with Ledger(self.ledger) as ledger:
-                shape = shape or ledger.fingerprint
+            with Ledger(self.ledger, task="embed") as ledger:
+                found = ledger.fingerprint
+            shape = shape or (found if isinstance(found, Fingerprint) else None)
         assert shape is not None
         return asdict(shape)
 
@@ -185,6 +186,6 @@ class Ingestion:
             yield row, document.metadata
 
 
-def _place(path: Path) -> Any:
+def _place(path: Path) -> object:
     """Return a key that is equal for two paths of one file, existing or not."""
     return identity(path) or path.resolve()

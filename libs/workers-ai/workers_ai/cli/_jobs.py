@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workers_ai.ingest import Ledger
+from workers_ai.ledger._file import LedgerFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +20,17 @@ def describe(path: Path) -> str:
         ConfigurationError: The ledger does not exist.
         LedgerError: The ledger cannot be read.
     """
-    with Ledger(path) as ledger:
+    with LedgerFile(path) as ledger:
         counts, jobs = ledger.counts(), ledger.in_flight()
+    noun, result = ("texts", "a vector") if ledger.task == "embed" else ("inputs", "an answer")
+    done = counts["vectors" if ledger.task == "embed" else "answers"]
     lines = [
         f"{path}: {ledger.fingerprint.model}",
-        f"  texts {counts['texts']:,}, with a vector {counts['vectors']:,}, waiting {counts['waiting']:,}, "
+        f"  {noun} {counts['texts']:,}, with {result} {done:,}, waiting {counts['waiting']:,}, "
         f"failed {counts['failures']:,}, submissions in flight {len(jobs)}",
     ]
     if jobs:
-        lines.append(f"  {'request id':<40} {'texts':>7} {'age':>9}  process")
+        lines.append(f"  {'request id':<40} {noun:>7} {'age':>9}  process")
     lines += [
         f"  {job.request_id or '(being sent)':<40} {job.texts:>7,} {_age(job.age_s):>9}  "
         f"{'running' if job.alive else 'ended: the next run collects it'}"

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlencode
 
 from workers_ai._flow.drivers import drive
@@ -60,8 +60,8 @@ class Difference(NamedTuple):
 
     model: str
     fact: str
-    here: Any
-    service: Any
+    here: object
+    service: object
 
     def __str__(self) -> str:
         return f"{self.model}: {self.fact}: here {_shown(self.here)}, service {_shown(self.service)}"
@@ -127,7 +127,7 @@ def compare(
         schemas: Input schemas by model id.
         whole: Whether models that only the service has are reported.
     """
-    listed: dict[str, Mapping[str, Any]] = {
+    listed: dict[str, Mapping[str, JSON]] = {
         row["name"]: row for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)
     }
     for card in cards:
@@ -148,19 +148,21 @@ def compare(
                 yield Difference(name, "model", None, "listed")
 
 
-def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
+def _stated(row: Mapping[str, JSON]) -> dict[str, object]:
     """Return the facts in a row of ``models/search``, under the names of the catalogue."""
     properties = {
         entry.get("property_id"): entry.get("value")
         for entry in _list(row.get("properties"))
         if isinstance(entry, dict) and isinstance(entry.get("property_id"), str)
     }
-    stated: dict[str, Any] = {fact: _is_true(properties.get(name)) for name, fact in _FLAGS.items()}
+    stated: dict[str, object] = {fact: _is_true(properties.get(name)) for name, fact in _FLAGS.items()}
     for name, fact in _NUMBERS.items():
         if (number := _number(properties.get(name))) is not None:
             stated[fact] = int(number)
     for price in _list(properties.get("price")):
-        priced = _PRICES.get(str(price.get("unit"))) if isinstance(price, dict) else None
+        if not isinstance(price, dict):
+            continue
+        priced = _PRICES.get(str(price.get("unit")))
         if priced and (number := _number(price.get("price"))) is not None:
             stated[priced] = number
     effort = properties.get("reasoning_effort")
@@ -175,9 +177,9 @@ def _stated(row: Mapping[str, Any]) -> dict[str, Any]:
     return stated
 
 
-def _stated_by_schema(schema: JSON) -> dict[str, Any]:
+def _stated_by_schema(schema: JSON) -> dict[str, object]:
     """Return the facts in an input schema: default of ``max_tokens``, texts per request, ``guided_json``."""
-    stated: dict[str, Any] = {}
+    stated: dict[str, object] = {}
     for name, field in _fields(schema):
         if name == "max_tokens" and isinstance(default := field.get("default"), int):
             stated["default_max_tokens"] = default
@@ -191,10 +193,10 @@ def _stated_by_schema(schema: JSON) -> dict[str, Any]:
     return stated
 
 
-def _fields(schema: JSON, depth: int = 12) -> Iterator[tuple[str, dict[str, Any]]]:
+def _fields(schema: JSON, depth: int = 12) -> Iterator[tuple[str, dict[str, JSON]]]:
     """Yield the name and schema of each property, at any depth up to 12."""
     if isinstance(schema, list):
-        schema = dict(enumerate(schema))
+        schema = {str(number): inner for number, inner in enumerate(schema)}
     if not isinstance(schema, dict) or not depth:
         return
     properties = schema.get("properties")
@@ -215,19 +217,21 @@ def _schema(client: Client, model: str) -> JSON:
     return result.get("input") if isinstance(result, dict) else None
 
 
-def _is_true(value: Any) -> bool:
+def _is_true(value: object) -> bool:
     return value is True or str(value).lower() == "true"
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
+    if not isinstance(value, str | int | float):
+        return None
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: JSON) -> list[JSON]:
     return value if isinstance(value, list) else []
 
 
@@ -235,7 +239,7 @@ def _plain(task: str) -> str:
     return "".join(letter for letter in task.lower() if letter.isalnum())
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

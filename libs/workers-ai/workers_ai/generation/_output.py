@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -174,11 +176,12 @@ def _supported(kind: Any) -> Any:
             bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
             wrap = extensions.Required if name in kind.__required_keys__ else extensions.NotRequired
             fields[name] = wrap[_supported(bare)]
-        return extensions.TypedDict(kind.__name__, fields)  # type: ignore[operator]
+        make: Any = extensions.TypedDict
+        return make(kind.__name__, fields)
     origin, args = get_origin(kind), get_args(kind)
     if not any(is_typeddict(part) or get_args(part) for part in args):
         return kind
     parts = tuple(map(_supported, args))
     if origin in (Union, UnionType):
-        return Union[parts]
-    return kind if origin in (Literal, Annotated) else origin[parts]  # type: ignore[index]
+        return functools.reduce(operator.or_, parts)
+    return kind if origin in (Literal, Annotated) else origin[parts]

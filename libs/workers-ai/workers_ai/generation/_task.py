@@ -147,14 +147,15 @@ class GenerateTask:
             why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
         elif self._window and expected > _OVER_WINDOW * self._window:
             why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
-        made = {**self._params, **chat.params}.get("max_tokens") or self._default_max or 0
+        bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
+        made = bound if isinstance(bound, int) else self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
         plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
         request, context, _ = plan
-        body = {name: value for name, value in request.body.items() if name != "model"}
+        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
         body["external_reference"] = _reference(keys[0])
         return Prepared(body, context)
 

@@ -7,7 +7,7 @@ the wider types that the classes accept are declared here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai._settings.keywords import ClientKeywords
 from workers_ai._wire.params import ChatParams, EmbedShape
@@ -31,7 +31,7 @@ class ConnectionConstructor(ClientKeywords, total=False):
     """Your own client for async calls."""
     async_http_client: httpx.AsyncClient | None
     """Alias of ``http_async_client``."""
-    binding: Any
+    binding: object
     """The ``env.AI`` of a Python Worker."""
     on_retry: Callable[[RetryEvent], None] | None
     """Called before each wait."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
+    from workers_ai._settings.keywords import SettingKeywords
+
 __all__ = ["HANDLES", "SettingsModel"]
 
 HANDLES = ("http_client", "http_async_client", "binding", "on_retry", "retry", "limiter")
@@ -92,7 +94,7 @@ class SettingsModel(BaseModel):
         self._token_from_env = settings.token_from_env
 
     @classmethod
-    def _with_model(cls, args: tuple[Any, ...], data: dict[str, Any]) -> dict[str, Any]:
+    def _with_model(cls, args: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
         """Return the keywords, with a positional model under its field name.
 
         Raises:
@@ -101,21 +103,22 @@ class SettingsModel(BaseModel):
         if not args:
             return data
         field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
-        if len(args) > 1 or field is None or not isinstance(args[0], str):
+        model, *others = args
+        if others or field is None or not isinstance(model, str):
             raise ConfigurationError(f"{cls.__name__} accepts only the model by position; pass the rest by keyword")
         if doubled := {"model", "model_name"} & data.keys():
             raise ConfigurationError(f"{cls.__name__} got the model twice, by position and as {min(doubled)}")
-        return {field: args[0], **data}
+        return {field: model, **data}
 
     @classmethod
-    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+    def _known(cls, data: dict[str, object]) -> dict[str, object]:
         """Return the keywords under their field names.
 
         Raises:
             ConfigurationError: A keyword is unknown, or one field is given twice.
         """
         known = _keywords(cls)
-        named: dict[str, Any] = {}
+        named: dict[str, object] = {}
         for name, value in data.items():
             field = cls.keyword_aliases.get(name, name)
             if name in cls.ignored_keywords:
@@ -128,9 +131,9 @@ class SettingsModel(BaseModel):
         return named
 
     @staticmethod
-    def _resolve(data: Mapping[str, Any]) -> Settings:
+    def _resolve(data: Mapping[str, object]) -> Settings:
         given = {name: data[name] for name in SETTINGS if name in data}
-        return Settings.resolve(**cast("Any", given), binding=data.get("binding") is not None)
+        return Settings.resolve(**cast("SettingKeywords", given), binding=data.get("binding") is not None)
 
     def _checked(self, name: str, value: object) -> object:
         """Return a field's value in the form that construction gives it."""
@@ -143,14 +146,14 @@ class SettingsModel(BaseModel):
         if name in SETTINGS or name in HANDLES:
             vars(self).pop("_faces", None)
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
         """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
         checked = {name: self._checked(name, value) for name, value in (update or {}).items()}
         copied = super().model_copy(update=checked, deep=deep)
         vars(copied).pop("_faces", None)
         return copied
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+    def __deepcopy__(self, memo: dict[int, object] | None = None) -> Any:
         shared = {id(value): value for name in self.process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 

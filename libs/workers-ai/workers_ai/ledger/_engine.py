@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from workers_ai.ledger._records import Limits
     from workers_ai.ledger._source import Documents
     from workers_ai.ledger._task import Outcome, Prepared, Task
-    from workers_ai.types import BatchStatus
+    from workers_ai.types import JSON, BatchStatus
 
 __all__ = ["Engine", "LengthError", "Mode"]
 
@@ -619,7 +619,7 @@ def as_status_error(error: BatchError) -> WorkersAIError:
     if error_class(error) is None:
         return error
     status = CODES[error.code][1] if error.code in CODES else 429
-    body = {"success": False, "errors": [{"code": error.code, "message": error.message}]}
+    body: JSON = {"success": False, "errors": [{"code": error.code, "message": error.message}]}
     known = error_from_reply(status, {}, error.message, model=error.model, body=body)
     known.request_ids = error.request_ids
     return known

@@ -276,7 +276,7 @@ class LedgerFile:
         position = 0
         for chunk in self._chunks(run, f"{_ANSWER}, code, message", joins):
             for row in chunk:
-                yield AnswerRow(*row[1:], position)
+                yield AnswerRow._make((*row[1:], position))
                 position += 1
 
     def answer_counts(self, run: int) -> tuple[int, int]:

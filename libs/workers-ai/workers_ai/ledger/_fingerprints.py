@@ -98,8 +98,10 @@ def read_fingerprint(task: str, text: str) -> AnyFingerprint:
         TypeError: The same.
         ConfigurationError: A value in it is invalid.
     """
-    kind = {"embed": Fingerprint, "generate": ChatFingerprint}[task]
-    return kind(**json.loads(text))
+    facts = json.loads(text)
+    if task not in ("embed", "generate"):
+        raise ValueError(f"unknown task {task!r:.100}")
+    return Fingerprint(**facts) if task == "embed" else ChatFingerprint(**facts)
 
 
 def differences(theirs: AnyFingerprint, mine: AnyFingerprint) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from workers_ai.types import JSON
 
-__all__ = ["named_tool", "to_wire_messages", "to_wire_tool_choice", "to_wire_tools"]
+__all__ = ["named_tool", "sendable", "to_wire_messages", "to_wire_tool_choice", "to_wire_tools"]
 
 _ROLES: Final = {
     MessageRole.FUNCTION: "tool",

@@ -32,7 +32,13 @@ from llama_index.llms.workers_ai._from_wire import StreamedResponse, to_chat_res
 from llama_index.llms.workers_ai._generation import generation_options, parsed, rendered_rows
 from llama_index.llms.workers_ai._pacing import limited, paced
 from llama_index.llms.workers_ai._structured import Mode, StructuredPrediction, check_output_cls, schema_format
-from llama_index.llms.workers_ai._to_wire import named_tool, to_wire_messages, to_wire_tool_choice, to_wire_tools
+from llama_index.llms.workers_ai._to_wire import (
+    named_tool,
+    sendable,
+    to_wire_messages,
+    to_wire_tool_choice,
+    to_wire_tools,
+)
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
@@ -312,9 +318,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
     ) -> Self:
         """Return a copy whose async calls share submissions of the asynchronous queue.
 
-        Use it with components that send one async call per item, such as ``SummaryExtractor(llm=llm, num_workers=200)``.
-        Only calls that wait at the same time share a submission, so set ``num_workers`` high. Answers are stored in the
-        ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+        Use it with components that send one async call per item, such as LlamaIndex's ``SummaryExtractor``. Only calls
+        that wait at the same time share a submission, so set ``num_workers`` of the extractor to 200. Answers are
+        stored in the ledger; an equal call is answered from it. Sync calls and streams are sent directly.
 
         Args:
             ledger: Path of the ledger, on a local disk. It is created if missing.
@@ -433,7 +439,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         prepared: dict[str, Any] = {"messages": messages, **kwargs}
         specs, names = to_wire_tools(tools)
         choice = prepared.pop("tool_choice", None)
-        if choice is None and named_tool(self.tool_choice) in (None, *(spec["function"]["name"] for spec in specs)):
+        if choice is None and named_tool(self.tool_choice) in (
+            None,
+            *(sendable(tool.metadata.get_name()) for tool in tools),
+        ):
             choice = self.tool_choice
         if specs:
             prepared["tools"] = specs

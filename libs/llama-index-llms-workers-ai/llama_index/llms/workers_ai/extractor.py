@@ -136,7 +136,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
 
     @field_serializer("output_cls")
     def _dump_class(self, output_cls: type[BaseModel] | None) -> dict[str, Any] | None:
-        return output_cls and output_cls.model_json_schema()
+        return None if output_cls is None else output_cls.model_json_schema()
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the fields that the metadata depends on. LlamaIndex uses them as the key of an ingestion cache."""

@@ -83,7 +83,7 @@ class Instance:
         self._sparse = sparse
         source.exclude(root.get("properties") or {})
 
-    def build(self) -> Any:
+    def build(self) -> object:
         """Return the instance.
 
         Raises:
@@ -91,11 +91,11 @@ class Instance:
         """
         return self._value(self._root, "", 0)
 
-    def build_part(self, schema: Json, depth: int) -> Any:
+    def build_part(self, schema: Json, depth: int) -> object:
         """Return an instance of one part of the schema."""
         return self._value(schema, "", depth)
 
-    def _value(self, schema: Any, name: str, depth: int) -> Any:
+    def _value(self, schema: object, name: str, depth: int) -> object:
         schema = self._resolved(schema, depth)
         if "const" in schema:
             return schema["const"]
@@ -115,7 +115,7 @@ class Instance:
             return self._boolean(schema, name)
         return None if kind == "null" else self._string(schema, name)
 
-    def _resolved(self, schema: Any, depth: int) -> Json:
+    def _resolved(self, schema: object, depth: int) -> Json:
         """Return a schema with its references followed and its ``allOf`` merged."""
         if depth > _DEPTH or schema is False:
             raise ServiceError(400, 5024, "JSON Mode couldn't be met")
@@ -139,7 +139,7 @@ class Instance:
             return merged
         return schema
 
-    def _enum(self, schema: Json, name: str) -> Any:
+    def _enum(self, schema: Json, name: str) -> object:
         """Return the value that the text states for the property, has or mentions; else the default or the first."""
         values = schema["enum"]
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
@@ -153,7 +153,7 @@ class Instance:
         fitting = self._fitting(values, [str(value) for value in values])
         return fitting[0] if fitting else schema.get("default", values[0])
 
-    def _fitting(self, values: list[Any], meanings: list[str]) -> list[Any]:
+    def _fitting(self, values: list[object], meanings: list[str]) -> list[object]:
         """Return the values in the text; else those with its sentiment, language or meaning.
 
         A text with all values only lists them; it is ignored.
@@ -171,7 +171,7 @@ class Instance:
             return [values[texts.index(word)]]
         return [values[index] for index in most_fitting(text, meanings)]
 
-    def _choices(self, schema: Json, depth: int) -> tuple[list[Any], list[str]]:
+    def _choices(self, schema: Json, depth: int) -> tuple[list[object], list[str]]:
         """Return the values of an enum or of constants, with their descriptions; empty for other schemas."""
         if schema.get("enum"):
             return schema["enum"], [str(value) for value in schema["enum"]]
@@ -181,7 +181,7 @@ class Instance:
         values = [branch["const"] for branch in branches]
         return values, [f"{branch['const']} {branch.get('description', '')}" for branch in branches]
 
-    def _union(self, branches: list[Any], name: str, depth: int) -> Any:
+    def _union(self, branches: list[object], name: str, depth: int) -> object:
         """Return an instance of the first valid branch; null if the text has no value."""
         values, meanings = self._choices({"anyOf": branches}, depth)
         if values:
@@ -223,7 +223,7 @@ class Instance:
                     raise
         return {name: built[name] for name in properties if name in built}
 
-    def _mentioned(self, schema: Any, name: str) -> bool:
+    def _mentioned(self, schema: object, name: str) -> bool:
         """Return whether the text has a value for an optional property."""
         resolved = self._resolved(schema, 0)
         branches = [self._resolved(branch, 0) for branch in resolved.get("anyOf") or [resolved]]
@@ -235,7 +235,7 @@ class Instance:
             return True
         return source.stated_value(name) is not None or bool(source.values_of_kind(name, sure=True))
 
-    def _array(self, schema: Json, name: str, depth: int) -> list[Any]:
+    def _array(self, schema: Json, name: str, depth: int) -> list[object]:
         if schema.get("prefixItems"):
             return [self._value(item, name, depth + 1) for item in schema["prefixItems"]]
         items = self._resolved(schema.get("items") or {"type": "string"}, depth)
@@ -254,7 +254,7 @@ class Instance:
             raise ServiceError(400, 5024, "JSON Mode couldn't be met")
         return values
 
-    def _listed(self, items: Json, name: str, depth: int) -> list[Any]:
+    def _listed(self, items: Json, name: str, depth: int) -> list[object]:
         """Return the items in the text of the list's kind; empty for other lists."""
         source, words = self._source, set(split_name(name))
         values, meanings = self._choices(items, depth)
@@ -267,12 +267,12 @@ class Instance:
         if words & _TAGS:
             return list(keywords_of(source.text))
         if words & _PHRASES:
-            return phrases_of(source.quoted[0] if source.quoted else source.text)
+            return list(phrases_of(source.quoted[0] if source.quoted else source.text))
         if words & _PARTS:
             return [part.format(topic_of(source.text)) for part in _PART_NAMES]
-        return source.values_of_kind(name, sure=True) or (source.others if words & _PEOPLE else [])
+        return list(source.values_of_kind(name, sure=True) or (source.others if words & _PEOPLE else []))
 
-    def _objects(self, items: Json, words: set[str], depth: int) -> list[Any]:
+    def _objects(self, items: Json, words: set[str], depth: int) -> list[object]:
         """Return an object for each person in the text, or for each part of a plan."""
         source, text = self._source, self._source.text
         if words & _PARTS:

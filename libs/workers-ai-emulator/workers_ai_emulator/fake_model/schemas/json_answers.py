@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai_emulator.fake_model.reading.texts import sentences_of
 from workers_ai_emulator.fake_model.schemas.instance import Instance
@@ -36,7 +36,7 @@ _FENCE = re.compile(r"(?s)```\w*\n.*?```")
 _EXAMPLE = re.compile(r"(?si)(?:as an example, )?for the schema \{.*?not well-formatted\.?")
 
 
-def json_answer(request: ChatRequest, reading: Reading) -> Any:
+def json_answer(request: ChatRequest, reading: Reading) -> object:
     """Return a JSON value that fits the schema of the request, else the keys or the example of the prompt."""
     user = request.turns[request.last_user].text if request.last_user >= 0 else ""
     background = "\n".join([*reading.context, *(text for _, text in reading.results)])
@@ -106,7 +106,7 @@ def _spans(text: str) -> list[str]:
     return spans
 
 
-def _schema_of(value: Any) -> Json:
+def _schema_of(value: object) -> Json:
     """Return the simplest schema of an example."""
     if isinstance(value, dict):
         properties = {key: _schema_of(item) for key, item in value.items()}

@@ -61,7 +61,7 @@ _COMPANY = re.compile(
     r"|\b([A-Z][\w&'-]*(?:\s+[A-Z][\w&'-]*)*\s+(?:Inc|Corp|Ltd|LLC|GmbH|Company|University|Labs))\b"
 )
 _DUTY = re.compile(r"\b(?:needs?|has|have|must|should|wants?|please)\s+(?:to\s+)?(?!to\b)(\w+\s[^.;?!\n]+)")
-# Numbers stand beside words like these when they measure a property.
+# Units of measured properties, next to their numbers.
 _UNITS = {
     "age": r"years?|yrs?", "height": r"feet|foot|ft|met(?:er|re)s?|m|cm", "weight": r"kg|kilos?|pounds?|lbs?",
     "price": r"dollars?|euros?|usd|eur", "cost": r"dollars?|euros?|usd", "temperature": r"degrees|celsius|fahrenheit",

@@ -25,11 +25,11 @@ from workers_ai._wire.chat.images import image_data_url
 from workers_ai._wire.chat.tool_calls import arguments_text, original_id
 from workers_ai._wire.chat.turns import arrange_turns, bridge_tool_turns
 from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import is_cache_mark, plain_json
 from workers_ai._wire.quirks import DEVELOPER_IS_SYSTEM, NINE_LETTER_IDS, NO_REASONING_BACK, NO_USER_AFTER_TOOL
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import BadRequestError
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

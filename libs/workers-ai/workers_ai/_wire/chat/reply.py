@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers_ai._wire.chat.tool_calls import CallIds, read_tool_calls, recover_leaked_calls
 from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import read_usage
 from workers_ai.errors import APIResponseValidationError
-from workers_ai.types import JSON, ChatReply, FinishReason, ToolCall, Usage
+from workers_ai.types import ChatReply, FinishReason, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -187,7 +188,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if context.forced and text and not calls and (calls := recover_leaked_calls(text, context.forced, ids)):
         text = ""
     if not ((cut and not context.thinking_off) or text or calls or reply.refusal):
-        text, reasoning = reasoning, ""  # with thinking off, some models answer as reasoning
+        text, reasoning = reasoning, ""  # with thinking off, some models send the answer as reasoning
     broken = any(call.error for call in calls)
     return ChatReply(
         text=text,

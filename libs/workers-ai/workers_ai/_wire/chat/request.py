@@ -15,12 +15,13 @@ from workers_ai._wire.chat.schemas import (
     prepare_tool_choice,
     prepare_tools,
 )
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
 from workers_ai._wire.quirks import choose_form
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.types import JSON, Api
+from workers_ai.types import Api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.chat.schemas import description_of, schema_of
-from workers_ai.types import JSON
+from workers_ai._wire.json_types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

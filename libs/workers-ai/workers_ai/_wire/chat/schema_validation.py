@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
-from workers_ai.types import JSON
+from workers_ai._wire.json_types import JSON
 
 __all__ = ["conform"]
 

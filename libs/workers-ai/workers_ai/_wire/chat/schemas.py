@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from workers_ai._validation import require, require_kind
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.quirks import COMPLETE_TOOLS
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
-from workers_ai.types import JSON, Api
+from workers_ai.types import Api
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,11 @@ from workers_ai._wire.chat.reply import cut_reason, finish_reason, first_choice,
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
 from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.usage import UsageMeter
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
-from workers_ai.types import JSON, ChatDelta, ChatReply, ToolCallDelta
+from workers_ai.types import ChatDelta, ChatReply, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,7 +189,7 @@ class ChatStreamReader:
         )
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
-        """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place with calls counts."""
+        """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""
         if self._calls_beside is None and (calls or beside):
             self._calls_beside = not calls
         return beside if self._calls_beside else calls
@@ -232,9 +233,8 @@ class ChatStreamReader:
             reasoning = self._keep_reasoning(reasoning)
         elif self._pending_reasoning:
             reasoning, self._pending_reasoning = "".join(self._pending_reasoning) + reasoning, []
-        self._has_plain_text = (
-            bool(self._text) and self._buffer is self._joiners is None and not self._pending_reasoning
-        )
+        if not (self._joiners or self._pending_reasoning):
+            self._has_plain_text = bool(self._text) and self._buffer is None
         refused = refusal if isinstance(refusal, str) else ""
         self._has_refusal = self._has_refusal or bool(refused)
         if not (text or reasoning or deltas or logprobs or refused):

@@ -16,8 +16,9 @@ from workers_ai._wire.json_parsing import (
     parse_json,
     whole_number,
 )
+from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import plain_json
-from workers_ai.types import JSON, ToolCall, ToolCallDelta
+from workers_ai.types import ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -323,8 +324,8 @@ class ToolCallAssembler:
         """Return the deltas at the end of the stream: pending text, and the error of each call that must not run.
 
         Args:
-            cut: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing arguments
-                become ``{}``.
+            cut: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
+                arguments become ``{}``.
         """
         deltas = []
         for call in self._calls:
@@ -357,15 +358,15 @@ def recover_leaked_calls(
 ) -> tuple[ToolCall, ...]:
     """Read a forced call that the model wrote as JSON text (gpt-oss: https://github.com/cloudflare/ai/issues/574).
 
-    Only forced tools are recognized: by name, with the arguments as ``arguments``, as ``parameters`` or beside the name;
-    or, if a single tool was forced, by arguments that match its schema. Any other text returns no calls.
+    Recognizes only forced tools: by name, with arguments as ``arguments``, as ``parameters`` or beside the name; or,
+    if a single tool was forced, by arguments that match its schema. Any other text returns no calls.
 
     Args:
         text: The answer.
         forced: Parameter schemas of the forced tools, by name.
         ids: Creates the ids.
-        among_words: Accept a call among words. An agent must not execute an example in a sentence; a parser that expects
-            only this call may accept it.
+        among_words: Accept a call among words. An agent must not execute an example in a sentence; a parser that
+            expects only this call may accept it.
     """
     try:
         value = parse_answer(text, among_words=among_words)

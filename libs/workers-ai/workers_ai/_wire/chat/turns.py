@@ -18,7 +18,7 @@ from workers_ai._wire.json_parsing import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = ["arrange_turns", "bridge_tool_turns"]
 

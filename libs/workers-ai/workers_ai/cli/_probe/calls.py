@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai.catalogue import lookup
@@ -37,7 +37,7 @@ class Call:
     """
 
     path: str
-    body: Mapping[str, Any]
+    body: Mapping[str, JSON]
     model: str
 
     @cached_property
@@ -51,7 +51,8 @@ class Call:
         card = lookup(self.model)
         texts = len(json.dumps(self.body)) / _CHARACTERS_PER_TOKEN
         requests = self.body.get("requests")
-        answers = sum(map(_output_tokens, requests)) if isinstance(requests, list) else _output_tokens(self.body)
+        items = requests if isinstance(requests, list) else [self.body]
+        answers = sum(_output_tokens(item) for item in items if isinstance(item, dict))
         return (texts * (card.usd_per_m_in or 0) + answers * (card.usd_per_m_out or 0)) / 1e6
 
     def __str__(self) -> str:
@@ -64,8 +65,9 @@ def poll(submission: Call, request_id: str) -> Call:
     return Call(submission.path, {"request_id": request_id}, submission.model)
 
 
-def _output_tokens(body: Mapping[str, Any]) -> int:
-    return int(body.get("max_tokens") or body.get("max_output_tokens") or _DEFAULT_OUTPUT_TOKENS)
+def _output_tokens(body: Mapping[str, JSON]) -> int:
+    most = body.get("max_tokens") or body.get("max_output_tokens")
+    return most if isinstance(most, int) else _DEFAULT_OUTPUT_TOKENS
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Reply:
         return f"HTTP {self.status}{code}: {self.error.message:.160}"
 
     @cached_property
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[dict[str, JSON]]:
         """JSON events of a stream.
 
         Raises:

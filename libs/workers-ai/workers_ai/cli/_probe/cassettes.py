@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from workers_ai._settings.settings import Settings
+    from workers_ai.cli._probe.calls import Call, Reply
     from workers_ai.cli._probe.session import Exchange
+    from workers_ai.types import JSON
 
 __all__ = ["KEPT_HEADERS", "write_cassette"]
 
@@ -48,7 +50,7 @@ class _Scrub:
     def _stand_in(self, uuid: str) -> str:
         return self._ids.setdefault(uuid, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
 
-    def body(self, text: str) -> dict[str, Any] | None:
+    def body(self, text: str) -> dict[str, JSON] | None:
         scrubbed = self.text(text)
         try:
             return {"json": json.loads(scrubbed)}
@@ -72,25 +74,24 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
         OSError: The file cannot be written.
     """
     scrub = _Scrub(settings)
-    interactions = [
-        {
-            "request": {
-                "method": "POST",
-                "uri": scrub.text(f"{settings.root}/{call.path}"),
-                "body": scrub.body(json.dumps(dict(call.body))),
-                "headers": {"content-type": "application/json"},
-            },
-            "response": {
-                "status": {"code": reply.status, "message": ""},
-                "headers": {
-                    name: [scrub.header(name, value)] for name, value in reply.headers.items() if name in KEPT_HEADERS
-                },
-                "body": scrub.body(reply.text),
-            },
-        }
-        for call, reply in exchanges
-    ]
+    interactions = [_interaction(call, reply, settings, scrub) for call, reply in exchanges]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps({"version": 1, "interactions": interactions}, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def _interaction(call: Call, reply: Reply, settings: Settings, scrub: _Scrub) -> dict[str, JSON]:
+    request: JSON = {
+        "method": "POST",
+        "uri": scrub.text(f"{settings.root}/{call.path}"),
+        "body": scrub.body(json.dumps(dict(call.body))),
+        "headers": {"content-type": "application/json"},
+    }
+    headers = {name: [scrub.header(name, value)] for name, value in reply.headers.items() if name in KEPT_HEADERS}
+    response: JSON = {
+        "status": {"code": reply.status, "message": ""},
+        "headers": headers,
+        "body": scrub.body(reply.text),
+    }
+    return {"request": request, "response": response}

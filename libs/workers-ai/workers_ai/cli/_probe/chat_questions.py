@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError
 from workers_ai.cli._probe.question import Question, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workers_ai.cli._probe.session import Session
+    from workers_ai.types import JSON
 
 __all__ = ["CHAT_QUESTIONS"]
 
@@ -19,35 +22,35 @@ _OLDER: Final = "@cf/meta/llama-3.1-8b-instruct-fp8"
 _MISTRAL: Final = "@cf/mistralai/mistral-small-3.1-24b-instruct"
 _NO_TOOLS: Final = "@cf/meta/llama-3.2-1b-instruct"
 
-_HELLO: Final = [{"role": "user", "content": "Say hello."}]
-_WEATHER: Final = [{"role": "user", "content": "What is the weather in Moss? Call the tool."}]
-_FILL: Final = [{"role": "user", "content": "Fill the form with any number, as JSON."}]
-_CITY: Final = {
+_HELLO: Final[JSON] = [{"role": "user", "content": "Say hello."}]
+_WEATHER: Final[JSON] = [{"role": "user", "content": "What is the weather in Moss? Call the tool."}]
+_FILL: Final[JSON] = [{"role": "user", "content": "Fill the form with any number, as JSON."}]
+_CITY: Final[JSON] = {
     "type": "object",
     "properties": {"city": {"type": "string", "description": "city"}},
     "required": ["city"],
 }
-_FUNCTION: Final = {"name": "weather", "description": "Return the weather of a city.", "parameters": _CITY}
-_TOOLS: Final = [{"type": "function", "function": _FUNCTION}]
-_UNDESCRIBED: Final = [{"type": "function", "function": {"name": "weather", "parameters": _CITY}}]
-_NAMED: Final = {"type": "function", "function": {"name": "weather"}}
-_NUMBER: Final = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-_IMPOSSIBLE: Final = {
+_FUNCTION: Final[JSON] = {"name": "weather", "description": "Return the weather of a city.", "parameters": _CITY}
+_TOOLS: Final[JSON] = [{"type": "function", "function": _FUNCTION}]
+_UNDESCRIBED: Final[JSON] = [{"type": "function", "function": {"name": "weather", "parameters": _CITY}}]
+_NAMED: Final[JSON] = {"type": "function", "function": {"name": "weather"}}
+_NUMBER: Final[JSON] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+_IMPOSSIBLE: Final[JSON] = {
     "type": "object",
     "properties": {"n": {"type": "integer", "minimum": 5, "maximum": 1}},
     "required": ["n"],
 }
 
 
-def _run(model: str, **body: Any) -> Call:
+def _run(model: str, **body: JSON) -> Call:
     return Call(f"run/{model}", body, model)
 
 
-def _v1(model: str, **body: Any) -> Call:
+def _v1(model: str, **body: JSON) -> Call:
     return Call("v1/chat/completions", {"model": model, **body}, model)
 
 
-def _schema(schema: Any) -> dict[str, Any]:
+def _schema(schema: JSON) -> JSON:
     return {"type": "json_schema", "json_schema": schema}
 
 
@@ -90,16 +93,23 @@ def _usage_unasked(session: Session) -> Value:
 
 
 def _legacy_chunks(session: Session) -> Value:
-    choices = [choice for event in session.send(_OLDER_STREAM).events for choice in event.get("choices") or []]
+    choices = [choice for event in session.send(_OLDER_STREAM).events for choice in _choices(event)]
     if not choices:
         raise OpenQuestionError("the stream has no choices")
     return not any("index" in choice for choice in choices)
 
 
+def _choices(body: Mapping[str, JSON]) -> list[dict[str, JSON]]:
+    """Return the choices of a reply or an event."""
+    choices = body.get("choices")
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+
+
 def _hybrid_tool_calls(session: Session) -> Value:
-    result: dict[str, Any] = session.send(_LLAMA_TOOLS).result
+    result = session.send(_LLAMA_TOOLS).result
+    messages = [choice.get("message") for choice in _choices(result)]
     at_top = bool(result.get("tool_calls"))
-    in_choices = any(choice["message"].get("tool_calls") for choice in result.get("choices") or [])
+    in_choices = any(message.get("tool_calls") for message in messages if isinstance(message, dict))
     if not at_top and not in_choices:
         raise OpenQuestionError("the model called no tool")
     return "both" if at_top and in_choices else "top" if at_top else "choices"
@@ -242,7 +252,7 @@ CHAT_QUESTIONS: Final = (
         ("accept", "reject"),
         (_REJECT_IF_BUSY,),
         lambda session: session.send(_REJECT_IF_BUSY).accepted,
-        where="workers_ai/_calls/requests.py",
+        where="workers_ai/_wire/chat/request.py",
     ),
 )
 """In the order of the emulator's switches, then those without a switch."""

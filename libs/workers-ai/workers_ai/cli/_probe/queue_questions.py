@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError, Reply
 from workers_ai.cli._probe.calls import poll as poll_of
@@ -13,6 +13,7 @@ from workers_ai.cli._probe.session import is_finished
 
 if TYPE_CHECKING:
     from workers_ai.cli._probe.session import Session
+    from workers_ai.types import JSON
 
 __all__ = ["QUEUE_QUESTIONS"]
 
@@ -22,14 +23,14 @@ _KIMI: Final = "@cf/moonshotai/kimi-k2.6"
 _LLAMA: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 _NO_QUEUE: Final = "@cf/qwen/qwen3-embedding-0.6b"
 _NO_JOB: Final = "00000000-0000-4000-8000-000000000000"
-_FORMAT: Final = {
+_FORMAT: Final[JSON] = {
     "type": "json_schema",
     "json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
 }
-_HELLO: Final = [{"role": "user", "content": "Say hello."}]
+_HELLO: Final[JSON] = [{"role": "user", "content": "Say hello."}]
 
 
-def _submission(model: str, *requests: dict[str, Any]) -> Call:
+def _submission(model: str, *requests: JSON) -> Call:
     return Call(f"run/{model}?queueRequest=true", {"requests": list(requests)}, model)
 
 
@@ -52,7 +53,7 @@ _GPT_MESSAGES = _submission(_GPT, {"messages": _HELLO, "max_tokens": 16})
 _UNKNOWN = poll_of(_TEXTS, _NO_JOB)
 
 
-def _items(reply: Reply) -> list[dict[str, Any]]:
+def _items(reply: Reply) -> list[dict[str, JSON]]:
     listed = reply.result.get("results") or reply.result.get("responses")
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
@@ -99,7 +100,7 @@ def _error_key(session: Session) -> Value:
     raise OpenQuestionError("no item failed")
 
 
-def _result_at(session: Session, index: int) -> dict[str, Any]:
+def _result_at(session: Session, index: int) -> dict[str, JSON]:
     """Return the result of one item of the llama batch."""
     for item in _items(session.collect(_LLAMA_BATCH)):
         result = item.get("result")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import httpx
 
@@ -72,7 +72,7 @@ class Session:
         *,
         live_only: bool = False,
         http_client: httpx.Client | None = None,
-        wait: Callable[[float], Any] | None = None,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
         self._settings = settings
         self._http = http_client or httpx.Client(timeout=_TIMEOUT_S)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError
 from workers_ai.cli._probe.question import Question, Value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from workers_ai.cli._probe.session import Session
+    from workers_ai.types import JSON
 
 __all__ = ["VECTOR_QUESTIONS"]
 
@@ -21,11 +24,11 @@ _CUT: Final = 64
 _TOLERANCE: Final = 0.02
 
 
-def _run(model: str, **body: Any) -> Call:
+def _run(model: str, **body: JSON) -> Call:
     return Call(f"run/{model}", body, model)
 
 
-def _v1(**body: Any) -> Call:
+def _v1(**body: JSON) -> Call:
     return Call("v1/embeddings", {"model": _SMALL, "input": ["a fjord"], **body}, _SMALL)
 
 
@@ -45,9 +48,9 @@ _DOCUMENTS = _run(_QWEN3, documents=["a fjord"])
 _SHARED = Call("run", {"model": _SMALL, "input": {"text": ["a fjord"]}}, _SMALL)
 
 
-def _embedding(session: Session, call: Call) -> Any:
+def _embedding(session: Session, call: Call) -> Sequence[JSON] | str:
     match session.send(call).success():
-        case {"data": [{"embedding": found}, *_]}:
+        case {"data": [{"embedding": [*_] | str() as found}, *_]}:
             return found
     raise OpenQuestionError("the reply has no data[0].embedding")
 
@@ -81,8 +84,9 @@ def _unit_vectors(session: Session) -> Value:
 
 
 def _rerank_scores(session: Session) -> Value:
-    rows: Any = session.send(_RANKING).result.get("response")
-    scores = [row["score"] for row in rows or () if isinstance(row, dict) and "score" in row]
+    rows = session.send(_RANKING).result.get("response")
+    found = [row.get("score") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    scores = [score for score in found if isinstance(score, int | float)]
     if not scores:
         raise OpenQuestionError("the reply has no scores")
     return "sigmoid" if all(0 <= score <= 1 for score in scores) else "raw"

@@ -10,7 +10,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.utils.json import parse_partial_json
 
 from workers_ai.integration import parse_json
-from workers_ai.types import ChatDelta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     from langchain_core.messages import ToolCall as LangChainToolCall
     from langchain_core.messages.ai import UsageMetadata
 
-    from langchain_workers_ai._chunks import AIMessageChunk as ChunkWithCalls
+    from langchain_workers_ai._translation.chunks import AIMessageChunk as ChunkWithCalls
     from langchain_workers_ai._types import Data, Fields
-    from workers_ai.types import ChatReply, ToolCall, Usage
+    from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
 __all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
 
@@ -37,8 +36,8 @@ _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
-_TEXT_ALONE: Final = ChatDelta()[1:]
-"""The other fields of a delta that holds only text."""
+_TEXT_ALONE: Final[tuple[object, ...]] = ("", (), None, "", False, None, None, None, None, {})
+"""The other fields of a delta that holds only text. A literal: an import of ``ChatDelta`` would load its module."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
@@ -132,7 +131,7 @@ def _mergeable(logprobs: Data) -> dict[str, list[Data]] | None:
 @cache
 def _chunk_with_calls() -> type[ChunkWithCalls]:
     """Return the class of chunks with calls. It is created on first use, which takes about 10 ms."""
-    from langchain_workers_ai._chunks import AIMessageChunk
+    from langchain_workers_ai._translation.chunks import AIMessageChunk
 
     return AIMessageChunk
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_workers_ai._from_wire import AFTER_BLOCKS, to_chunk
+from langchain_workers_ai._translation.from_wire import AFTER_BLOCKS, to_chunk
 from workers_ai.integration import plain_json
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from langchain_core.runnables import RunnableGenerator
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
-from langchain_workers_ai._parser import AnswerParser
-from langchain_workers_ai._tools import recursive_schema, without_dict_docs
+from langchain_workers_ai._translation.parser import AnswerParser
+from langchain_workers_ai._translation.tools import recursive_schema, without_dict_docs
 from langchain_workers_ai._types import Fields
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError

@@ -1,0 +1,1 @@
+"""Translation between LangChain and the core: messages, tools, schemas, answers, chunks."""

@@ -1,0 +1,274 @@
+"""``workers-ai generate``: read inputs, answer them with a ledger, write JSONL or Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import typer
+
+from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.cli._documents import SUFFIXES, Columns, InputError
+from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
+from workers_ai.ingest._parquet import arrow
+from workers_ai.ledger._file import LedgerFile
+from workers_ai.ledger._fingerprints import ChatFingerprint
+from workers_ai.ledger._progress import LineBar
+from workers_ai.ledger._records import checked_id
+from workers_ai.ledger._schema import files_beside, identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Generation", "read_inputs"]
+
+SOME_FAILED: Final = 3
+_ROWS_AT_ONCE: Final = 1000
+_PLACED: Final = ("model", "messages", "stream")
+"""Fields of the body of a line in OpenAI's batch format that are not parameters."""
+
+_COLUMNS: Final = (
+    "id", "input_hash", "answer", "data", "finish_reason", "input_tokens", "output_tokens", "error_code", "error",
+    "metadata",
+)  # fmt: skip
+_NUMBERS: Final = ("input_tokens", "output_tokens", "error_code")
+
+
+class _Input(NamedTuple):
+    """One input with its id, and the other columns of its row as JSON text."""
+
+    id: str | int
+    given: Any
+    metadata: str | None
+
+
+def read_inputs(path: Path, id_column: str = "id", *, as_rows: bool = False) -> Iterator[_Input]:
+    """Yield the inputs of a file, in their order. Each call reads the file again.
+
+    A row has an id, and ``messages`` or ``text``. A line of OpenAI's batch format has ``custom_id`` and
+    ``body.messages``.
+
+    Args:
+        path: JSONL, CSV or Parquet.
+        id_column: Column of the ids.
+        as_rows: Whether an input is the whole row, for a prompt template.
+
+    Raises:
+        InputError: The file or a row cannot be read.
+    """
+    name = path.name.lower()
+    reader = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
+    if reader is None:
+        raise InputError(f"{path}: unknown kind of input; pass a file named {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise InputError(f"{path} does not exist")
+    for row in reader(path, Columns(id_column, id_column)):
+        if isinstance(row.values, InputError):
+            raise row.values
+        try:
+            yield _input(row.values, id_column, as_rows=as_rows)
+        except BadRequestError as exc:
+            raise InputError(f"{row.place}: {exc.message}") from exc
+
+
+def _input(row: Mapping[str, Any], id_column: str, *, as_rows: bool) -> _Input:
+    body = row.get("body")
+    if "custom_id" in row and isinstance(body, Mapping) and "messages" in body:
+        return _Input(checked_id(row["custom_id"]), _chat_of(body), None)
+    if id_column not in row:
+        raise BadRequestError(f"{id_column!r} is missing; found {', '.join(map(repr, row)) or 'nothing'}")
+    rest = {name: value for name, value in row.items() if name not in (id_column, "text", "messages")}
+    metadata = json.dumps(rest, ensure_ascii=False, default=str) if rest else None
+    doc_id = checked_id(row[id_column])
+    if as_rows:
+        return _Input(doc_id, dict(row), metadata)
+    given = row.get("messages") or row.get("text")
+    if given is None:
+        raise BadRequestError("the row has neither 'text' nor 'messages': add one, or pass --prompt")
+    return _Input(doc_id, given, metadata)
+
+
+def _chat_of(body: Mapping[str, Any]) -> ChatInput:
+    params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
+    if "max_completion_tokens" in params:
+        params["max_tokens"] = params.pop("max_completion_tokens")
+    if body.get("stream") or (unknown := sorted(params.keys() - CHAT_PARAMS)):
+        raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown or ['stream'])}")
+    return ChatInput(body["messages"], params)
+
+
+@dataclass
+class Generation:
+    """Arguments of ``workers-ai generate``.
+
+    Attributes:
+        source: The input.
+        output: The JSONL or Parquet file to write.
+        ledger: The ledger.
+        options: Arguments of :func:`workers_ai.generation.generate` that shape the answers and the run.
+        resume: Whether to take the options that shape the answers from the ledger, which must exist.
+        id_column: Column of the ids.
+        as_json: Print the report as JSON.
+        settings: Connection settings.
+    """
+
+    source: Path
+    output: Path
+    ledger: Path
+    options: dict[str, Any]
+    resume: bool = False
+    id_column: str = "id"
+    as_json: bool = False
+    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def estimate(self) -> GenerateEstimate:
+        """Estimate requests and cost; send nothing.
+
+        Raises:
+            ConfigurationError: The input cannot be read, or an option is invalid.
+        """
+        options = self._shaped()
+        for name in ("limit_cost_usd", "repair"):
+            options.pop(name, None)
+        return estimate(self._pairs(options), ledger=self.ledger, **options)
+
+    def run(self) -> int:
+        """Answer, write, and report; return the exit status.
+
+        Raises:
+            WorkersAIError: The run was stopped; the ledger is ready to go on.
+            OSError: A file cannot be read or written.
+        """
+        self._check_places()
+        if self.output.suffix.lower() == ".parquet":
+            arrow()
+        options = self._shaped()
+        total = sum(1 for _ in self._inputs(options))  # so that an invalid row costs nothing
+        progress = True if sys.stderr.isatty() else LineBar(total, last=False, noun="inputs")
+        report = generate(
+            self._pairs(options), ledger=self.ledger, progress=progress, total=total, **options, **self.settings
+        )
+        count = self._write(report, options)
+        if self.as_json:
+            facts = {**report.to_dict(), "written": count, "output": str(self.output)}
+            typer.echo(json.dumps(facts, ensure_ascii=False, default=str))
+        else:
+            typer.echo(report.summary(failures=len(report.failures)))
+            typer.echo(f"  written    {count:,} rows to {self.output}")
+        return SOME_FAILED if report.failed else 0
+
+    def _shaped(self) -> dict[str, Any]:
+        """Return the options; with ``resume`` those of the ledger."""
+        if not self.resume:
+            return dict(self.options)
+        with LedgerFile(self.ledger, task="generate") as ledger:
+            found = ledger.fingerprint
+        assert isinstance(found, ChatFingerprint)
+        shape = {"model": found.model, "prompt": found.prompt, "system": found.system, **found.params}
+        shape |= {"labels": found.labels} if found.labels else {"schema": found.schema}
+        return {**self.options, **{name: value for name, value in shape.items() if value is not None}}
+
+    def _inputs(self, options: Mapping[str, Any]) -> Iterator[_Input]:
+        return read_inputs(self.source, self.id_column, as_rows=options.get("prompt") is not None)
+
+    def _pairs(self, options: Mapping[str, Any]) -> Iterator[tuple[str | int, Any]]:
+        return ((entry.id, entry.given) for entry in self._inputs(options))
+
+    def _check_places(self) -> None:
+        """Raise a usage error if the output cannot be written or would replace the input or the ledger."""
+        suffix = self.output.suffix.lower()
+        if suffix not in (".jsonl", ".parquet"):
+            raise typer.BadParameter(f"{self.output} must be named .jsonl or .parquet", param_hint="OUTPUT")
+        if not (folder := self.output.absolute().parent).is_dir():
+            raise typer.BadParameter(f"the folder {folder} does not exist", param_hint="OUTPUT")
+        taken = {identity(self.source) or self.source.resolve()}
+        for path in (self.output, self.ledger, *files_beside(self.ledger)):
+            if path.is_dir() or (place := identity(path) or path.resolve()) in taken:
+                raise typer.BadParameter(
+                    f"{path} is a folder or would be overwritten: pass other files as output and ledger",
+                    param_hint="OUTPUT",
+                )
+            taken.add(place)
+
+    def _write(self, report: GenerateReport, options: Mapping[str, Any]) -> int:
+        """Write the answers. The file appears whole or not at all; return the number of rows."""
+        part = self.output.with_name(f"{self.output.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+        write = _write_parquet if self.output.suffix.lower() == ".parquet" else _write_jsonl
+        try:
+            count = write(part, self._rows(report, options))
+            part.replace(self.output)
+        finally:
+            part.unlink(missing_ok=True)
+        return count
+
+    def _rows(self, report: GenerateReport, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        entries = self._inputs(options)
+        for answer in report.answers():
+            entry = next(entries, None)
+            if entry is None or entry.id != answer.id:
+                raise InputError(f"{self.source} changed during the run: run the same command again")
+            yield _row(answer, entry.metadata)
+
+
+def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
+    data = None if answer.data is None else json.dumps(answer.data, ensure_ascii=False, default=_plain)
+    usage, error = answer.usage, answer.error
+    values = (
+        answer.id, answer.hash.hex(), answer.text, data, answer.finish_reason, usage and usage.input_tokens,
+        usage and usage.output_tokens, error and error.code, error and error.message, metadata,
+    )  # fmt: skip
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else str(value)
+
+
+def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    count = 0
+    with path.open("x", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    pa, pq = arrow()
+    schema = pa.schema([(name, pa.int64() if name in _NUMBERS else pa.string()) for name in _COLUMNS])
+    count = 0
+    chunk: list[dict[str, Any]] = []
+    with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for row in rows:
+            chunk.append({**row, "id": str(row["id"])})
+            count += 1
+            if len(chunk) == _ROWS_AT_ONCE:
+                writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+                chunk = []
+        writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))
+    return count
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """Return the JSON schema in a file.
+
+    Raises:
+        ConfigurationError: The file is not JSON.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as exc:
+        raise ConfigurationError(f"{path} is not JSON: {exc}") from exc
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path} is not a JSON schema: it holds a {type(found).__name__}")
+    return found
