@@ -137,7 +137,7 @@ def test_traces_errors_and_logs_show_no_secret(emulator: Emulator, caplog: pytes
     chain += [str(pickle.dumps(error)), caplog.text, str(collected.traced_runs[0].model_dump())]
     for form in chain:
         assert not [secret for secret in SECRETS if secret in form], form
-    assert "trying again" in caplog.text
+    assert "retrying in" in caplog.text
 
 
 def test_a_lost_connection_shows_no_secret(emulator: Emulator) -> None:

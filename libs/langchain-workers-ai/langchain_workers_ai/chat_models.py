@@ -83,16 +83,16 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    extra_keyword: ClassVar[str] = "model_kwargs"
-    keyword_aliases: ClassVar[dict[str, str]] = {
-        **Connection.keyword_aliases,
+    _extra_keyword: ClassVar[str] = "model_kwargs"
+    _keyword_aliases: ClassVar[dict[str, str]] = {
+        **Connection._keyword_aliases,
         "model_name": "model",
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
         "extra_body": "model_kwargs",
         "extra_headers": "default_headers",
     }
-    process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter", "callbacks", "cache"}
+    _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter", "callbacks", "cache"}
 
     model: str
     """Model id, such as ``"@cf/meta/llama-3.3-70b-instruct-fp8-fast"`` (alias ``model_name``). Any

@@ -81,7 +81,7 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
+    _keyword_aliases: ClassVar[dict[str, str]] = {**Connection._keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/cloudflare/clef"
     """Model id: ``@cf/cloudflare/clef``, ``clef-flash`` or ``clef-omni`` (alias ``model_name``)."""

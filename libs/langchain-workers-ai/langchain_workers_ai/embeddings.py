@@ -46,13 +46,13 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    extra_keyword: ClassVar[str] = "no call of this kind"
-    keyword_aliases: ClassVar[dict[str, str]] = {
-        **Connection.keyword_aliases,
+    _extra_keyword: ClassVar[str] = "no call of this kind"
+    _keyword_aliases: ClassVar[dict[str, str]] = {
+        **Connection._keyword_aliases,
         "model_name": "model",
         "chunk_size": "batch_size",
     }
-    process_local: ClassVar[frozenset[str]] = Connection.process_local | {"rate_limiter"}
+    _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter"}
 
     model: str
     """Model id, such as ``"@cf/baai/bge-m3"`` (alias ``model_name``)."""

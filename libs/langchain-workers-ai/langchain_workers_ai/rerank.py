@@ -43,7 +43,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    keyword_aliases: ClassVar[dict[str, str]] = {**Connection.keyword_aliases, "model_name": "model"}
+    _keyword_aliases: ClassVar[dict[str, str]] = {**Connection._keyword_aliases, "model_name": "model"}
 
     model: str = "@cf/baai/bge-reranker-base"
     """Model id (alias ``model_name``)."""

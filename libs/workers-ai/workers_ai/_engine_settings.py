@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers_ai._settings.settings import Settings, known_keywords
 from workers_ai._validation import check_model, unknown_keyword
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,4 +54,4 @@ def texts_per_request(model: str | None) -> int:
     """
     if model is None:
         raise ConfigurationError("model is missing: pass model=, such as '@cf/baai/bge-m3'")
-    return lookup(check_model(model)).max_items or TEXTS_PER_REQUEST
+    return lookup(check_model(model)).texts_per_request

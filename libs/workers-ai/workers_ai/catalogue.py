@@ -18,8 +18,8 @@ __all__ = ["USD_PER_NEURON", "ModelCard", "known_models", "lookup", "successor"]
 USD_PER_NEURON: Final = 0.000011
 """Price of one neuron in USD (https://developers.cloudflare.com/workers-ai/platform/pricing/)."""
 
-TEXTS_PER_REQUEST: Final = 100
-"""Texts per request for embedding models whose own limit is unknown: the documented limit of the bge family."""
+_TEXTS_PER_REQUEST: Final = 100
+"""Texts per request for models whose own limit is unknown: the documented limit of the bge family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,11 @@ class ModelCard:
     retired_on: str | None = None
     successor: str | None = None
     alias_of: str | None = None
+
+    @property
+    def texts_per_request(self) -> int:
+        """Maximum number of texts in one embedding request: ``max_items``, or 100 if unknown."""
+        return self.max_items or _TEXTS_PER_REQUEST
 
     def cost_usd(
         self,

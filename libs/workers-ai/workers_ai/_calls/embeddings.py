@@ -14,7 +14,7 @@ from workers_ai._wire.vectors import (
     EmbedOptions,
     check_embed_options,
 )
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.catalogue import lookup
 from workers_ai.errors import BadRequestError
 from workers_ai.types import EmbedReply
 
@@ -55,7 +55,7 @@ def embed_flows(
     require_one_of("queue", queue, ("never", "overflow", "always"))
     if unknown := options.keys() - set(EmbedOptions._fields):
         raise unknown_keyword("an embedding call", min(unknown), PER_CALL | {*EmbedOptions._fields}, "extra_body")
-    cap = lookup(model).max_items or TEXTS_PER_REQUEST
+    cap = lookup(model).texts_per_request
     size = min(batch_size or cap, cap)
     shape = EmbedOptions(**options)
     require_one_of("pooling", shape.pooling, (None, "mean", "cls"))

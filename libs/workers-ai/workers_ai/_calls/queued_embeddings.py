@@ -10,7 +10,7 @@ from workers_ai._calls.queue import BatchFlows, ends, require_queue
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.catalogue import lookup
 from workers_ai.errors import RateLimitError
 from workers_ai.types import EmbedReply, Usage
 
@@ -83,7 +83,7 @@ def embed_queued(
         BatchItemError: A single text failed; ``index`` is its index in the caller's list.
         WorkersAIError: Any other failure; ``request_ids`` are the submissions that can be collected later.
     """
-    size = lookup(model).max_items or TEXTS_PER_REQUEST
+    size = lookup(model).texts_per_request
     pending = [range(start, min(start + size, len(texts))) for start in range(0, len(texts), size)]
     vectors: dict[int, list[float]] = {}
     usage: Usage | None = None

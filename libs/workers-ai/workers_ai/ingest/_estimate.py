@@ -12,7 +12,7 @@ from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai._validation import require_one_of
 from workers_ai._wire.batch import json_bytes
-from workers_ai.catalogue import TEXTS_PER_REQUEST, USD_PER_NEURON, lookup
+from workers_ai.catalogue import USD_PER_NEURON, lookup
 from workers_ai.ledger._engine import Mode
 from workers_ai.ledger._fingerprints import Fingerprint
 from workers_ai.ledger._ledger import Ledger
@@ -183,7 +183,7 @@ class _Count:
 
     def __init__(self, model: str, limits: Limits, window: int | None, mode: Mode) -> None:
         card = lookup(model)
-        self._part = card.max_items or TEXTS_PER_REQUEST
+        self._part = card.texts_per_request
         self._window = window
         texts = limits.per_job if mode == "queue" else self._part
         requests = None if mode == "queue" else 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.usage import read_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, embed_request, read_vectors
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BatchItemError
 from workers_ai.ledger._engine import LengthError
 from workers_ai.ledger._progress import neurons_of
@@ -56,7 +56,7 @@ class EmbedTask:
         self._empty_text: Literal["raise", "space"] = empty_text
         self._calls = calls
         card = lookup(self.model)
-        self.per_request = card.max_items or TEXTS_PER_REQUEST
+        self.per_request = card.texts_per_request
         self.request_tokens = card.context_window
         self._window = input_window(self.model)
         self._length: int | None = None

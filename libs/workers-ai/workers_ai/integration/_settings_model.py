@@ -58,15 +58,15 @@ class SettingsModel(BaseModel):
         arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
     )
 
-    extra_keyword: ClassVar[str] = "extra_body"
+    _extra_keyword: ClassVar[str] = "extra_body"
     """Keyword for extra body fields, for the error about an unknown keyword."""
-    keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES}
+    _keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES}
     """Other names of fields."""
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset()
+    _ignored_keywords: ClassVar[frozenset[str]] = frozenset()
     """Keywords that are accepted without effect, such as the class name in a dump."""
-    process_local: ClassVar[frozenset[str]] = frozenset(HANDLES) - {"retry"}
+    _process_local: ClassVar[frozenset[str]] = frozenset(HANDLES) - {"retry"}
     """Fields whose values belong to this process: pickles leave them out, copies share them."""
-    knobs: ClassVar[frozenset[str]] = frozenset(SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
+    _not_dumped: ClassVar[frozenset[str]] = frozenset(SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
     """Fields that hold a secret, or that change how requests are sent but not the results."""
 
     __signature__: ClassVar[Any] = _Signature()
@@ -120,11 +120,11 @@ class SettingsModel(BaseModel):
         known = _keywords(cls)
         named: dict[str, object] = {}
         for name, value in data.items():
-            field = cls.keyword_aliases.get(name, name)
-            if name in cls.ignored_keywords:
+            field = cls._keyword_aliases.get(name, name)
+            if name in cls._ignored_keywords:
                 continue
             if field not in known:
-                raise unknown_keyword(cls.__name__, name, {*known, *cls.keyword_aliases}, cls.extra_keyword)
+                raise unknown_keyword(cls.__name__, name, {*known, *cls._keyword_aliases}, cls._extra_keyword)
             if field in named and named[field] != value:
                 raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
             named[field] = value
@@ -154,14 +154,14 @@ class SettingsModel(BaseModel):
         return copied
 
     def __deepcopy__(self, memo: dict[int, object] | None = None) -> Any:
-        shared = {id(value): value for name in self.process_local if (value := getattr(self, name)) is not None}
+        shared = {id(value): value for name in self._process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 
     def __getstate__(self) -> dict[Any, Any]:
         # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
-        left_out = {*self.process_local, "_faces"}
+        left_out = {*self._process_local, "_faces"}
         fields = {name: value for name, value in state["__dict__"].items() if name not in left_out}
         if self._token_from_env:
             fields["api_token"] = None
@@ -169,7 +169,7 @@ class SettingsModel(BaseModel):
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         fields = type(self).model_fields
-        local = {name: fields[name].get_default(call_default_factory=True) for name in self.process_local}
+        local = {name: fields[name].get_default(call_default_factory=True) for name in self._process_local}
         BaseModel.__setstate__(self, {**state, "__dict__": {**local, **state["__dict__"]}})
         if vars(self)["api_token"] is None:
             self.__setattr__("api_token", self._resolve({"account_id": vars(self)["account_id"]}).api_token)

@@ -13,7 +13,7 @@ from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
-from workers_ai.catalogue import TEXTS_PER_REQUEST, lookup
+from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
 from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
 
@@ -61,16 +61,16 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    extra_keyword: ClassVar[str] = "no embedding request"
-    keyword_aliases: ClassVar[dict[str, str]] = {
-        **EmbeddingFields.keyword_aliases,
+    _extra_keyword: ClassVar[str] = "no embedding request"
+    _keyword_aliases: ClassVar[dict[str, str]] = {
+        **EmbeddingFields._keyword_aliases,
         "model": "model_name",
         "batch_size": "embed_batch_size",
         "num_workers": "max_concurrency",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
-    process_local: ClassVar[frozenset[str]] = EmbeddingFields.process_local | {"callback_manager", "rate_limiter"}
-    knobs: ClassVar[frozenset[str]] = EmbeddingFields.knobs | {
+    _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
+    _process_local: ClassVar[frozenset[str]] = EmbeddingFields._process_local | {"callback_manager", "rate_limiter"}
+    _not_dumped: ClassVar[frozenset[str]] = EmbeddingFields._not_dumped | {
         "embed_batch_size",
         "num_workers",
         "embeddings_cache",
@@ -113,7 +113,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
         Secrets and connection settings are left out.
         """
-        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+        return super().to_dict(**{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs})
 
     def _texts_of_call(self, texts: Sequence[str], kind: _Kind) -> Texts:
         options: list[JSON] = [
@@ -305,7 +305,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
 def _cap(model: str) -> int:
     """Return the maximum number of texts in one request to ``model``."""
-    return lookup(model).max_items or TEXTS_PER_REQUEST
+    return lookup(model).texts_per_request
 
 
 @contextmanager

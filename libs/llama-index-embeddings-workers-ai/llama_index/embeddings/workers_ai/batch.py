@@ -50,7 +50,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    knobs: ClassVar[frozenset[str]] = WorkersAIEmbedding.knobs | {
+    _not_dumped: ClassVar[frozenset[str]] = WorkersAIEmbedding._not_dumped | {
         "ledger",
         "texts_per_job",
         "limit_cost_usd",

@@ -104,15 +104,15 @@ class WorkersAI(ChatFields, StructuredPrediction):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    extra_keyword: ClassVar[str] = "additional_kwargs"
-    keyword_aliases: ClassVar[dict[str, str]] = {
-        **ChatFields.keyword_aliases,
+    _extra_keyword: ClassVar[str] = "additional_kwargs"
+    _keyword_aliases: ClassVar[dict[str, str]] = {
+        **ChatFields._keyword_aliases,
         "model_name": "model",
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
     }
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
-    process_local: ClassVar[frozenset[str]] = ChatFields.process_local | {"callback_manager", "rate_limiter"}
+    _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
+    _process_local: ClassVar[frozenset[str]] = ChatFields._process_local | {"callback_manager", "rate_limiter"}
 
     model: str = DEFAULT_MODEL
     """Model id (alias ``model_name``)."""
@@ -175,7 +175,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the arguments of an equal model, for :meth:`from_dict`, without secrets and connection settings."""
         dumped: dict[str, Any] = super().to_dict(
-            **{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs}
+            **{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs}
         )
         if self.reasoning_effort is None:  # None is sent as null, so it differs from the default
             dumped["reasoning_effort"] = None
@@ -201,7 +201,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         given: dict[str, Any] = {}
         for name, value in kwargs.items():
-            option = self.keyword_aliases.get(name, name)
+            option = self._keyword_aliases.get(name, name)
             if name in _IGNORED:
                 self._check_ignored(name, value)
             elif option not in _PER_CALL:

@@ -64,7 +64,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`.
     """
 
-    not_dumped: ClassVar[frozenset[str]] = frozenset({
+    _not_dumped: ClassVar[frozenset[str]] = frozenset({
         "ledger", "docstore", "queue", "requests_per_job", "limit_cost_usd", "deadline_s", "show_progress",
         "num_workers", "max_retries", "retry_backoff",
     })  # fmt: skip
@@ -140,7 +140,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the fields that the metadata depends on. LlamaIndex uses them as the key of an ingestion cache."""
-        dumped: dict[str, Any] = super().to_dict(**{"mode": "json", "exclude": self.not_dumped, **kwargs})
+        dumped: dict[str, Any] = super().to_dict(**{"mode": "json", "exclude": self._not_dumped, **kwargs})
         return dumped
 
     def __getstate__(self) -> dict[Any, Any]:

@@ -46,10 +46,10 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    extra_keyword: ClassVar[str] = "no rerank request"
-    keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields.keyword_aliases, "model_name": "model"}
-    ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
-    process_local: ClassVar[frozenset[str]] = ConnectionFields.process_local | {"callback_manager"}
+    _extra_keyword: ClassVar[str] = "no rerank request"
+    _keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields._keyword_aliases, "model_name": "model"}
+    _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
+    _process_local: ClassVar[frozenset[str]] = ConnectionFields._process_local | {"callback_manager"}
 
     model: str = DEFAULT_MODEL
     """Model id (alias ``model_name``)."""
@@ -68,7 +68,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the arguments of an equal reranker, without secrets and connection settings."""
-        return super().to_dict(**{"mode": "json", "exclude": self.knobs, "exclude_none": True, **kwargs})
+        return super().to_dict(**{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs})
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
