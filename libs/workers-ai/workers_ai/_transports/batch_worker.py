@@ -31,7 +31,6 @@ from workers_ai._wire.batch_worker import (
 )
 from workers_ai._wire.chat.reply import unwrap
 from workers_ai._wire.error_mapping import read_error, usual_status
-from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
     from workers_ai._settings.settings import Settings
@@ -128,10 +127,7 @@ class BatchWorkerTransport:
             return reply
         if not sizes:
             return _with_body(reply, data)
-        try:
-            grouped = group_responses(entries, sizes, request.model)
-        except BadRequestError as exc:
-            return self._rejected(reply, {"error": exc.message})
+        grouped = group_responses(entries, sizes, request.model)
         return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
     def _rejected(self, reply: httpx.Response, data: JSON) -> httpx.Response:
