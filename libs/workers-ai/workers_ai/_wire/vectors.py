@@ -253,14 +253,15 @@ def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
         if not isinstance(row, list) or len(row) != length or not length:
             raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
         try:
-            total = sum(row)
+            numbers: list[float] = row  # type: ignore[assignment]
+            total = sum(numbers)
         except (TypeError, OverflowError):
             raise _invalid(f"vector {index} contains a value that is not a number", model, None) from None
         if finite(total) is None:
             raise _invalid(f"vector {index} contains NaN or infinity", model, None)
         if not any(row):
             raise _invalid(f"vector {index} is all zeros", model, None)
-        vectors.append(row)
+        vectors.append(numbers)
     return vectors
 
 

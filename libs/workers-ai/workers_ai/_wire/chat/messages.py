@@ -171,7 +171,7 @@ def _error(message: str, card: ModelCard) -> BadRequestError:
 def _calls(calls: JSON, card: ModelCard) -> list[dict[str, JSON]]:
     if not isinstance(calls, (list, tuple)) or not all(map(_is_call, calls)):
         raise TypeError("tool_calls must be a list of dicts")
-    return [_call(call, card) for call in calls]
+    return [_call(call, card) for call in calls if isinstance(call, Mapping)]
 
 
 def _call(call: Mapping[str, JSON], card: ModelCard) -> dict[str, JSON]:

@@ -129,8 +129,8 @@ class ChatStreamReader:
             self._meter.add(usage)
         if not choices:
             return self._read_native(event)
-        choice = first_choice(event)
-        return self._read_choice(event, choice) if choice else None
+        choice = choices[0] if isinstance(choices, list) else None
+        return self._read_choice(event, choice) if choice and isinstance(choice, dict) else None
 
     def _read_invalid(self, data: bytes, *, unfinished: bool) -> JSON:
         """Read data that is not strict JSON: an end mark, lone surrogates, or the error text of a binding."""
@@ -168,11 +168,11 @@ class ChatStreamReader:
         if (  # most events: text alone
             self._has_plain_text
             and type(delta) is dict
-            and delta.keys() <= _PLAIN_DELTA
             and type(text := delta.get("content")) is str
             and text
+            and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA)
             and not choice.get("logprobs")
-            and event.keys().isdisjoint(_TEXT_BESIDE)
+            and _TEXT_BESIDE.isdisjoint(event)
         ):
             self._text.append(text)
             return ChatDelta(text)
