@@ -1,4 +1,4 @@
-"""What is sent differently from model to model: each difference is listed with its evidence, and none is silent."""
+"""Differences between models in requests: each is listed with its evidence and logged."""
 
 from __future__ import annotations
 

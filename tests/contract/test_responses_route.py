@@ -1,4 +1,4 @@
-"""The Responses route: what is sent, and what its answers mean.
+"""The Responses route: requests and replies.
 
 Fields are those of Cloudflare's types (https://github.com/cloudflare/workerd/blob/main/types/defines/ai.d.ts).
 Answers are never streamed (https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/).

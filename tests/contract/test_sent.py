@@ -1,4 +1,4 @@
-"""Everything that is sent, on both routes, sync and async, whole and to a stream."""
+"""Requests on both routes, sync and async, whole and streamed."""
 
 from __future__ import annotations
 

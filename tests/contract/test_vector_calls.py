@@ -1,4 +1,4 @@
-"""Calls for vectors and scores: how they are cut into requests, and what is refused before it is sent (group 9)."""
+"""Embedding and rerank calls: division into requests, and arguments rejected before sending (group 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of calls that are none: named before anything is sent, with what to do instead."""
+"""Invalid arguments of calls: rejected before sending, with a remedy in the message."""
 
 from __future__ import annotations
 

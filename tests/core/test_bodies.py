@@ -1,4 +1,4 @@
-"""Replies are bounded in decoded size, whatever their coding; what cannot be sent is a typed error."""
+"""Replies have a maximum decoded size in every content coding; bodies that cannot be sent raise a typed error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: from arguments, from the environment, and what is wrong with them."""
+"""Settings: from arguments and from the environment; invalid settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared limiter: what one call learns, all that ask the same account know."""
+"""The shared limiter: a rejection of one call slows all calls of the account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call makes of no reply, and of a success that is none."""
+"""Calls without a reply, and calls with an invalid 2xx response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of turns: each call has one result directly behind it, and images stand in user turns."""
+"""Order of turns: each tool call is followed by one result, and images are in user turns."""
 
 from __future__ import annotations
 

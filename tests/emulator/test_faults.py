@@ -1,4 +1,4 @@
-"""Scripted faults: what they do, whom they meet, how often."""
+"""Scripted faults: effect, matching requests, number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One service behind every door: in the process, async, trio, ASGI, socket; and the controls."""
+"""The emulator through every transport: in process, async, trio, ASGI, socket; and the control routes."""
 
 from __future__ import annotations
 

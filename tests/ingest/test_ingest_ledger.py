@@ -1,4 +1,4 @@
-"""The ledger file: shared, damaged, full, of another time, and what it tells."""
+"""The ledger file: shared, damaged, full disk, older versions, and its reports."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_run_that_was_taken_for_dead_and_forgotten_has_no_report(opened: Any) 
     now[0] += 61
     other.begin_run()
     feed(slow, run, "b")
-    with pytest.raises(LedgerError, match=f"has forgotten run {run}, which was silent for too long"):
+    with pytest.raises(LedgerError, match=f"run {run} was deleted from the ledger"):
         slow.end_run(run, finished=True)
     slow.end_run(run, finished=False)
 

@@ -1,4 +1,4 @@
-"""What a run sends, keeps and gives back when nothing goes wrong."""
+"""Runs without failures: requests, ledger and report."""
 
 from __future__ import annotations
 

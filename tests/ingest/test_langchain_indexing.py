@@ -1,4 +1,4 @@
-"""The ingestor with a record manager: what LangChain's ``index`` does, with vectors from the queue."""
+"""The ingestor with a record manager: the behaviour of LangChain's ``index``, with vectors from the queue."""
 
 from __future__ import annotations
 

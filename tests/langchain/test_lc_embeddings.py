@@ -1,4 +1,4 @@
-"""Embeddings: what is sent, in how many requests, in which order it comes back, and what is refused."""
+"""Embeddings: requests and their number, order of the vectors, rejected texts."""
 
 from __future__ import annotations
 

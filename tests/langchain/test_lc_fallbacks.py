@@ -1,4 +1,4 @@
-"""Capacity as a policy: where ``on_busy`` stands on the wire, the recipe for fallbacks, and how tries multiply."""
+"""Capacity as a policy: ``on_busy`` in requests, the recipe for fallbacks, and the number of tries."""
 
 from __future__ import annotations
 

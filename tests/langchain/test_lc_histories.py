@@ -1,4 +1,4 @@
-"""Histories from other providers and other moments: what each block becomes, in each role (B131, B133, B134, B137)."""
+"""Histories from other providers and earlier versions: each block in each role (B131, B133, B134, B137)."""
 
 from __future__ import annotations
 

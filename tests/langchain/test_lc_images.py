@@ -1,4 +1,4 @@
-"""Pictures in every form LangChain knows end as one ``image_url`` part; what the service does not take is refused."""
+"""Images in every form of LangChain become one ``image_url`` part; unsupported media are rejected."""
 
 from __future__ import annotations
 

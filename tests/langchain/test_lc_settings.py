@@ -1,4 +1,4 @@
-"""Every setting, given to the object and given to one call; bad ones; clients, loops, threads and time."""
+"""Every setting, for the object and for one call; invalid settings; clients, loops, threads and timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of every shape: what the chunks add up to, and how they end."""
+"""Streams of every shape: the sum of the chunks, and the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: what is sent of them, which choice, and what comes back as calls; whole and streamed, on both routes."""
+"""Tools: definitions and choice in the request, tool calls in the reply; whole and streamed, on both routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Worker that the README shows, run by Node.js with a stand-in for ``env.AI``, and asked by our client."""
+"""The Worker of the README, run by Node.js with a stand-in for ``env.AI`` and called by our client."""
 
 from __future__ import annotations
 

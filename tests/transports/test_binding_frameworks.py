@@ -1,4 +1,4 @@
-"""LangChain and LlamaIndex inside a Python Worker: every class of theirs on a stand-in for ``env.AI``."""
+"""LangChain and LlamaIndex inside a Python Worker: every class with a stand-in for ``env.AI``."""
 
 from __future__ import annotations
 

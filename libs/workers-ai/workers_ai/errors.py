@@ -241,7 +241,7 @@ class AuthenticationError(APIStatusError, RuntimeError):
     def _remedy(self) -> str:
         if self.code == 2009:
             return "The AI Gateway requires a token: set gateway=GatewayOptions(id, token=...)."
-        if "batch_worker=" in self.message:  # a Worker refused what it was sent, which is not the token
+        if "batch_worker=" in self.message:  # the Worker rejected the request; the token may be valid
             return ""
         return (
             "Check that CLOUDFLARE_API_TOKEN has the permission Workers AI Read and belongs to the account "

@@ -52,17 +52,16 @@ def process_start(pid: int) -> str | None:
 class Observer:
     """Watch the runs of one ledger.
 
-    A clock may jump, so that it alone proves nothing. Heartbeats of runs of this process are known by monotonic time.
-    A run of another process is dead if its process is gone, or if
-    its heartbeat was not seen to change for a whole lease of this process's own monotonic time. If its lease has passed
-    by the clock, too, a fifth of a lease is enough for a run of another host.
+    The system clock may jump, so it is not sufficient evidence. Runs of this process are checked by monotonic time. A
+    run of another process counts as dead if its process has ended, or if its heartbeat has not changed for one lease of
+    monotonic time. For a run of another host whose lease has also expired by the clock, a fifth of a lease is enough.
 
     Args:
         path: Resolved path of the ledger.
         lease_s: Seconds of a lease.
         clock: Returns the seconds since the epoch.
         monotonic: Returns seconds that never go back.
-        take_over: Whether runs of other hosts are taken for dead at once.
+        take_over: Whether runs of other hosts count as dead immediately.
     """
 
     def __init__(
