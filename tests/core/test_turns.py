@@ -48,7 +48,7 @@ def shape(messages: list[dict[str, Any]]) -> list[Any]:
     ],
     ids=["late", "one late", "early", "repeated id", "same id twice", "several", "without a call"],
 )
-def test_each_call_has_one_result_behind_it(history: list[Any], sent: list[str]) -> None:
+def test_each_call_is_followed_by_one_result(history: list[Any], sent: list[str]) -> None:
     assert shape(prepare_messages(history, CARD)) == sent
 
 

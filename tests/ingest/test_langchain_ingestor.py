@@ -152,7 +152,7 @@ def test_a_store_is_filled_through_the_queue_alone(
     assert everything(store) == sorted(d.page_content for d in documents)
 
 
-def test_the_store_finds_the_document_that_was_asked_for(
+def test_the_store_finds_the_matching_document(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     call(ingestor(store), "ingest", corpus(12, source="numbers"))
@@ -308,7 +308,7 @@ def test_what_is_no_document_is_named(
 
 
 @pytest.mark.parametrize("metadata", [{"lock": threading.Lock()}, {"rule": lambda: None}])
-def test_metadata_that_cannot_wait_in_a_file_asks_for_a_list(
+def test_metadata_that_cannot_wait_in_a_file_requests_a_list(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
     call: Caller,
@@ -436,7 +436,7 @@ def test_what_stops_the_run_is_langchains_error_and_the_next_run_goes_on(
     assert emulator.log.texts_repeated == 0
 
 
-def test_a_refused_token_is_langchains_error(
+def test_a_rejected_token_is_langchains_error(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     embeddings = WorkersAIEmbeddings(**wired(emulator, model=MODEL, api_token="bad-token"))
@@ -448,7 +448,7 @@ def test_a_refused_token_is_langchains_error(
 # Which stores take their vectors from the ledger
 
 
-def test_a_store_made_with_an_equal_object_will_do(
+def test_a_store_with_an_equal_object_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, model=MODEL)))
@@ -458,7 +458,7 @@ def test_a_store_made_with_an_equal_object_will_do(
     assert (len(store.store), sent_directly(emulator)) == (20, [])
 
 
-def test_a_store_behind_a_cache_will_do(
+def test_a_store_with_cached_embeddings_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     kept = InMemoryStore()
@@ -484,7 +484,7 @@ class Threaded(InMemoryVectorStore):
         return self.add_documents(documents, ids, **kwargs)
 
 
-def test_a_store_that_embeds_on_threads_of_its_own_will_do(
+def test_a_store_that_embeds_in_its_own_threads_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     store = Threaded(embeddings)
@@ -515,7 +515,7 @@ def test_a_store_that_cannot_look_up_ids_will_do(
 
 
 @pytest.mark.parametrize("other", [{"model": "@cf/baai/bge-m3"}, {"pooling": "cls"}, {"normalize": True}])
-def test_a_store_that_embeds_otherwise_is_refused(
+def test_a_store_that_embeds_otherwise_is_rejected(
     other: dict[str, Any], ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, **{"model": MODEL, **other})))
@@ -525,7 +525,7 @@ def test_a_store_that_embeds_otherwise_is_refused(
             ingestor(InMemoryVectorStore(embeds))
 
 
-def test_a_store_that_embeds_elsewhere_is_refused_before_anything_is_sent(
+def test_a_store_that_embeds_elsewhere_is_rejected_before_sending(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=DIMENSIONS))
@@ -597,7 +597,7 @@ def test_two_ingestors_at_once_do_not_disturb_each_other(
     assert sent_directly(emulator) == []
 
 
-def test_afterwards_the_embeddings_know_nothing_of_the_ledger(
+def test_afterwards_the_embeddings_do_not_use_the_ledger(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     call(ingestor(InMemoryVectorStore(embeddings)), "ingest", corpus(2))
@@ -637,7 +637,7 @@ def test_what_shapes_the_vectors_is_sent(
         assert item == {"text": ["all about number0"], **options}
 
 
-def test_vectors_are_scaled_where_that_was_asked_for(
+def test_vectors_are_scaled_on_request(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     embeddings = WorkersAIEmbeddings(**wired(emulator, model=MODEL, normalize=True))
@@ -688,7 +688,7 @@ class Counting(BaseRateLimiter):
         return True
 
 
-def test_langchains_rate_limiter_is_asked_for_each_request(
+def test_langchains_rate_limiter_is_used_for_each_request(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     limiter = Counting()

@@ -70,7 +70,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_results_stand_behind_their_calls(
+def test_results_follow_their_calls(
     name: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
     history, turns = ORDERS[name]

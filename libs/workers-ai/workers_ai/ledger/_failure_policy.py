@@ -36,7 +36,7 @@ REFUSALS: Final = 20
 """Rejected requests, with no success before them, after which the run ends: the inputs are not the cause."""
 
 SINGLE_REFUSALS: Final = 200
-"""Number of tries of a request with one input."""
+"""Rejected requests with one input each, with no success before them, after which the run ends."""
 
 _FULL: Final = 5
 _SINGLE: Final = 3
