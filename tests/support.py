@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ACCOUNT = "0123456789abcdef0123456789abcdef"
 TOKEN = "secret-token-for-tests"
-AXES = frozenset({"ask", "call", "route"})
+AXES = frozenset({"ask", "call", "mode", "route"})
 """Fixtures that repeat a test: sync or async, whole or streamed, by route."""
 
 
@@ -84,14 +84,14 @@ class Caller:
 def thin_out(items: list[pytest.Item], rows: int = 6) -> list[pytest.Item]:
     """Return the items to run: one combination of the axes for each row of a test with more than so many items.
 
-    The rows take the combinations in turn, so that each combination is run. Sync and async, and the routes, share one
-    flow; a row does not need all of them.
+    The rows, and the tests, take the combinations in turn, so that each combination is run. Sync and async, and the
+    routes, share one flow; a row does not need all of them.
     """
     by_test: dict[str, list[pytest.Item]] = {}
     for item in items:
         by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept: list[pytest.Item] = []
-    for group in by_test.values():
+    for offset, group in enumerate(by_test.values()):
         if len(group) <= rows:
             kept += group
             continue
@@ -100,7 +100,7 @@ def thin_out(items: list[pytest.Item], rows: int = 6) -> list[pytest.Item]:
             params = item.callspec.params  # type: ignore[attr-defined]
             row = frozenset((name, id(value)) for name, value in params.items() if name not in AXES)
             by_row.setdefault(row, []).append(item)
-        for number, combinations in enumerate(by_row.values()):
+        for number, combinations in enumerate(by_row.values(), offset):
             if len(by_row) < 3:  # a few rows are representative: run every second combination
                 kept += combinations[number % 2 :: 2] or combinations[:1]
             else:

@@ -115,10 +115,40 @@ def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: Limiter, clock: A
     limiter.done(let_in(limiter, **own))
     clock.now += 10.0
     limiter.done(let_in(limiter, **own))
-    assert limiter.wait_s(ticket(**own)) == 50.0
+    third = ticket(**own)
+    assert limiter.wait_s(third) == 50.0
     assert limiter.wait_s(ticket(task="embeddings", **own)) == 0.0
     clock.now += 50.0
-    assert limiter.wait_s(ticket(**own)) == 0.0
+    assert limiter.wait_s(third) == 0.0
+
+
+@pytest.mark.parametrize("model_limit", [None, 10])
+def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
+    model_limit: int | None, limiter: Limiter, clock: Any
+) -> None:
+    own = {"requests_per_minute": 10, "model_limit": model_limit}
+    calls = [ticket(**own) for _ in range(35)]
+    admitted: list[Ticket] = []
+    due = [(0.0, call.number, call) for call in calls]
+    cancelled = calls[12]
+    while due:
+        # Calls that are due at one time present their tickets last come, first: only the limiter keeps the order.
+        at = min(due)[0]
+        clock.now = max(clock.now, at)
+        now, due = [one for one in due if one[0] <= clock.now], [one for one in due if one[0] > clock.now]
+        for _, _, call in sorted(now, key=lambda one: one[1]) if at == 0.0 else reversed(sorted(now)):
+            if wait := limiter.wait_s(call):
+                due.append((clock.now + wait + 0.001, call.number, call))
+            else:
+                limiter.done(call)
+                admitted.append(call)
+        if cancelled in [one[2] for one in due]:
+            limiter.leave(cancelled)
+            due = [one for one in due if one[2] is not cancelled]
+    assert [[call in admitted[i : i + 10] for call in calls].count(True) for i in (0, 10, 20)] == [10, 10, 10]
+    calls.remove(cancelled)
+    for minute in (0, 10, 20):
+        assert set(admitted[minute : minute + 10]) == set(calls[minute : minute + 10])
 
 
 def test_a_call_that_may_not_retry_is_never_held(limiter: Limiter) -> None:

@@ -112,7 +112,7 @@ def test_a_header_of_a_call_shows_in_no_error(face: Callable[..., Face], kind: s
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "timeout": ({"timeout": "long"}, "timeout must be seconds"),
     "a part of a timeout": ({"timeout": (5, -1)}, "timeout read must be more than 0"),
-    "timeout twice": ({"timeout": 1, "request_timeout": 2}, "timeout twice"),
+    "timeout twice": ({"timeout": 1, "request_timeout": 2}, "timeout was passed twice"),
     "total": ({"total_timeout": 0}, "total_timeout must be more than 0"),
     "retries": ({"max_retries": -1}, "max_retries must be a whole number"),
     "busy": ({"on_busy": "never"}, "on_busy 'never' is not one of"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ pytest.importorskip("ray.data", reason="Ray Data is in the dependency group 'eng
 import numpy as np  # noqa: E402
 
 from workers_ai.errors import BadRequestError, ConfigurationError  # noqa: E402
-from workers_ai.ray import WorkersAIEmbedder  # noqa: E402
-from workers_ai_emulator import Emulator, Fault  # noqa: E402
+from workers_ai.ray import WorkersAIEmbedder, WorkersAIGenerator  # noqa: E402
+from workers_ai_emulator import Emulator, Fault, QueueSettings  # noqa: E402
+from workers_ai_emulator.state.queue import ItemFailure  # noqa: E402
 
 BGE = "@cf/baai/bge-small-en-v1.5"
 ROWS = 10_000
@@ -96,3 +98,22 @@ def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
     rows = run_readme("Ray")["rows"]
     assert sorted(row["id"] for row in rows) == list(range(300))
     assert {row["vector"].shape for row in rows} == {(768,)}
+
+
+def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:
+    emulator = Emulator(queue=QueueSettings("at_once", failures=[ItemFailure(contains="number 7.", times=99)]))
+    with emulator.serve() as url:
+        rows = ray.data.from_items([{"id": number, "text": f"Notice number {number}."} for number in range(2_000)])
+        options = {"model": "@cf/qwen/qwen3-30b-a3b-fp8", "max_tokens": 50, "base_url": url}
+        found = rows.map_batches(
+            WorkersAIGenerator,
+            fn_constructor_kwargs={**options, "ledger": str(tmp_path / "ledger")},
+            batch_size=200,
+            compute=ray.data.ActorPoolStrategy(size=1),
+        ).take_all()
+    assert sorted(row["id"] for row in found) == list(range(2_000))
+    assert [row["id"] for row in found if row["error"]] == [7]
+    assert [row["id"] for row in found if row["answer"] is None] == [7]
+    submitted = [entry.json["requests"] for entry in emulator.log.entries if "requests" in (entry.json or {})]
+    texts = [item["messages"][-1]["content"] for items in submitted for item in items]
+    assert [text for text in set(texts) if texts.count(text) > 1] in ([], ["Notice number 7."])

@@ -74,7 +74,7 @@ def test_answers_are_parsed_on_reading(sync: Generator, schema: Any) -> None:
     queue = FakeQueue(lambda request: '{"name": "Rome", "people": 3}')
     report = sync([("a", "Rome?")], queue, schema=schema)
     (answer,) = report.answers()
-    data = {"name": "Rome", "people": 3}
+    data: dict[str, Any] = {"name": "Rome", "people": 3}
     assert answer.data == (City(**data) if schema is City else data)
     assert queue.bodies[0]["response_format"]["type"] == "json_schema"
     assert answer.finish_reason == "stop"
@@ -162,7 +162,7 @@ def test_on_answer_gets_each_new_answer_once_it_is_on_disk(run: Generator) -> No
 
     def note(answer: Answer) -> None:
         with Answers(run.ledger) as stored:
-            assert stored.find([ChatInput([{"role": "user", "content": f"question number {answer.id[3:]}"}])])[0]
+            assert stored.find([ChatInput([{"role": "user", "content": f"question number {str(answer.id)[3:]}"}])])[0]
         seen.append(answer)
 
     run(inputs(25), FakeQueue(), requests_per_job=10, on_answer=note)
@@ -180,7 +180,10 @@ def test_samples_of_one_prompt(sync: Generator) -> None:
 
 
 def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    tool: dict[str, Any] = {
+        "type": "function",
+        "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+    }
     chats = [
         ChatInput([{"role": "user", "content": "a"}], {"max_tokens": 7, "tools": [tool]}),
         ChatInput([{"role": "user", "content": "a"}]),
@@ -215,9 +218,9 @@ def test_tool_calls_survive_the_ledger(sync: Generator) -> None:
 
 
 def test_a_changed_argument_is_rejected_with_the_difference(sync: Generator, ledger: Path) -> None:
-    made = {"prompt": "Summarise in one sentence: {text}", "schema": City, "temperature": 0.0}
+    made: dict[str, Any] = {"prompt": "Summarise in one sentence: {text}", "schema": City, "temperature": 0.0}
     sync(inputs(1), FakeQueue(lambda request: '{"name": "x", "people": 1}'), **made)
-    changed = [
+    changed: list[tuple[dict[str, Any], str]] = [
         ({"prompt": "Summarise in two sentences: {text}"}, r"made with prompt .*one sentence.*, not .*two sentences"),
         ({"schema": Mood}, "made with schema"),
         ({"temperature": 1.0}, r"made with temperature 0\.0, not 1\.0"),

@@ -14,8 +14,8 @@ from llama_index.core.schema import ImageNode, NodeRelationship, RelatedNodeInfo
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from pydantic import BaseModel
-from tests.llama_index.conftest import Caller, wired
 from tests.llama_index.standard import CountingLimiter
+from tests.support import Caller, wired
 
 from workers_ai.errors import BatchItemError, ConfigurationError, QuotaExhaustedError
 from workers_ai_emulator import Emulator, Fault, QueueSettings

@@ -11,7 +11,7 @@ from llama_index.core.extractors import SummaryExtractor
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
 from llama_index.llms.workers_ai import WorkersAI
-from tests.llama_index.conftest import wired
+from tests.support import wired
 
 from workers_ai import AsyncClient
 from workers_ai.errors import BatchItemError, ConfigurationError, QuotaExhaustedError

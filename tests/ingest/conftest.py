@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from tests.support import thin_out
 
 from workers_ai import AsyncClient, Client
 from workers_ai._flow import drivers as flow
@@ -113,7 +115,15 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "corpus.ledger"
 
 
-@pytest.fixture(params=["sync", "async"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test sync and async; a test with rows of its own runs all of them on one face."""
+    if "run" in metafunc.fixturenames:
+        rows = any(metafunc.definition.iter_markers("parametrize"))
+        one = ("sync", "async")[zlib.crc32(metafunc.function.__name__.encode()) % 2]
+        metafunc.parametrize("run", [one] if rows else ["sync", "async"], indirect=True)
+
+
+@pytest.fixture
 def run(
     request: pytest.FixtureRequest, account: dict[str, Any], emulator: Emulator, ledger: Path, clock: VirtualTime
 ) -> Ingestor:
@@ -122,9 +132,13 @@ def run(
 
 
 @pytest.fixture
-def texts() -> Callable[[int], list[tuple[str, str]]]:
-    """So many documents, no two of them alike."""
-    return lambda count, first=0: [(f"doc-{number}", f"text number {number}") for number in range(first, first + count)]
+def texts() -> Callable[..., list[tuple[str, str]]]:
+    """Return a function that returns so many documents, all different."""
+
+    def documents(count: int, first: int = 0) -> list[tuple[str, str]]:
+        return [(f"doc-{number}", f"text number {number}") for number in range(first, first + count)]
+
+    return documents
 
 
 @pytest.fixture
@@ -135,3 +149,13 @@ def submitted(emulator: Emulator) -> Callable[[], list[list[list[str]]]]:
         for entry in emulator.log.entries
         if entry.route == "submit"
     ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests of LangChain's ingestion sync or async in turn, not both: the two share their flow."""
+    here = Path(__file__).parent
+    mine = [item for item in items if item.path.parent == here and item.path.name.startswith("test_langchain_")]
+    kept = {id(item) for item in thin_out(mine, rows=1)}
+    dropped = {id(item) for item in mine} - kept
+    config.hook.pytest_deselected(items=[item for item in mine if id(item) in dropped])
+    items[:] = [item for item in items if id(item) not in dropped]

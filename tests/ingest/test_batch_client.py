@@ -385,7 +385,7 @@ class TestUnknowns:
         queue(stub)("run", BGE, TWO[:1])
         assert stub.polls == ["17"]
 
-    def test_an_immediate_answer_is_not_polled(self, queue: Callable[..., Queue]) -> None:
+    def test_a_model_that_answers_at_once_is_not_polled(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(finished({"n": 1}, {"n": 2}))
         ask = queue(stub)
 

@@ -176,7 +176,7 @@ class TestOverflow:
         assert queued(emulator) == [[texts(250)[rejected * 100 : rejected * 100 + 100]]]
         assert routes(emulator) == {"run": 3, "submit": 1, "poll": 1}
 
-    def test_reject_if_busy_is_sent(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_requests_ask_the_service_to_reject_if_busy(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         embed(texts(1), queue="overflow")
         assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
 

@@ -306,11 +306,11 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
     line = only_line(workers_ai(*ingest(), status=1))
     assert "code 4006" in line
     assert line.endswith("; submissions in the queue: 1 (`workers-ai jobs LEDGER` lists them)")
-    told = workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()
-    assert told[0] == f"vectors.parquet.ledger: {MODEL}"
-    assert told[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
+    shown = workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()
+    assert shown[0] == f"vectors.parquet.ledger: {MODEL}"
+    assert shown[1] == "  texts 248, with a vector 0, waiting 0, failed 0, submissions in flight 1"
     (job,) = emulator.queue.jobs
-    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  ended: the next run collects it", told[3])
+    assert re.fullmatch(rf"  {job.request_id} +248 +\d+ s  ended: the next run collects it", shown[3])
     workers_ai(*ingest())
     assert emulator.queue.submitted == 1
     assert workers_ai("jobs", "vectors.parquet.ledger").stdout.splitlines()[1:] == [

@@ -159,7 +159,7 @@ def test_failed_requests_end_a_run_in_which_nothing_succeeds() -> None:
     fine.blame([full, single] * 1000)
 
 
-def test_submissions_are_polled_when_due() -> None:
+def test_jobs_are_polled_when_they_are_due() -> None:
     listed = PollingQueue()
     assert (len(listed), listed.take(0.0), listed.due_in(0.0, 5.0)) == (0, None, 5.0)
     for due in (3.0, 1.0, 2.0):

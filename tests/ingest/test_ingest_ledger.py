@@ -25,7 +25,7 @@ GONE = 2**22 + 1
 
 @pytest.fixture
 def opened(ledger: Path) -> Callable[..., Ledger]:
-    """Opens the ledger, as often as it is asked to."""
+    """Return a function that opens the ledger."""
     return lambda **options: Ledger(ledger, SHAPE, **options)
 
 

@@ -172,9 +172,9 @@ def test_an_estimate_counts_requests_and_minutes(
     texts: Any, mode: Any, requests: int, submissions: int, minutes: float
 ) -> None:
     """9,421 texts: ten submissions at one time, in five minutes; or 95 requests at 3,000 a minute."""
-    told = estimate(texts(9421), model=MODEL, mode=mode)
-    assert (told.requests, told.submissions) == (requests, submissions)
-    assert told.minutes == pytest.approx(minutes)
+    found = estimate(texts(9421), model=MODEL, mode=mode)
+    assert (found.requests, found.submissions) == (requests, submissions)
+    assert found.minutes == pytest.approx(minutes)
 
 
 def test_an_estimate_uses_the_options_of_the_run(run: Any, texts: Any, ledger: Path) -> None:
@@ -185,9 +185,9 @@ def test_an_estimate_uses_the_options_of_the_run(run: Any, texts: Any, ledger: P
 
 
 def test_an_estimate_of_a_model_without_a_price_says_so(texts: Any) -> None:
-    told = estimate(texts(5), model="@cf/someone/model")
-    assert (told.neurons, told.cost_usd) == (None, None)
-    assert "  cost         unknown" in str(told).splitlines()
+    found = estimate(texts(5), model="@cf/someone/model")
+    assert (found.neurons, found.cost_usd) == (None, None)
+    assert "  cost         unknown" in str(found).splitlines()
 
 
 def test_metadata_reads_back_as_json(tmp_path: Path) -> None:

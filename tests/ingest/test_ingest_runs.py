@@ -44,9 +44,7 @@ def test_every_document_gets_the_vector_of_its_own_text(run: Any, texts: Any, em
         assert list(found[number][1]) == pytest.approx(embedded(documents[number][1]), abs=1e-6)
 
 
-def test_the_queue_is_asked_in_submissions_of_requests_of_100(
-    run: Any, texts: Any, emulator: Any, submitted: Any
-) -> None:
+def test_a_submission_holds_requests_of_100_texts(run: Any, texts: Any, emulator: Any, submitted: Any) -> None:
     run(texts(2150))
     assert sorted([len(texts) for texts in requests] for requests in submitted()) == sorted(
         [[100] * 10, [100] * 10, [100, 50]]

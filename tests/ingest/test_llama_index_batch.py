@@ -16,8 +16,8 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
-from tests.llama_index.conftest import ACCOUNT, TOKEN, Caller, wired
 from tests.llama_index.standard import CountingLimiter
+from tests.support import ACCOUNT, TOKEN, Caller, wired
 
 from workers_ai.errors import (
     AuthenticationError,

@@ -17,7 +17,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, docstore_rollback
-from tests.llama_index.conftest import Caller, wired
+from tests.support import Caller, wired
 
 from workers_ai.errors import QuotaExhaustedError
 from workers_ai_emulator import Clock, Emulator, Fault

@@ -19,8 +19,8 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIBatchEmbedding, WorkersAIEmbedding
-from tests.llama_index.conftest import ACCOUNT, TOKEN, wired
 from tests.llama_index.standard import CountingLimiter
+from tests.support import ACCOUNT, TOKEN, wired
 
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -36,7 +36,8 @@ from workers_ai_emulator import Clock, Emulator, Fault
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     Make = Callable[..., WorkersAIEmbedding]
 
@@ -285,7 +286,7 @@ class TestFailures:
         [
             ([[1.0, 2.0]], "1 vectors for 3 texts"),
             ([[1.0, 2.0]] * 4, "4 vectors for 3 texts"),
-            ([[1.0, 2.0], [1.0], [1.0, 2.0]], "vector 1 has another length"),
+            ([[1.0, 2.0], [1.0], [1.0, 2.0]], "vector 1 is not a list of 2 numbers"),
             ([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]], "vector 1 is all zeros"),
             ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 contains NaN"),
         ],

@@ -25,7 +25,7 @@ from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
-from tests.llama_index.conftest import TOKEN
+from tests.support import TOKEN
 
 from workers_ai.errors import BadRequestError, StreamInterruptedError
 from workers_ai_emulator import Fault
@@ -33,7 +33,8 @@ from workers_ai_emulator import Fault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     from workers_ai_emulator import Emulator
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llama_index.llms.workers_ai import WorkersAI
-    from tests.llama_index.conftest import Caller
+    from tests.support import Caller
 
     from workers_ai_emulator import Emulator
 

@@ -31,7 +31,8 @@ from llama_index.core.llms.utils import resolve_llm
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
-from tests.llama_index.conftest import ACCOUNT, TOKEN, tool_call, wired
+from tests.llama_index.conftest import tool_call
+from tests.support import ACCOUNT, TOKEN, wired
 
 from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -39,7 +40,8 @@ from workers_ai_emulator import Clock, Emulator, Fault
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     Make = Callable[..., WorkersAI]
 
@@ -279,8 +281,8 @@ class TestMessages:
         [
             (ImageBlock(url="https://example.org/cat.jpg"), "Pass the bytes as base64"),
             (ImageBlock(image=b"not a picture"), "image_mimetype"),
-            (DocumentBlock(data=b"%PDF-1.4", title="t", document_mimetype="application/pdf"), "send its text"),
-            (AudioBlock(audio=b"RIFF", format="wav"), "send its text"),
+            (DocumentBlock(data=b"%PDF-1.4", title="t", document_mimetype="application/pdf"), "pass its text"),
+            (AudioBlock(audio=b"RIFF", format="wav"), "pass its text"),
         ],
     )
     def test_unsupported_blocks_raise_with_a_remedy(
@@ -291,7 +293,7 @@ class TestMessages:
         assert emulator.log.requests == 0
 
     @pytest.mark.parametrize(
-        ("given", "said"), [([], "no message"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
+        ("given", "said"), [([], "messages is empty"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
     )
     def test_non_message_is_rejected(self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str) -> None:
         for method in ("chat", "stream_chat"):

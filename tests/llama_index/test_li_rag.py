@@ -18,7 +18,7 @@ from llama_index.core.response_synthesizers import ResponseMode, get_response_sy
 from llama_index.core.tools import QueryEngineTool
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from pydantic import BaseModel
-from tests.llama_index.conftest import wired
+from tests.support import wired
 
 from workers_ai_emulator import Emulator, Fault
 
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from llama_index.core.schema import BaseNode
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     Make = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugH
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.postprocessor.workers_ai_rerank import GatewayOptions
-from tests.llama_index.conftest import wired
+from tests.support import wired
 
 from workers_ai.errors import APIResponseValidationError, BadRequestError, CapacityError, ConfigurationError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     Make = Callable[..., WorkersAIRerank]
 
@@ -137,7 +138,7 @@ class TestLlamaIndex:
         assert not [event for event in events if isinstance(event, ReRankStartEvent)]
 
     def test_empty_query_is_rejected(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
-        with pytest.raises(BadRequestError, match="the query is ''"):
+        with pytest.raises(BadRequestError, match="the query must be a text that is not empty"):
             call(reranker(), "postprocess_nodes", nodes(), query_str="")
         assert emulator.log.requests == 0
 
@@ -148,7 +149,7 @@ class TestLlamaIndex:
 
     @pytest.mark.parametrize(
         ("scores", "said"),
-        [([(0, 0.5)], "scores 1 of the 3"), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores 1 of the 3"), ([], "scores 0")],
+        [([(0, 0.5)], "scores for 1 "), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores for 1 "), ([], "scores for 0 ")],
     )
     def test_missing_scores_raise(
         self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], said: str

@@ -13,8 +13,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIRetryPolicy
-from tests.llama_index.conftest import wired
 from tests.llama_index.standard import CountingLimiter
+from tests.support import wired
 from workflows.retry_policy import RetryPolicy as WorkflowRetryPolicy
 
 from workers_ai import errors as e
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     Make = Callable[..., Any]
 

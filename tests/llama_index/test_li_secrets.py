@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
-from tests.llama_index.conftest import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, wired
 
 from workers_ai.errors import ConfigurationError, WorkersAIError
 from workers_ai_emulator import Fault

@@ -8,8 +8,8 @@ import pytest
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
-from tests.llama_index.conftest import TOKEN, wired
 from tests.llama_index.standard import EmbeddingStandardTests, LLMStandardTests, RerankerStandardTests
+from tests.support import TOKEN, wired
 
 from workers_ai_emulator import Emulator
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llama_index.llms.workers_ai import WorkersAI
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     from workers_ai_emulator import Emulator
 
@@ -117,7 +118,7 @@ class TestByTool:
         self, llm: Make, script: Script, call: Caller, form: str
     ) -> None:
         prose(script, form, "", finish="length")
-        with pytest.raises(APIResponseValidationError, match="raise max_tokens"):
+        with pytest.raises(APIResponseValidationError, match="increase max_tokens"):
             call(llm(), form, Person, ASK, text="x")
 
     @FORMS
@@ -135,7 +136,7 @@ class TestByTool:
         with pytest.raises(APIResponseValidationError) as caught:
             call(llm(), form, Person, ASK, text="x")
         assert len(str(caught.value)) < 1000
-        assert "raise max_tokens" in str(caught.value)
+        assert "increase max_tokens" in str(caught.value)
 
     @FORMS
     def test_options_of_the_caller_are_not_changed(

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from llama_index.llms.workers_ai import WorkersAI
-    from tests.llama_index.conftest import Caller, Script
+    from tests.llama_index.conftest import Script
+    from tests.support import Caller
 
     from workers_ai_emulator import Emulator
 
@@ -177,7 +178,7 @@ class TestReplies:
         response = call(model, "chat", USER)
         with pytest.raises(APIResponseValidationError, match="of weather are not a JSON") as caught:
             model.get_tool_calls_from_response(response)
-        assert ("raise max_tokens" in str(caught.value)) == cut
+        assert ("increase max_tokens" in str(caught.value)) == cut
 
     def test_arguments_must_be_an_object(self, llm: Make, script: Script) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("weather", "[1]")]})

@@ -60,16 +60,16 @@ def run(code: str, names: dict[str, Any], where: str) -> None:
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run the blocks of a README in order, in one namespace."""
+    """Run each block of a README alone, as a reader who pastes one block into a script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "token")
-    names: dict[str, Any] = {"__name__": "readme"}
     for line, code in blocks(path):
         if not any(sign in code for sign in ELSEWHERE):
+            names: dict[str, Any] = {"__name__": "readme"}
             run("\n" * (line - 1) + code, names, str(path))
-    names.clear()
+            names.clear()
     gc.collect()
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         WorkersAIError,
         is_retryable,
     )
+    from langchain_workers_ai.generation import GenerationReport, WorkersAIBatchGenerator
     from langchain_workers_ai.ingest import IndexReport, WorkersAIBatchIngestor
     from langchain_workers_ai.rerank import WorkersAIRerank
     from workers_ai import GatewayOptions
@@ -58,6 +59,7 @@ __all__ = [
     "ConfigurationError",
     "ContextWindowExceededError",
     "GatewayOptions",
+    "GenerationReport",
     "IndexReport",
     "InternalServerError",
     "LedgerError",
@@ -71,6 +73,7 @@ __all__ = [
     "RequestTooLargeError",
     "StreamInterruptedError",
     "StructuredOutputError",
+    "WorkersAIBatchGenerator",
     "WorkersAIBatchIngestor",
     "WorkersAIEmbeddings",
     "WorkersAIError",
@@ -85,8 +88,10 @@ if find_spec("langchain_core.decisions"):  # langchain-core 1.8 and newer
 _HOMES = {
     "ChatWorkersAI": "langchain_workers_ai.chat_models",
     "GatewayOptions": "workers_ai",
+    "GenerationReport": "langchain_workers_ai.generation",
     "IndexReport": "langchain_workers_ai.ingest",
     "LedgerError": "workers_ai.ingest",
+    "WorkersAIBatchGenerator": "langchain_workers_ai.generation",
     "WorkersAIBatchIngestor": "langchain_workers_ai.ingest",
     "WorkersAIDecisions": "langchain_workers_ai.decisions",
     "WorkersAIEmbeddings": "langchain_workers_ai.embeddings",

@@ -1,9 +1,9 @@
 """The asynchronous queue: submit, poll, collect, run.
 
 The queue accepts work at any load, and answers within minutes
-(https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules avoid paying twice: a submission is retried
-only if it was certainly rejected, and an error that ends a call with pending submissions has their ``request_ids``, with
-which they can be collected later.
+(https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules avoid paying twice. A submission is
+retried only if it was certainly rejected. An error that ends a call with pending submissions has their ``request_ids``;
+pass them to ``collect`` later.
 """
 
 from __future__ import annotations

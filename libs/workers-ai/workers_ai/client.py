@@ -77,6 +77,8 @@ class _BaseClient:
         return self._connection.settings
 
     def __repr__(self) -> str:
+        if "_connection" not in vars(self):  # a traceback shows it if a setting is invalid
+            return f"{type(self).__name__}()"
         settings = self.settings
         return f"{type(self).__name__}(account_id={settings.account_id!r}, base_url={settings.base_url!r})"
 

@@ -1,4 +1,4 @@
-"""Workers AI as a Daft provider, for ``daft.functions.embed_text`` (https://docs.daft.ai/en/stable/ai-functions/).
+"""Workers AI as a Daft provider, for ``embed_text``, ``prompt`` and ``classify_text`` (https://docs.daft.ai/en/stable/ai-functions/).
 
 ::
 
@@ -31,6 +31,13 @@ try:
     from daft.ai.provider import Provider
     from daft.ai.typing import EmbeddingDimensions, UDFOptions
     from daft.errors import RetryAfterError
+
+    from workers_ai.generation._daft import (
+        ClassifierDescriptor,
+        GenerationOptions,
+        MessageDescriptor,
+        close_client,
+    )
 except ImportError as exc:
     raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
@@ -57,7 +64,7 @@ _OF_DAFT: Final = ("batch_size", "max_retries", "on_error")
 
 
 class WorkersAIProvider(Provider):
-    """Embeds columns with Workers AI.
+    """Embeds and answers columns with Workers AI.
 
     Args:
         name: Name of the provider in Daft.
@@ -99,6 +106,39 @@ class WorkersAIProvider(Provider):
         udf["concurrency"] = self._settings.max_concurrency
         embed = check_options("embed_text", options)
         return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
+
+    def get_prompter(
+        self, model: str | None = None, return_format: Any = None, system_message: str | None = None, **options: Any
+    ) -> MessageDescriptor:
+        """Return the backend of ``daft.functions.prompt`` for columns of text.
+
+        A failed row is null and logged. Errors that all rows would meet (credentials, quota) end the query.
+
+        Args:
+            model: Model id.
+            return_format: Pydantic class of the answers, or None for text.
+            system_message: System message, or None.
+            **options: ``max_tokens``, ``temperature``, ``seed``, ``reasoning_effort``; ``queue=True`` with ``ledger=``
+                (a path on a local disk) for the asynchronous queue; ``on_error`` ``"log"`` (default), ``"ignore"`` or
+                ``"raise"``.
+
+        Raises:
+            ConfigurationError: The model is missing, or an option is unknown or invalid.
+        """
+        texts_per_request(model)
+        given = GenerationOptions.read("prompt", options)
+        return MessageDescriptor(self._name, self._settings, model or "", given, return_format, system_message)
+
+    def get_text_classifier(self, model: str | None = None, **options: Any) -> ClassifierDescriptor:
+        """Return the backend of ``daft.functions.classify_text``. Arguments as for :meth:`get_prompter`.
+
+        Raises:
+            ConfigurationError: The model is missing, or an option is unknown or invalid.
+        """
+        texts_per_request(model)
+        return ClassifierDescriptor(
+            self._name, self._settings, model or "", GenerationOptions.read("classify_text", options)
+        )
 
 
 def _length(model: str, dimensions: int | None) -> int:
@@ -159,7 +199,7 @@ class _Embedder:
         if error := self._permanent.get(batch):
             raise copy.copy(error)  # Daft retries every error; do not send a permanent one again
         if not self._closes:
-            weakref.finalize(self, _close, self._client, asyncio.get_running_loop())
+            weakref.finalize(self, close_client, self._client, asyncio.get_running_loop())
             self._closes = True
         present = [item for item in text if item is not None]
         try:
@@ -171,9 +211,3 @@ class _Embedder:
             raise
         vectors = iter(np.asarray(reply.vectors, dtype=np.float32))
         return [None if item is None else next(vectors) for item in text]
-
-
-def _close(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
-    """Close the connections of a deleted embedder. Daft never closes one, and its event loop keeps running."""
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(client.aclose(), loop)

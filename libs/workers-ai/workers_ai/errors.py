@@ -101,7 +101,7 @@ class WorkersAIError(Exception):
         request_id: The service's id of the request, or None.
         response: The response as an :class:`ErrorResponse`, or None.
         request_ids: Ids of accepted submissions without a result; they can be polled again.
-        hint: Remedy of this error, shown before the remedy of its class, or "".
+        hint: Remedy of this error, shown before the remedy of its class, or "". Replaces the remedy about the token.
         index: Position of the failed text or item in the caller's list, or None.
         remedy: Remedy of all errors of the class, or "".
     """
@@ -241,7 +241,7 @@ class AuthenticationError(APIStatusError, RuntimeError):
     def _remedy(self) -> str:
         if self.code == 2009:
             return "The AI Gateway requires a token: set gateway=GatewayOptions(id, token=...)."
-        if "batch_worker=" in self.message:  # the Worker rejected the request; the token may be valid
+        if self.hint:  # a batch Worker rejected its headers, not the token
             return ""
         return (
             "Check that CLOUDFLARE_API_TOKEN has the permission Workers AI Read and belongs to the account "

@@ -27,13 +27,14 @@ except ImportError as exc:
 from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, texts_per_request
 from workers_ai.client import Client
+from workers_ai.generation._ray import WorkersAIGenerator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers_ai import EmbedKeywords, SettingKeywords
 
-__all__ = ["WorkersAIEmbedder"]
+__all__ = ["WorkersAIEmbedder", "WorkersAIGenerator"]
 
 
 class WorkersAIEmbedder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from workers_ai._flow.steps import Flow, Sleep, Turn
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Ticket
@@ -12,13 +12,34 @@ from workers_ai.errors import APITimeoutError, CapacityError, RateLimitError, Wo
 from workers_ai.retry import RetryEvent
 
 if TYPE_CHECKING:
-    from workers_ai._calls.requests import Calls
+    from collections.abc import Callable
+
+    from workers_ai._limits.limiter import Limiter
+    from workers_ai._settings.settings import Settings
     from workers_ai._validation import OnBusy
     from workers_ai._wire.request import Request
+    from workers_ai.retry import RetryPolicy
 
 __all__ = ["Attempts"]
 
 _log = logging.getLogger("workers_ai")
+
+
+class Bounds(Protocol):
+    """What attempts need of the flows of a client; see :class:`~workers_ai._calls.requests.Calls`."""
+
+    settings: Settings
+    limiter: Limiter
+    policy: RetryPolicy
+    on_retry: Callable[[RetryEvent], None] | None
+    clock: Callable[[], float]
+    gate: Gate | None
+    paced: bool
+    ends: float | None
+
+    def leave_gate(self, ticket: Ticket) -> None:
+        """Release the slot of a call in the gate of its object."""
+        ...
 
 
 class Attempts:
@@ -34,7 +55,7 @@ class Attempts:
         made: Attempts so far.
     """
 
-    def __init__(self, calls: Calls, request: Request, on_busy: OnBusy) -> None:
+    def __init__(self, calls: Bounds, request: Request, on_busy: OnBusy) -> None:
         self._calls = calls
         self._request = request
         self._on_busy = on_busy

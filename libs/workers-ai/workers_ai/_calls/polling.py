@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.batch import UnclearReplyError
+from workers_ai._wire.batch_worker import MismatchedResultError
 from workers_ai._wire.error_mapping import is_unknown_job
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
 from workers_ai.retry import required_wait_s
@@ -115,8 +116,8 @@ class PolledJob:
             return
         since = self._failing_since = now if self._failing_since is None else self._failing_since
         self._hold_s = self._backoff_s(_FIRST_FAILED_WAIT_S, self._pace.longest_s)
-        unreadable = isinstance(error, (APIResponseValidationError, UnclearReplyError))
-        if not (unreadable or error.is_retryable):
+        is_unreadable = isinstance(error, (APIResponseValidationError, UnclearReplyError))
+        if isinstance(error, MismatchedResultError) or not (is_unreadable or error.is_retryable):
             raise error
         if now - since >= FAILED_S:
             raise (self.lost(error) if error.code in EXECUTION else error) from error.__cause__

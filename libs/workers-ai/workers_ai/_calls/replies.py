@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
+from workers_ai._transports.bodies import HINT
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
@@ -71,7 +72,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
             f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
             request_id=response.headers.get("cf-ray"),
         )  # fmt: skip
-    return error_from_reply(
+    error = error_from_reply(
         response.status_code,
         response.headers,
         body_text(response),
@@ -80,6 +81,8 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         scrub=settings.scrub,
         successor=catalogue.successor,
     )
+    error.hint = response.extensions.get(HINT, "")
+    return error
 
 
 def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersAIError:

@@ -153,9 +153,13 @@ class _Queue:
                 self.remove(other)  # abandoned; a living call enqueues again
         return False
 
+    def ahead(self, ticket: Ticket) -> int:
+        """Count the waiting tickets before ``ticket``."""
+        return self._index(ticket) or 0
+
     def wait_s(self, ticket: Ticket, free: int, size: float, latency_s: float) -> float:
         """Return half of the estimated seconds until ``ticket`` is admitted."""
-        ahead = max(1, (self._index(ticket) or 0) + 1 - max(free, 0))
+        ahead = max(1, self.ahead(ticket) + 1 - max(free, 0))
         return min(max(ahead * latency_s / size / 2, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
 
 
@@ -389,12 +393,10 @@ class Limiter(_Guarded):
             limit = ticket.model_limit or REQUESTS_PER_MINUTE.get(ticket.task)
         while minute.sent and now - minute.sent[0] >= _MINUTE_S:
             minute.sent.popleft()
-        if limit is None:
+        if limit is None or minute.waiting.admits(ticket, limit - len(minute.sent), now):
             return 0.0
-        minute.waiting.remove(ticket)  # a returning call does not wait for the slots reserved for returning calls
-        if len(minute.sent) + minute.waiting.returning(now) < limit:
-            return 0.0
-        return minute.sent[0] + _MINUTE_S - now if minute.sent else _LONGEST_WAIT_S
+        ahead = minute.waiting.ahead(ticket) + len(minute.sent) - limit  # requests that must be a minute old before
+        return minute.sent[min(ahead, len(minute.sent) - 1)] + _MINUTE_S - now if minute.sent else _LONGEST_WAIT_S
 
     def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, patience_s: float | None) -> float:
         if state.congested and now - state.busy_at > _MINUTE_S:
@@ -475,8 +477,9 @@ class Limiter(_Guarded):
         self._end(ticket)
         if state := self._models.get(ticket.model):
             state.waiting.remove(ticket)
-        if minute := self._minutes.get(ticket.scope):
-            minute.waiting.remove(ticket)
+        for scope in (ticket.scope, ticket.task):  # the caller's own limit is always that of the task
+            if minute := self._minutes.get(scope):
+                minute.waiting.remove(ticket)
 
     def _end(self, ticket: Ticket) -> _ModelState | None:
         if not ticket.in_flight:

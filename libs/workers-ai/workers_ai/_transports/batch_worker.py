@@ -1,7 +1,7 @@
 """A transport that uses a deployed batch Worker as the queue, in place of the REST route.
 
-The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai._wire.batch_worker`). Its errors
-have the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
+The Worker has two routes, ``POST /batch`` and ``GET /batch/{id}`` (see :mod:`workers_ai._wire.batch_worker`). Its
+errors have the form ``{"error": {"code", "message"}}``: ``INVALID_BODY`` and ``INVALID_REQUEST_ID`` with HTTP 400,
 ``BATCH_ERROR`` with 502 and the text that the binding threw.
 """
 
@@ -15,7 +15,7 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import to_json
 
-from workers_ai._transports.bodies import ParsedResponse
+from workers_ai._transports.bodies import HINT, ParsedResponse
 from workers_ai._transports.http import HttpTransport, parsed
 from workers_ai._validation import require
 from workers_ai._wire.batch import batch_entries
@@ -31,7 +31,6 @@ from workers_ai._wire.batch_worker import (
 )
 from workers_ai._wire.chat.reply import unwrap
 from workers_ai._wire.error_mapping import read_error, usual_status
-from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
     from workers_ai._settings.settings import Settings
@@ -43,6 +42,7 @@ __all__ = ["BatchWorkerTransport"]
 _OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 _ERROR_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _ACCESS_STATUSES: Final = (401, 403, 404, 405)
+_HINT: Final = "Check the URL and headers of batch_worker=."
 
 
 class BatchWorkerTransport:
@@ -127,10 +127,7 @@ class BatchWorkerTransport:
             return reply
         if not sizes:
             return _with_body(reply, data)
-        try:
-            grouped = group_responses(entries, sizes, request.model)
-        except BadRequestError as exc:
-            return self._rejected(reply, {"error": exc.message})
+        grouped = group_responses(entries, sizes, request.model)
         return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
     def _rejected(self, reply: httpx.Response, data: JSON) -> httpx.Response:
@@ -141,11 +138,15 @@ class BatchWorkerTransport:
             text = f"{name}: {text}"
         if refusal and refusal.request_id:
             text = f"{text} ({refusal.request_id})"
-        hint = "; check the URL and headers of batch_worker=" if reply.status_code in _ACCESS_STATUSES else ""
-        message = f"the batch Worker {self._of_worker.base_url}: {text}{hint}"
+        message = f"the batch Worker {self._of_worker.base_url}: {text}"
         code = refusal and refusal.code
         body = {"success": False, "errors": [{"code": code, "message": message}]}
-        return httpx.Response(usual_status(code, reply.status_code), headers=_headers(reply), content=to_json(body))
+        return httpx.Response(
+            usual_status(code, reply.status_code),
+            headers=_headers(reply),
+            content=to_json(body),
+            extensions={HINT: _HINT} if reply.status_code in _ACCESS_STATUSES else {},
+        )
 
     def close(self) -> None:
         """Close the sync clients that were created here."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from workers_ai.types import JSON
 
 __all__ = [
+    "HINT",
     "MAX_BODY_BYTES",
     "ParsedResponse",
     "aread_end",
@@ -34,6 +35,9 @@ __all__ = [
 
 MAX_BODY_BYTES: int = 256 * 2**20
 """Largest decoded body, in bytes: many times the largest result of the queue."""
+
+HINT: Final = "workers_ai_hint"
+"""Extension of a response: the remedy of its error, which only the transport can name."""
 
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32

@@ -19,12 +19,13 @@ from workers_ai._wire.batch import entry_index
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import Request
 from workers_ai._wire.vectors import vector_rows
-from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
+from workers_ai.errors import APIResponseValidationError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "MismatchedResultError",
     "check_live",
     "check_model",
     "group_responses",
@@ -43,6 +44,10 @@ _UNKNOWN_FIELD: Final = re.compile(
 )
 """Words in the error of a strict Worker that accepts only ``texts``."""
 _JOB_ID: Final = re.compile(r"(.+)\.(\d+x\d+(?:-\d+x\d+)*)")
+
+
+class MismatchedResultError(APIResponseValidationError):
+    """The result of a finished job does not match its request. Another poll returns the same."""
 
 
 def to_worker(request: Request, *, with_model: bool = True) -> Request:
@@ -149,7 +154,7 @@ def group_responses(responses: Sequence[JSON], sizes: Sequence[int], model: str)
     """Return one response for each submitted request; None if the Worker's own responses match the requests.
 
     Raises:
-        BadRequestError: The number of vectors differs from the number of texts.
+        MismatchedResultError: The number of vectors differs from the number of texts.
     """
     found = {
         index: entry
@@ -160,8 +165,8 @@ def group_responses(responses: Sequence[JSON], sizes: Sequence[int], model: str)
     rows = [_rows(entry, model) for entry in entries]
     spans = _spans([None if part is None else len(part) for part in rows], sum(sizes))
     if spans is None:
-        raise BadRequestError(
-            f"the number of its vectors does not match the {sum(sizes)} texts of the job", model=model
+        raise MismatchedResultError(
+            f"the number of vectors of the batch Worker does not match the {sum(sizes)} texts of the job", model=model
         )
     if spans == list(sizes):
         return None

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -286,7 +286,7 @@ def generate(
         if prompt_file is not None:
             shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
         run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             name: value for name, value in {**shaping, **run_options}.items() if value is not None
         }
         options["repair"] = repair

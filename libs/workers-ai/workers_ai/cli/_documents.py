@@ -189,7 +189,7 @@ def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
             _require_names(reader.fieldnames, columns)
     while True:
         place = f"{path}, line {reader.line_num + 1}"
-        row: dict[str, object] | None = None
+        row: Mapping[str, object] | None = None
         try:
             with _at(place):
                 row = next(reader, None)

@@ -1,4 +1,4 @@
-"""Whether the process behind a run still works, whatever the clocks of the machines say."""
+"""Check whether the process of a run is alive, independent of clock changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Observer", "RunRow", "own_runs", "process_start"]
 
 own_runs: dict[tuple[str, int], float] = {}
-"""Runs of this process, as (resolved path of the ledger, run): the monotonic time of the last heartbeat of each."""
+"""Monotonic time of the last heartbeat of each run of this process, by (resolved path of the ledger, run)."""
 
 _SHORT: Final = 5
 """A run whose lease has passed by the clock is dead after this fraction of a lease without a heartbeat."""
@@ -52,16 +52,17 @@ def process_start(pid: int) -> str | None:
 class Observer:
     """Watch the runs of one ledger.
 
-    The system clock may jump, so it is not sufficient evidence. Runs of this process are checked by monotonic time. A
-    run of another process counts as dead if its process has ended, or if its heartbeat has not changed for one lease of
-    monotonic time. For a run of another host whose lease has also expired by the clock, a fifth of a lease is enough.
+    Clocks may jump, so the clock alone decides nothing. Runs of this process record their heartbeats by monotonic time.
+    A run of another process is dead if its process is gone, or if its heartbeat did not change for a whole lease of
+    this process's monotonic time. For a run of another host a fifth of a lease is enough if its lease has also expired
+    by the clock.
 
     Args:
         path: Resolved path of the ledger.
         lease_s: Seconds of a lease.
         clock: Returns the seconds since the epoch.
         monotonic: Returns seconds that never go back.
-        take_over: Whether runs of other hosts count as dead immediately.
+        take_over: Whether to treat runs of other hosts as dead at once.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Observer:
         return row.pid == os.getpid() and (self._path, row.run) in own_runs
 
     def dead_in(self, row: RunRow) -> float:
-        """Return the seconds until a run is taken for dead if it stays silent; 0 or less for a dead one."""
+        """Return the seconds until a silent run counts as dead; 0 or less for a dead run."""
         if self.is_own(row):
             return own_runs[self._path, row.run] + self._lease_s - self._monotonic()
         process = self._process(row)

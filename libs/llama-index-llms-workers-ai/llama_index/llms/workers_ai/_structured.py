@@ -141,7 +141,7 @@ class StructuredReader(Generic[Model]):
         truncated = response.additional_kwargs.get("finish_reason") == "length" or is_truncated_json(text)
         return APIResponseValidationError(
             f"the reply has no valid {self._output_cls.__name__}: {reason}"
-            + (" (the answer was truncated: raise max_tokens)" if truncated else "")
+            + (" (the answer was truncated: increase max_tokens)" if truncated else "")
             + f"; the model wrote {shown!r}",
             model=self._model,
             body=text,
