@@ -1,7 +1,7 @@
 """Refusals: rules 30 to 33 and the reports of group 7.
 
-Not possible here: deciding by the HTTP status alone, as rule 32 does. After the daily allocation is exhausted, a request
-would be sent three times.
+Not possible here: deciding by the HTTP status alone, as rule 32 does. After the daily allocation is exhausted,
+a request would be sent three times.
 """
 
 from __future__ import annotations
