@@ -1,4 +1,4 @@
-"""Exchanges that public repositories recorded of the real service: who asks what, and the value it means.
+"""Exchanges of the real service from public repositories: source, request, expected value.
 
 A name is a file of ``cassettes/documented``. Texts, ids and numbers are our own; keys, types and order are theirs.
 """

@@ -1,7 +1,7 @@
 """Run the rows through LangChain classes, ours and others', and print the comparison.
 
 ``uv run --group rivals python tests/contract/compare.py``; ``--rows`` lists every row that a class gets
-wrong. A package that is not installed is left out. Sync only: what is compared is how replies are read.
+wrong. A package that is not installed is left out. Sync only: the comparison is about parsing replies.
 """
 
 from __future__ import annotations

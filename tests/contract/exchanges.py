@@ -1,4 +1,4 @@
-"""The cassettes of published exchanges: who asks what, and the value it means, written by hand.
+"""The cassettes of published exchanges: source, request and expected value, written by hand.
 
 A name is a file of ``cassettes/documented``; where it comes from stands at the top of that file.
 """

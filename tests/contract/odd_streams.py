@@ -1,4 +1,4 @@
-"""Streams that fit no schema and are met all the same: neighbours of the rows of ``streamed_replies``."""
+"""Streams that match no published schema but occur: variants of the rows of ``streamed_replies``."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     "The Responses route has OpenAI error objects": ["exchange: responses_invalid", "exchange: responses_busy"],
     "The binding throws texts with and without a code": [
         "contract/test_captured_errors.py::test_what_the_binding_throws",
-        "contract/test_captured_errors.py::test_a_text_without_a_number_says_what_failed",
+        "contract/test_captured_errors.py::test_an_error_without_a_code_has_the_message",
     ],
     "Context window, private model and internal error have 5021, 5018 and 3043": [
         "exchange: run_context_window",

@@ -1,4 +1,4 @@
-"""Cassettes: how an exchange with the service is kept on disk, and what never gets there.
+"""Cassettes: the format of a recorded exchange, and secrets that are removed.
 
 A cassette is YAML with bodies that a reviewer can read: ``json`` for JSON, ``text`` for everything else. Secrets, the
 account and ids are replaced before anything is written, and before a request is matched, so a cassette replays with

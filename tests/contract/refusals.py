@@ -1,6 +1,7 @@
 """Refusals: rules 30 to 33 and the reports of group 7.
 
-Not wanted here: judging by the HTTP status alone, as rule 32 does; the daily allocation would be asked for three times.
+Not possible here: deciding by the HTTP status alone, as rule 32 does. After the daily allocation is exhausted,
+a request would be sent three times.
 """
 
 from __future__ import annotations

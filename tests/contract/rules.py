@@ -170,7 +170,7 @@ RULES: Final[dict[int, Traced]] = {
         tests=[
             "contract/test_vector_replies.py::test_vectors_of_every_shape",
             "contract/test_vector_replies.py::test_what_an_embedding_sends",
-            "contract/test_vector_replies.py::test_what_is_no_vector_is_never_handed_on",
+            "contract/test_vector_replies.py::test_an_invalid_vector_is_never_returned",
         ],
     ),
     35: Traced(

@@ -1,4 +1,4 @@
-"""What a row of the conformance table is, and how it becomes bytes.
+"""Rows of the conformance table, and their encoding as bytes.
 
 A row is a named shape of the wire and the neutral value that it means, whichever class reads it. Sources are the rules
 of workers-ai-provider (https://github.com/cloudflare/ai/tree/main/packages/workers-ai-provider, cited as "rule n" in

@@ -172,7 +172,7 @@ def test_what_the_binding_throws(row: Row, text: str) -> None:
 
 @pytest.mark.parametrize("status", [200, 500, 502])
 @pytest.mark.parametrize("row", CODELESS, ids=lambda row: row.text[:20])
-def test_a_text_without_a_number_says_what_failed(row: Row, status: int, face: Any) -> None:
+def test_an_error_without_a_code_has_the_message(row: Row, status: int, face: Any) -> None:
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:

@@ -95,7 +95,7 @@ def test_an_answer_that_does_not_hold_is_not_kept(clients: Any, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_recorder_refuses_the_emulator(clients: Any, tmp_path: Path) -> None:
+def test_the_recorder_rejects_the_emulator(clients: Any, tmp_path: Path) -> None:
     with pytest.raises(EmulatedReplyError):
         record("chat-run-gemma-4-26b-a4b-it", clients(Emulator().transport()), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Published exchanges, replayed against the client; and what a recording keeps."""
+"""Published exchanges, replayed against the client; contents of recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule 15: who gives up ends the request, at once and for good."""
+"""Rule 15: closing or cancelling a call ends its request immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent differently from model to model: each difference is listed with its evidence, and none is silent."""
+"""Differences between models in requests: each is listed with its evidence and logged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_choice_is_kept_replaced_or_warned_of(choice: Any, tools: Any, refused
 
 @pytest.mark.parametrize("api", ["chat_completions", "run", "responses"])
 @pytest.mark.parametrize("way", ["chat", "stream"])
-def test_a_model_that_refuses_a_form_gets_the_next_one(api: Any, way: str, face: Any) -> None:
+def test_a_model_that_rejects_a_form_gets_the_next_one(api: Any, way: str, face: Any) -> None:
     sent: list[Any] = []
     refused: set[str] = set()
 
@@ -116,7 +116,7 @@ def test_each_quirk_has_its_evidence_and_some_model() -> None:
 
 
 @pytest.mark.parametrize("package", [Path(workers_ai.__file__).parent], ids=["workers_ai"])
-def test_no_other_module_asks_for_the_name_of_a_model(package: Path) -> None:
+def test_no_other_module_compares_model_names(package: Path) -> None:
     families = ("mistral", "llama", "glm", "kimi", "gpt-oss", "qwen", "gemma", "nemotron", "deepseek", "clef", "bge")
     found = []
     for path in package.rglob("*.py"):

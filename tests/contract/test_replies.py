@@ -115,7 +115,7 @@ NO_ANSWERS = {
 
 
 @pytest.mark.parametrize(("result", "says"), NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_what_is_no_answer_says_what_it_is(result: Any, says: str, face: Any) -> None:
+def test_an_invalid_answer_raises_with_its_content(result: Any, says: str, face: Any) -> None:
     one = face(lambda request: httpx.Response(200, json={"result": result, "success": True}))
     with pytest.raises(APIResponseValidationError, match=says) as caught:
         one.chat("@cf/a", HI)
@@ -133,7 +133,7 @@ def test_a_body_that_is_no_answer_is_kept_in_short(size: int, face: Any) -> None
 
 
 @pytest.mark.parametrize("size", [None, 1], ids=["at once", "by bytes"])
-def test_what_came_before_an_error_is_handed_on_first(size: int | None) -> None:
+def test_deltas_before_an_error_are_yielded_first(size: int | None) -> None:
     """However the network has cut the bytes."""
     body = sse([{"response": "a"}, {"response": "b"}, {"errors": [{"code": 3040, "message": "busy"}]}])
     headers = {"content-type": "text/event-stream"}
@@ -147,7 +147,7 @@ def test_what_came_before_an_error_is_handed_on_first(size: int | None) -> None:
     assert caught.value.partial == "ab"
 
 
-def test_a_stream_that_is_given_up_before_its_first_piece_gives_its_place_back() -> None:
+def test_a_stream_closed_before_its_first_event_releases_its_slot() -> None:
     class Stopping(httpx.SyncByteStream):
         def __iter__(self) -> Any:
             raise KeyboardInterrupt

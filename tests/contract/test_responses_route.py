@@ -1,4 +1,4 @@
-"""The Responses route: what is sent, and what its answers mean.
+"""The Responses route: requests and replies.
 
 Fields are those of Cloudflare's types (https://github.com/cloudflare/workerd/blob/main/types/defines/ai.d.ts).
 Answers are never streamed (https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/).
@@ -187,7 +187,7 @@ def test_what_the_responses_route_is_sent(messages: Any, params: Any, has: Any, 
 
 
 @pytest.mark.parametrize("params", [{"top_k": 3}, {"guided_json": {}}, {"lora": "x"}, {"raw": True}], ids=str)
-def test_what_only_the_native_route_has_is_refused(params: Any, face: Any) -> None:
+def test_options_of_the_native_route_are_rejected(params: Any, face: Any) -> None:
     one = face(lambda request: pytest.fail("sent"))
     with pytest.raises(e.ConfigurationError, match=next(iter(params))):
         one.chat(MODEL, HI, api="responses", **params)

@@ -1,4 +1,4 @@
-"""Everything that is sent, on both routes, sync and async, whole and to a stream."""
+"""Requests on both routes, sync and async, whole and streamed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_sent_request(row: Sent, face: Any, stream: bool, api: str | None) -> No
 @pytest.mark.parametrize(
     ("api", "options"), [("chat_completions", {"include_usage": True}), ("run", None)], ids=["chat completions", "run"]
 )
-def test_a_stream_asks_for_its_usage_where_that_is_an_option(api: str, options: Any, face: Any) -> None:
+def test_a_stream_requests_its_usage_where_that_is_an_option(api: str, options: Any, face: Any) -> None:
     recorder = Recorder()
     face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], api=api)
     body = json.loads(recorder.requests[0].content)
@@ -80,7 +80,7 @@ def test_a_stream_asks_for_its_usage_where_that_is_an_option(api: str, options: 
 
 
 @pytest.mark.parametrize("by_extra_body", [False, True])
-def test_a_schema_is_answered_whole_and_handed_on_as_a_stream(face: Any, by_extra_body: bool) -> None:
+def test_a_structured_answer_is_requested_whole_and_streamed_to_the_caller(face: Any, by_extra_body: bool) -> None:
     # The service refuses a schema together with a stream (5023).
     recorder = Recorder()
     schema = {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}}

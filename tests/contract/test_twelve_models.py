@@ -86,7 +86,7 @@ def test_a_tool_is_called_and_its_result_is_read(client: Any, model: str, api: s
 
 
 @every_model
-def test_a_schema_is_met(client: Any, model: str, api: str) -> None:
+def test_an_answer_matches_the_schema(client: Any, model: str, api: str) -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "notice", "schema": NOTICE}}
     text = client.chat(model, _user("Acme joins Globex."), api=api, response_format=wanted, max_tokens=2000).text
 

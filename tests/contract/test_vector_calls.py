@@ -1,4 +1,4 @@
-"""Calls for vectors and scores: how they are cut into requests, and what is refused before it is sent (group 9)."""
+"""Embedding and rerank calls: division into requests, and arguments rejected before sending (group 9)."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ def test_no_texts_no_request(face: Any) -> None:
         (["ok"] * 150 + [""], "text 150 is empty"),
     ],
 )
-def test_what_is_no_text_is_named_before_anything_is_sent(texts: Any, says: str, face: Any) -> None:
+def test_an_invalid_text_is_rejected_before_sending(texts: Any, says: str, face: Any) -> None:
     service = Counting()
     with pytest.raises(e.BadRequestError, match=says):
         face(service).embed(BGE, texts)
     assert service.bodies == []
 
 
-def test_an_empty_text_may_be_a_space_in_its_place(face: Any) -> None:
+def test_an_empty_text_may_be_sent_as_a_space(face: Any) -> None:
     service = Counting()
     reply = face(service).embed(BGE, ["", "ok", "   "], empty_text="space")
     assert service.bodies == [[" ", "ok", "   "]]
@@ -156,7 +156,7 @@ def test_a_request_that_is_too_large_is_halved_until_it_fits(refusal: httpx.Resp
 
 
 @pytest.mark.parametrize("refusal", TOO_LARGE.values(), ids=TOO_LARGE)
-def test_a_text_that_is_too_long_by_itself_is_named_by_its_place(refusal: httpx.Response, face: Any) -> None:
+def test_the_error_of_a_too_long_text_has_its_index(refusal: httpx.Response, face: Any) -> None:
     texts = ["a"] * 120 + ["b" * 50] + ["c"] * 3  # cloudflare/cloudflare-docs#11316
     with pytest.raises((e.ContextWindowExceededError, e.RequestTooLargeError), match="text 120 is too long") as caught:
         face(Counting(40, refusal)).embed(BGE_M3, texts)

@@ -89,7 +89,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("body", "text"), MISFITS.values(), ids=MISFITS)
-def test_what_is_no_vector_is_never_handed_on(body: Any, text: str, face: Any) -> None:
+def test_an_invalid_vector_is_never_returned(body: Any, text: str, face: Any) -> None:
     content = body if isinstance(body, str) else json.dumps(body)
     one = face(lambda request: httpx.Response(200, content=content))
     with pytest.raises(e.APIResponseValidationError, match=text):

@@ -1,4 +1,4 @@
-"""Arguments of calls that are none: named before anything is sent, with what to do instead."""
+"""Invalid arguments of calls: rejected before sending, with a remedy in the message."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_of_an_assistants_turn_parts_alone_are_its_words(account: dict[str, Any]
         client.chat(CHAT, [{"role": "user", "content": [{"a": 1}]}])
 
 
-def test_texts_may_come_from_a_generator_and_half_letters_harm_no_search_or_session(account: dict[str, Any]) -> None:
+def test_texts_may_come_from_a_generator_and_lone_surrogates_are_harmless(account: dict[str, Any]) -> None:
     seen: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -218,6 +218,6 @@ def test_the_model_may_be_given_by_position(account: dict[str, Any]) -> None:
             ChatWorkersAI(*args, **given, **account)
 
 
-def test_a_missing_account_says_where_one_is() -> None:
+def test_the_error_of_a_missing_account_has_a_remedy() -> None:
     with pytest.raises(e.ConfigurationError, match=r"dash\.cloudflare\.com .*wrangler whoami.*emulator"):
         Client()

@@ -1,4 +1,4 @@
-"""Replies are bounded in decoded size, whatever their coding; what cannot be sent is a typed error."""
+"""Replies have a maximum decoded size in every content coding; bodies that cannot be sent raise a typed error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def answering(body: bytes, coding: str, media: str, status: int = 200, size: int
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_every_coding_asked_for_is_read(face: Callable[..., Face], coding: str, size: int) -> None:
+def test_every_requested_coding_is_decoded(face: Callable[..., Face], coding: str, size: int) -> None:
     encoded = CODINGS[coding]
     assert face(answering(encoded(WHOLE), coding, "application/json", size=size)).chat(CHAT, HI).text == "ok" * 500
     pieces = face(answering(encoded(EVENTS), coding, "text/event-stream", size=size)).stream(CHAT, HI)
@@ -93,7 +93,7 @@ def test_a_body_that_grows_beyond_the_bound_is_a_typed_error(
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "\x7f"])
-def test_a_coding_that_was_not_asked_for_is_a_typed_error(face: Callable[..., Face], coding: str) -> None:
+def test_a_coding_that_was_not_requested_is_a_typed_error(face: Callable[..., Face], coding: str) -> None:
     one = face(answering(gzip.compress(gzip.compress(WHOLE)), coding, "application/json"))
     with pytest.raises(e.APIResponseValidationError, match="was not requested"):
         one.chat(CHAT, HI)

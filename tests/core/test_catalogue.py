@@ -144,7 +144,7 @@ def test_lists_of_another_shape_are_compared_as_far_as_they_go(rows: list[Any], 
         assert str(one)
 
 
-def test_an_account_is_asked_for_its_lists_and_schemas(account: dict[str, Any]) -> None:
+def test_lists_and_schemas_of_an_account_are_requested(account: dict[str, Any]) -> None:
     emulator = Emulator(clock=Clock("jump"))
     client = Client(**account, http_client=httpx.Client(transport=emulator.transport()))
     found = check(client, "text embeddings")

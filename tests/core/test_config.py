@@ -1,4 +1,4 @@
-"""Settings: from arguments, from the environment, and what is wrong with them."""
+"""Settings: from arguments and from the environment; invalid settings."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_clients_know_the_other_names_and_name_the_nearest(make: Any, account: d
     assert "token-of-the-tests" not in repr(make(**account))
 
 
-def test_a_call_knows_its_keywords(account: dict[str, Any]) -> None:
+def test_a_call_rejects_unknown_keywords(account: dict[str, Any]) -> None:
     client = Client(**account)
     with pytest.raises(ConfigurationError, match="'temprature'; did you mean 'temperature'"):
         client.chat("@cf/a", [], temprature=1)
@@ -282,7 +282,7 @@ def test_any_well_formed_model_is_taken(model: str) -> None:
 @pytest.mark.parametrize(
     "model", ["", " ", "a b", "../x", "@cf/../x", "a?b", "a#b", "a%2Fb", "a\\b", "/a", "a//b", "a\nb", "a\x00", None, 7]
 )
-def test_a_model_that_could_bend_the_url_is_refused(model: Any) -> None:
+def test_a_model_that_could_bend_the_url_is_rejected(model: Any) -> None:
     with pytest.raises(ConfigurationError, match="malformed"):
         check_model(model)
 

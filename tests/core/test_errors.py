@@ -175,7 +175,7 @@ def test_code_and_message_are_read_from_every_envelope(body: Any, read: Any) -> 
     assert (error.code, error.message) == (5006, "m")
 
 
-def test_an_http_status_in_the_place_of_a_code_is_no_code(read: Any) -> None:
+def test_an_http_status_is_not_read_as_a_code(read: Any) -> None:
     error = read(401, {"error": {"code": 401, "message": "m"}})
     assert type(error) is e.AuthenticationError
     assert (error.code, error.status_code, error.message) == (None, 401, "m")
@@ -230,7 +230,7 @@ def test_the_upstreams_own_error_is_read_out_of_code_8007(read: Any) -> None:
     assert read(400, envelope(8007, f"AiError: {text}")).message == "System message must be at the beginning."
 
 
-def test_a_success_that_says_it_failed_is_the_error_of_its_code(read: Any) -> None:
+def test_a_2xx_response_with_success_false_raises_the_error_of_its_code(read: Any) -> None:
     busy = read(200, envelope(3040, "Capacity temporarily exceeded, please try again."))
     assert type(busy) is e.CapacityError
     assert busy.status_code == 429
@@ -287,7 +287,7 @@ def test_the_text_is_one_line_with_the_model_the_status_the_code_the_ray_and_the
         (429, 3036, "renewed at"),
     ],
 )
-def test_the_text_says_what_to_do(status: int, code: int, names: str, read: Any) -> None:
+def test_the_message_has_a_remedy(status: int, code: int, names: str, read: Any) -> None:
     assert names in str(read(status, envelope(code)))
 
 

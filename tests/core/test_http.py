@@ -81,7 +81,7 @@ def test_connections_are_kept_within_a_loop(url: str, aclient: AsyncClient) -> N
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])
-def test_a_loop_that_is_gone_is_forgotten(clean: bool, account: dict[str, Any]) -> None:
+def test_clients_of_a_closed_event_loop_are_deleted(clean: bool, account: dict[str, Any]) -> None:
     client = AsyncClient(**account, base_url="http://127.0.0.1:9", max_retries=0)
 
     async def fail() -> None:
@@ -262,7 +262,7 @@ def test_max_concurrency_bounds_calls_and_streams(mode: str, streamed: bool, acc
     [Fault.cut(after_events=1), Fault.error_frame(3040), Fault.drop(), Fault.error(500), Fault.reply("<html>")],
     ids=lambda fault: fault.kind,
 )
-def test_the_place_of_a_stream_that_failed_is_given_back(fault: Fault, face: Any) -> None:
+def test_a_failed_stream_releases_its_slot(fault: Fault, face: Any) -> None:
     emulator = Emulator()
     one = face(emulator.transport(), max_concurrency=1, max_retries=0, retry=None)
     emulator.faults.add(replace(fault))  # a fault counts whom it has met
@@ -291,7 +291,7 @@ class Held(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, ZeroDivisionError, None])
-def test_the_place_of_a_stream_that_was_interrupted_is_given_back(
+def test_an_interrupted_stream_releases_its_slot(
     interrupt: type[BaseException] | None, account: dict[str, Any]
 ) -> None:
     waits = asyncio.Event()
@@ -357,7 +357,7 @@ def test_a_body_that_json_cannot_hold_is_a_bad_request(face: Any) -> None:
             one.chat(MODEL, HI, **params)
 
 
-def test_half_a_letter_costs_no_more_than_itself(face: Any) -> None:
+def test_a_lone_surrogate_does_not_affect_other_texts(face: Any) -> None:
     sent: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -419,7 +419,7 @@ def test_nothing_that_listens_is_a_typed_error(face: Any, account: dict[str, Any
         asyncio.run(aclient.chat(MODEL, HI))
 
 
-def test_lone_bodies_go_out_as_json(face: Any) -> None:
+def test_a_single_body_is_sent_as_json(face: Any) -> None:
     sent: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

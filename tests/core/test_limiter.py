@@ -1,4 +1,4 @@
-"""The shared limiter: what one call learns, all that ask the same account know."""
+"""The shared limiter: a rejection of one call slows all calls of the account."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_an_idle_account_holds_nobody(limiter: Limiter) -> None:
     assert [limiter.wait_s(ticket()) for _ in range(500)] == [0.0] * 500
 
 
-def test_a_rejection_holds_the_model_as_long_as_the_service_says_and_no_other_model(
-    limiter: Limiter, clock: Any
-) -> None:
+def test_retry_after_delays_only_its_model(limiter: Limiter, clock: Any) -> None:
     limiter.busy(let_in(limiter), 5.0, for_all=True)
     assert limiter.wait_s(ticket()) == 5.0
     assert limiter.wait_s(ticket("@cf/b")) == 0.0
@@ -165,7 +163,7 @@ ASKING = Request("run/@cf/a", {}, "@cf/a", "chat")
 
 
 @pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
-def test_others_wait_with_a_call_that_was_told_to_and_those_that_may_not_retry_do_not(
+def test_other_calls_wait_for_retry_after_unless_they_may_not_retry(
     code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
     limiter: Limiter,
 ) -> None:  # fmt: skip
@@ -179,7 +177,7 @@ def test_others_wait_with_a_call_that_was_told_to_and_those_that_may_not_retry_d
 
 
 @pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
-def test_a_call_that_gives_up_holds_nobody(
+def test_a_call_that_times_out_blocks_no_other(
     code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
     limiter: Limiter,
 ) -> None:  # fmt: skip
@@ -187,9 +185,7 @@ def test_a_call_that_gives_up_holds_nobody(
     assert play(make_calls(limiter).exchange(ASKING), [ok()]).slept == []
 
 
-def test_a_call_whose_sleep_was_cut_short_is_not_held_by_what_it_has_slept(
-    make_calls: Any, ok: Any, refusal: Any, limiter: Limiter
-) -> None:
+def test_a_short_sleep_does_not_delay_a_call_again(make_calls: Any, ok: Any, refusal: Any, limiter: Limiter) -> None:
     """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop through the minute."""
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
@@ -199,7 +195,7 @@ def test_a_call_whose_sleep_was_cut_short_is_not_held_by_what_it_has_slept(
         flow.send(ok())
 
 
-def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, clock: Any) -> None:
+def test_waiting_calls_are_admitted_in_order_of_arrival(limiter: Limiter, clock: Any) -> None:
     served = let_in(limiter, rejects_if_busy=True)
     limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
     waiting = [ticket(rejects_if_busy=True) for _ in range(5)]
@@ -217,7 +213,7 @@ def test_those_who_wait_are_let_in_in_the_order_they_came(limiter: Limiter, cloc
     assert order == sorted(order)
 
 
-def test_one_that_came_back_after_a_rejection_keeps_its_place(limiter: Limiter) -> None:
+def test_a_retried_call_keeps_its_number(limiter: Limiter) -> None:
     first, second = let_in(limiter, rejects_if_busy=True), ticket(rejects_if_busy=True)
     limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
     first.number = 1

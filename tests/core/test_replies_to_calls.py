@@ -1,4 +1,4 @@
-"""What a call makes of no reply, and of a success that is none."""
+"""Calls without a reply, and calls with an invalid 2xx response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_REPLY = {
 
 
 @pytest.mark.parametrize(("failure", "error", "says", "delivered"), NO_REPLY.values(), ids=NO_REPLY)
-def test_no_reply_says_where_it_ended_and_whether_the_request_may_have_arrived(
+def test_a_missing_reply_raises_with_host_and_whether_the_request_may_have_arrived(
     failure: type[httpx.RequestError], error: type[e.APIConnectionError], says: str, delivered: bool, face: Any
 ) -> None:
     tries = 0
@@ -79,7 +79,7 @@ def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
     ],
 )
 @pytest.mark.parametrize("call", ["chat", "stream", "embed", "rerank"])
-def test_a_success_that_is_none_says_what_it_is(call: str, content: str, says: str, face: Any) -> None:
+def test_an_invalid_2xx_response_raises_with_its_content(call: str, content: str, says: str, face: Any) -> None:
     arguments = {
         "chat": ("@cf/a", HI),
         "stream": ("@cf/a", HI),

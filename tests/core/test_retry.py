@@ -100,7 +100,7 @@ def test_retry_after_is_read_in_every_spelling(headers: dict[str, str], seconds:
     assert seconds == retry_after_s(httpx.Headers(headers), lambda: NOW)
 
 
-def test_a_busy_service_is_asked_again_until_it_answers(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
+def test_requests_at_capacity_are_retried_until_an_answer(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [refusal(429, 3040), refusal(500), ok()])
     assert played.result.data["result"] == {"response": "hi"}
     assert played.slept == [0.5, 1.0]

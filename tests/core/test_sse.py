@@ -45,7 +45,7 @@ def test_events_are_the_same_in_pieces_of_any_size(stream: bytes, events: list[b
     assert [data for piece in pieces for data in decoder.decode(piece)] + decoder.flush() == events
 
 
-def test_an_event_is_handed_out_as_soon_as_it_is_whole() -> None:
+def test_an_event_is_yielded_when_it_is_complete() -> None:
     decoder = SSEDecoder()
     assert decoder.decode(b"data: 1\n\ndata: 2") == [b"1"]
     assert decoder.decode(b"\n") == []

@@ -1,4 +1,4 @@
-"""After the end mark an answer is complete, whatever the connection does."""
+"""After the end mark an answer is complete, even if the connection then fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of turns: each call has one result directly behind it, and images stand in user turns."""
+"""Order of turns: each tool call is followed by one result, and images are in user turns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shape(messages: list[dict[str, Any]]) -> list[Any]:
     ],
     ids=["late", "one late", "early", "repeated id", "same id twice", "several", "without a call"],
 )
-def test_each_call_has_one_result_behind_it(history: list[Any], sent: list[str]) -> None:
+def test_each_call_is_followed_by_one_result(history: list[Any], sent: list[str]) -> None:
     assert shape(prepare_messages(history, CARD)) == sent
 
 

@@ -127,7 +127,7 @@ def test_a_gate_admits_in_the_order_of_arrival(clock: Any) -> None:
     assert order == [one.number for one in tickets]
 
 
-def test_a_rejected_call_keeps_its_place_at_the_gate(make_calls: Any, ok: Any, refusal: Any, clock: Any) -> None:
+def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, refusal: Any, clock: Any) -> None:
     calls: Calls = replace(make_calls(Limiter(clock), policy=RetryPolicy(max_retries=2)), gate=Gate(1))
     first, second = calls.exchange(ASKING), calls.exchange(ASKING)
     assert isinstance(next(first), Send)
@@ -267,7 +267,7 @@ def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Li
         flow.close()
 
 
-def test_limits_models_and_accounts_are_forgotten(
+def test_unused_limits_models_and_accounts_are_deleted(
     make_calls: Any, limiter_: Limiter, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(50):

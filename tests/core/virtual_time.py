@@ -1,7 +1,7 @@
 """Time that passes only while everybody sleeps, for threads and event loops alike.
 
-Whoever takes part runs in :meth:`VirtualTime.run`. When the last one that was awake falls asleep, time jumps to where
-the first one wakes, so an hour of waiting takes as long as the work in it, and always comes out the same length.
+Participating threads run in :meth:`VirtualTime.run`. When all of them sleep, the time jumps to the next wake-up, so an
+hour of waiting takes no real time, and its length is reproducible.
 """
 
 from __future__ import annotations

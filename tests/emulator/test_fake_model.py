@@ -93,7 +93,7 @@ def test_answers_come_from_the_context(api: Api, question: str, system: str, ans
     assert say(api, question, system)["content"].startswith(answer)
 
 
-def test_answers_without_or_outside_the_context_say_so(api: Api) -> None:
+def test_answers_without_or_outside_the_context(api: Api) -> None:
     assert "could not find an answer" in say(api, "Which planet is largest?", CONTEXT)["content"]
     assert "no context to answer this from" in say(api, "Which planet is largest?")["content"]
 

@@ -1,4 +1,4 @@
-"""Scripted faults: what they do, whom they meet, how often."""
+"""Scripted faults: effect, matching requests, number of times."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_errors_can_be_one_object(api: Api) -> None:
     assert api.embed("a").json()["errors"]["code"] == 5006
 
 
-def test_a_cut_stream_has_neither_finish_nor_end_mark(api: Api) -> None:
+def test_an_interrupted_stream_has_neither_finish_nor_end_mark(api: Api) -> None:
     api.emulator.faults.add(Fault.cut(after_events=3))
     whole = api.chat(GEMMA)
     events = events_of(api.chat(GEMMA, stream=True))

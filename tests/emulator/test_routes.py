@@ -1,4 +1,4 @@
-"""URLs, tokens, envelopes, headers: what comes before any model."""
+"""URLs, tokens, envelopes, headers: checks before any model."""
 
 from __future__ import annotations
 

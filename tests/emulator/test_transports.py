@@ -1,4 +1,4 @@
-"""One service behind every door: in the process, async, trio, ASGI, socket; and the controls."""
+"""The emulator through every transport: in process, async, trio, ASGI, socket; and the control routes."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_an_invalid_control_request_returns_the_reason(path: str, body: Any, sta
     assert (status, "1") == (reply.status_code, reply.headers["x-workers-ai-emulator"])
 
 
-def test_an_abrupt_cut_drops_the_connection_inside_the_body(served: tuple[Emulator, httpx.Client]) -> None:
+def test_an_abrupt_interruption_drops_the_connection_inside_the_body(served: tuple[Emulator, httpx.Client]) -> None:
     emulator, http = served
     with httpx.Client(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as inside:
         for client in (http, inside):
@@ -281,7 +281,7 @@ def test_an_abrupt_cut_drops_the_connection_inside_the_body(served: tuple[Emulat
     assert (emulator.capacity.in_work, emulator.log.running) == (0, 0)
 
 
-async def test_an_abrupt_cut_in_an_async_client() -> None:
+async def test_an_abrupt_interruption_in_an_async_client() -> None:
     emulator = Emulator()
     emulator.faults.add(Fault.cut(2, abrupt=True))
     async with httpx.AsyncClient(transport=emulator.transport(), base_url=BASE, headers=HEADERS) as http:

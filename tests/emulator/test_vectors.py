@@ -1,4 +1,4 @@
-"""Embeddings and reranking: shapes, and that what belongs together is near."""
+"""Embeddings and reranking: shapes, and similar texts have similar vectors."""
 
 from __future__ import annotations
 

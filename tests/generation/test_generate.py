@@ -97,7 +97,7 @@ def test_labels_are_read_in_every_form(sync: Generator, text: str) -> None:
     assert [answer.data for answer in report.answers()] == ["spam"]
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again(run: Generator) -> None:
+def test_an_answer_that_does_not_match_is_retried(run: Generator) -> None:
     """Every fifth answer is invalid at first, every tenth always; id-5 is truncated at first."""
 
     def answer(request: dict[str, Any]) -> Any:
@@ -125,7 +125,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(run: Generator) -> None:
     assert len(queue.sent) == 48, "answers are not paid for twice, even if they do not fit"
 
 
-def test_without_repair_nothing_is_asked_for_again(sync: Generator) -> None:
+def test_without_repair_nothing_is_retried(sync: Generator) -> None:
     queue = FakeQueue(lambda request: {"response": "no JSON", "finish": "length"})
     report = sync(inputs(3), queue, schema=City, repair=0)
     assert (report.invalid, report.truncated, len(queue.sent)) == (3, 3, 3)
@@ -245,7 +245,7 @@ def test_a_ledger_of_embeddings_is_rejected(sync: Generator, ledger: Path) -> No
         sync(inputs(1), FakeQueue())
 
 
-def test_a_failure_raises_if_asked_to(run: Generator) -> None:
+def test_a_failure_raises_on_request(run: Generator) -> None:
     with pytest.raises(BatchItemError, match="1 of 2 inputs failed; the first: the input is empty"):
         run([("a", "fine"), ("b", " ")], FakeQueue(), raise_on_failure=True)
 

@@ -1,4 +1,4 @@
-"""Queues that misbehave, with both shapes of results: every input is answered once, or fails for a stated reason."""
+"""Queues with faults, with both shapes of results: every input has one answer, or an error with a reason."""
 
 from __future__ import annotations
 

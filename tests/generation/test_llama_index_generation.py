@@ -235,7 +235,7 @@ class TestPredictMany:
         assert self.many(call, llm, tmp_path / "ledger") == found
         assert emulator.log.requests == sent
 
-    def test_failed_row_has_an_error_in_its_place(
+    def test_failed_row_has_an_error_at_its_index(
         self, llm: WorkersAI, emulator: Emulator, call: Caller, tmp_path: Path
     ) -> None:
         emulator.queue.settings.failures.append(ItemFailure(contains="number 2.", message="broken", times=9))

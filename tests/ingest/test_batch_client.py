@@ -230,7 +230,7 @@ class TestSubmitting:
         assert items[6].external_reference == "ref 6"
         assert (items[3].error.index, items[3].error.code) == (3, 3030)
 
-    def test_one_submission_is_not_split_behind_your_back(self, queue: Callable[..., Queue]) -> None:
+    def test_one_submission_is_not_split_silently(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted())
         with pytest.raises(RequestTooLargeError, match=r"use batch\.run, which splits them"):
             queue(stub)("submit", BGE, THREE_JOBS)
@@ -248,7 +248,7 @@ class TestSubmitting:
         ],
     )
     @pytest.mark.parametrize("method", ["submit", "run"])
-    def test_what_cannot_be_queued_is_refused_before_anything_is_sent(
+    def test_requests_that_cannot_be_queued_are_rejected_before_sending(
         self, method: str, model: str, requests: Any, error: Any, words: str, queue: Callable[..., Queue]
     ) -> None:
         stub = Stub(accepted())
@@ -273,7 +273,7 @@ class TestSubmitting:
             httpx.ConnectTimeout("slow"),
         ],
     )
-    def test_what_was_certainly_refused_is_sent_again(self, refused: Any, queue: Callable[..., Queue]) -> None:
+    def test_certainly_rejected_submissions_are_retried(self, refused: Any, queue: Callable[..., Queue]) -> None:
         stub = Stub(refused, accepted(), finished({}))
         assert queue(stub)("run", BGE, TWO[:1])[0].success
         assert len(stub.submissions) == 2
@@ -303,7 +303,7 @@ class TestSubmitting:
 
 
 class TestItems:
-    def test_a_failed_item_is_an_error_in_its_place(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
+    def test_a_failed_item_is_an_error_with_its_index(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
         emulator.queue.settings.failures = [ItemFailure(index=1, code=3030, message="AiError: too many tokens")]
         requests = [{"text": [word], "external_reference": f"ref-{word}"} for word in ("red", "green", "blue")]
 

@@ -94,7 +94,7 @@ class TestAlways:
         assert embed([], queue="always") == []
         assert emulator.log.requests == 0
 
-    def test_a_text_that_fails_is_named_by_its_place(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_the_error_of_a_failed_text_has_its_index(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.queue.settings.failures = [ItemFailure(contains='number137"', code=3030, message="too long")]
 
         with pytest.raises(BatchItemError, match="too long") as raised:
@@ -114,9 +114,7 @@ class TestAlways:
 
         assert sum(len(item) for job in queued(emulator) for item in job) == 350
 
-    def test_an_empty_text_is_named_before_anything_is_sent(
-        self, embed: Callable[..., Any], emulator: Emulator
-    ) -> None:
+    def test_an_empty_text_is_named_before_sending(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         with pytest.raises(BadRequestError, match="text 1 is empty") as raised:
             embed(["a", ""], queue="always")
         assert raised.value.index == 1
@@ -167,7 +165,7 @@ class TestOverflow:
         assert routes(emulator) == {"run": 3, "submit": 0, "poll": 0}
 
     @pytest.mark.parametrize("rejected", [0, 1, 2])
-    def test_a_rejected_request_comes_back_in_its_place(
+    def test_a_rejected_request_comes_back_at_its_index(
         self, rejected: int, embed: Callable[..., Any], emulator: Emulator
     ) -> None:
         emulator.faults.add(Fault.busy(route="run", skip=rejected))
@@ -222,7 +220,7 @@ class TestOverflow:
 
 
 @pytest.mark.parametrize("mode", ["always", "overflow"])
-def test_a_model_without_a_queue_says_so_before_anything_is_sent(
+def test_a_model_without_a_queue_raises_before_sending(
     mode: Any, embed: Callable[..., Any], emulator: Emulator
 ) -> None:
     with pytest.raises(ConfigurationError, match="has no asynchronous queue"):
@@ -230,6 +228,6 @@ def test_a_model_without_a_queue_says_so_before_anything_is_sent(
     assert emulator.log.requests == 0
 
 
-def test_a_mode_that_is_none(embed: Callable[..., Any]) -> None:
+def test_an_invalid_mode_is_rejected(embed: Callable[..., Any]) -> None:
     with pytest.raises(ConfigurationError, match="never, overflow, always"):
         embed(texts(1), queue="sometimes")

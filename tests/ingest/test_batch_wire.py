@@ -88,7 +88,7 @@ def test_why_an_item_failed(failed: dict[str, Any], code: int | None, words: str
 @pytest.mark.parametrize(
     "responses", [[entry(1)], [entry(1), entry(7)], [{"result": "no id", "success": True}, entry(1)]]
 )
-def test_an_item_that_is_missing_is_an_error_in_its_place(responses: list[Any]) -> None:
+def test_an_item_that_is_missing_is_an_error_at_its_index(responses: list[Any]) -> None:
     first, second = read_poll(enveloped({"responses": responses}), JOB).items
     assert (first.index, first.success, second.success) == (0, False, True)
     assert "returned no result for this item" in str(first.error)
@@ -153,7 +153,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES | st.lists(JSON_VALUES, max_size=4).map(lambda found: enveloped({"responses": found})))
-def test_whatever_comes_is_a_status_or_an_error_of_the_queue(data: Any) -> None:
+def test_any_reply_is_a_status_or_a_batch_error(data: Any) -> None:
     with contextlib.suppress(BatchError):
         status = read_poll(data, JOB)
         assert len(status.items) == (2 if status.state == "done" else 0)

@@ -462,7 +462,7 @@ def test_documents_come_from_stdin(workers_ai: Any) -> None:
     assert pq.read_table("v.parquet")["id"].to_pylist() == ["a", "b"]
 
 
-def test_a_submission_that_never_ends_is_forgotten(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_a_submission_that_never_ends_can_be_deleted(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     with Ledger("l", Fingerprint(MODEL)) as ledger:
         run = ledger.begin_run()
         document = Document("a", text_hash("text 1"), "text 1")

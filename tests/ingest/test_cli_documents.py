@@ -1,4 +1,4 @@
-"""Documents out of files of every kind, and what is said of rows that are none."""
+"""Documents from files of every kind, and error messages for invalid rows."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_what_passes_by_itself_is_not_halved(code: int) -> None:
 
 
 @pytest.mark.parametrize("error", [failure(3036), failure(4006), BatchItemError("daily free allocation used", index=0)])
-def test_a_used_up_quota_says_nothing_of_the_texts(error: BatchItemError) -> None:
+def test_an_exhausted_quota_is_not_recorded_as_a_failure_of_texts(error: BatchItemError) -> None:
     decision = after_failed_requests([([1, 2], error)], {1: (100, 0), 2: (100, 0)})
     assert (decision.again, decision.stops) == ([Retry(100, 0, 1), Retry(100, 0, 2)], error)
 
@@ -122,7 +122,7 @@ def test_the_word_of_the_service_is_kept(code: int | None, retry_after: float | 
     assert Health().strike(error, 0.0) == wait
 
 
-def test_a_reply_that_is_lost_is_forgiven_once() -> None:
+def test_a_lost_reply_is_tolerated_once() -> None:
     health, error = Health(), InternalServerError("lost")
     health.unanswered(error)
     health.succeed()
@@ -131,7 +131,7 @@ def test_a_reply_that_is_lost_is_forgiven_once() -> None:
         health.unanswered(error)
 
 
-def test_refusals_of_everything_are_not_the_fault_of_the_texts() -> None:
+def test_rejections_of_everything_are_not_recorded_as_failures_of_texts() -> None:
     health, error = Health(), BadRequestError("no")
     for _ in range(REFUSALS):
         health.refused(error)

@@ -69,7 +69,7 @@ def test_one_bad_text_never_costs_its_neighbours(run: Any, texts: Any, emulator:
     assert sizes == [100, 50, 25, 13, 6, 3, 1]
 
 
-def test_one_text_that_is_refused_directly_never_costs_its_neighbours(run: Any, texts: Any, emulator: Any) -> None:
+def test_a_rejected_text_does_not_fail_others(run: Any, texts: Any, emulator: Any) -> None:
     transport = refusing(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
     report = run(texts(150), mode="direct", transport=transport)
     assert report.embedded == 149
@@ -77,7 +77,7 @@ def test_one_text_that_is_refused_directly_never_costs_its_neighbours(run: Any, 
     assert emulator.log.texts_repeated == 0
 
 
-def test_one_text_for_which_a_whole_submission_is_refused_is_found(run: Any, texts: Any, emulator: Any) -> None:
+def test_a_text_that_fails_a_whole_submission_is_found(run: Any, texts: Any, emulator: Any) -> None:
     transport = refusing(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
     report = run(texts(1500), transport=transport)
     assert report.embedded == 1499
@@ -93,7 +93,7 @@ def test_a_corpus_of_bad_texts_is_reported_text_by_text(run: Any, texts: Any, em
     assert [failure.id for failure in report.failures] == [f"doc-{number}" for number in range(count)]
 
 
-def test_what_refuses_everything_ends_the_run(run: Any, texts: Any, emulator: Any, mode: str) -> None:
+def test_a_run_ends_if_everything_is_rejected(run: Any, texts: Any, emulator: Any, mode: str) -> None:
     """A fault of all requests alike is not taken for one of three thousand texts."""
     transport = refusing(emulator, lambda body: b"request_id" not in body, 400, 5006)
     with pytest.raises(BadRequestError, match="code 5006"):
@@ -134,7 +134,7 @@ def test_every_document_with_a_failed_text_is_reported(run: Any, emulator: Any) 
     assert [(row.id, row.vector is None) for row in report.rows()] == [("a", True), ("b", False), ("c", True)]
 
 
-def test_failures_raise_where_that_is_asked_for(run: Any, texts: Any, emulator: Any) -> None:
+def test_failures_raise_on_request(run: Any, texts: Any, emulator: Any) -> None:
     emulator.queue.settings.failures = [ItemFailure(contains=f'"{BAD}"', code=5004, message="not this one")]
     with pytest.raises(BatchItemError, match="1 of 40 inputs failed; the first: not this one") as caught:
         run(texts(40), raise_on_failure=True)
@@ -154,7 +154,7 @@ def test_failures_raise_where_that_is_asked_for(run: Any, texts: Any, emulator: 
         ([], "no vectors"),
     ],
 )
-def test_vectors_that_are_none_are_never_stored(run: Any, ledger: Any, vectors: Any, says: str) -> None:
+def test_invalid_vectors_are_never_stored(run: Any, ledger: Any, vectors: Any, says: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=json.dumps({"result": {"data": vectors}, "success": True}))
 
@@ -263,7 +263,7 @@ def test_what_stops_everything_raises_and_the_next_run_sends_what_is_missing(
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (1000, 0)
 
 
-def test_a_quota_that_is_used_up_in_the_midst_costs_nothing_twice(run: Any, texts: Any, emulator: Any) -> None:
+def test_a_quota_that_is_exhausted_in_the_midst_costs_nothing_twice(run: Any, texts: Any, emulator: Any) -> None:
     emulator.limits.neurons_per_day = 1.0
     with pytest.raises(QuotaExhaustedError) as caught:
         run(texts(3000), max_concurrency=1)
@@ -363,7 +363,7 @@ def test_what_the_source_raises_ends_the_run_and_what_was_paid_stays(run: Any, t
     assert sent >= 2000
 
 
-def test_an_interrupt_leaves_a_ledger_that_goes_on(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:
+def test_an_interrupt_leaves_a_usable_ledger(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:
     def source() -> Iterator[tuple[str, str]]:
         yield from texts(2000)
         raise KeyboardInterrupt
@@ -377,9 +377,7 @@ def test_an_interrupt_leaves_a_ledger_that_goes_on(run: Any, texts: Any, emulato
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2500, 0)
 
 
-def test_a_cancelled_ingestion_leaves_a_ledger_that_goes_on(
-    texts: Any, emulator: Any, ledger: Any, account: Any
-) -> None:
+def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any, ledger: Any, account: Any) -> None:
     async def cancelled() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -484,7 +482,7 @@ def test_an_interrupt_waits_for_no_request_that_hangs(
         assert held.in_flight() == []
 
 
-def test_a_second_interrupt_still_leaves_a_ledger_that_goes_on(
+def test_a_second_interrupt_still_leaves_a_usable_ledger(
     run: Any, texts: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The ledger file: shared, damaged, full, of another time, and what it tells."""
+"""The ledger file: shared, damaged, full disk, older versions, and its reports."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_run_that_ends_last_is_kept_whenever_it_began(opened: Any) -> None:
     assert [row.id for row in ledger.rows(long)] == ["long"]
 
 
-def test_a_run_that_was_taken_for_dead_and_forgotten_has_no_report(opened: Any) -> None:
+def test_a_deleted_run_has_no_report(opened: Any) -> None:
     now = [1000.0]
     slow, other = (opened(lease_s=60, clock=lambda: now[0]) for _ in range(2))
     run = slow.begin_run()
@@ -232,12 +232,12 @@ def test_a_run_that_was_taken_for_dead_and_forgotten_has_no_report(opened: Any) 
     now[0] += 61
     other.begin_run()
     feed(slow, run, "b")
-    with pytest.raises(LedgerError, match=f"has forgotten run {run}, which was silent for too long"):
+    with pytest.raises(LedgerError, match=f"run {run} was deleted from the ledger"):
         slow.end_run(run, finished=True)
     slow.end_run(run, finished=False)
 
 
-def test_vectors_of_another_length_are_refused(opened: Any) -> None:
+def test_vectors_of_another_length_are_rejected(opened: Any) -> None:
     ledger = opened()
     run = ledger.begin_run()
     feed(ledger, run, "a", "b")
@@ -274,7 +274,7 @@ def made(run: Any, texts: Any, count: int = 300) -> Path:
 
 
 @pytest.mark.parametrize("rest", [1, 100, 4096, 0.5, -1])
-def test_a_truncated_ledger_is_refused_and_not_touched(run: Any, texts: Any, emulator: Any, rest: float) -> None:
+def test_a_truncated_ledger_is_rejected_and_not_touched(run: Any, texts: Any, emulator: Any, rest: float) -> None:
     path = made(run, texts)
     whole = path.read_bytes()
     cut = whole[: int(rest * len(whole)) if rest == 0.5 else int(rest)]
@@ -296,7 +296,7 @@ def test_an_empty_file_becomes_a_ledger(run: Any, texts: Any, ledger: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"not a ledger at all\n" * 500, b"SQLite format 3\0" + b"\xff" * 8000, b"{}"])
-def test_garbage_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, content: bytes) -> None:
+def test_garbage_is_rejected_and_not_touched(run: Any, texts: Any, ledger: Path, content: bytes) -> None:
     ledger.write_bytes(content)
     with pytest.raises(LedgerError, match=r"not a ledger|truncated|damaged"):
         run(texts(3))
@@ -316,7 +316,7 @@ def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: A
 @pytest.mark.parametrize(
     "tables", ["customers (name)", "meta (key, value)", "meta (key, value); CREATE TABLE texts (id, hash)"]
 )
-def test_another_database_is_refused_and_not_touched(run: Any, texts: Any, ledger: Path, tables: str) -> None:
+def test_another_database_is_rejected_and_not_touched(run: Any, texts: Any, ledger: Path, tables: str) -> None:
     changed(ledger, f"CREATE TABLE {tables}")
     before = ledger.read_bytes()
     with pytest.raises(LedgerError, match="is an SQLite file, but not a ledger"):
@@ -351,7 +351,7 @@ def changed(path: Path, script: str) -> None:
         "UPDATE meta SET value = printf('%.*c', 100000, '[') WHERE key = 'fingerprint'",
     ],
 )
-def test_a_ledger_of_odd_contents_is_refused(run: Any, texts: Any, emulator: Any, script: str) -> None:
+def test_a_ledger_of_odd_contents_is_rejected(run: Any, texts: Any, emulator: Any, script: str) -> None:
     path = made(run, texts, 3)
     changed(path, script)
     before = emulator.log.requests
@@ -363,7 +363,7 @@ def test_a_ledger_of_odd_contents_is_refused(run: Any, texts: Any, emulator: Any
 
 
 @pytest.mark.parametrize("vector", ["x'0102'", "'text'", "5"])
-def test_a_vector_that_is_none_is_damage(run: Any, texts: Any, vector: str) -> None:
+def test_an_invalid_vector_counts_as_damage(run: Any, texts: Any, vector: str) -> None:
     report = run(texts(3))
     changed(run.ledger, f"UPDATE vectors SET vector = {vector} WHERE id = 2")
     with pytest.raises(LedgerError, match="restore a copy"):
@@ -373,7 +373,7 @@ def test_a_vector_that_is_none_is_damage(run: Any, texts: Any, vector: str) -> N
 
 
 @pytest.mark.parametrize("groups", ["[1, 2]", "{", "null"])
-def test_a_job_that_is_none_is_damage(opened: Any, ledger: Path, groups: str) -> None:
+def test_an_invalid_job_counts_as_damage(opened: Any, ledger: Path, groups: str) -> None:
     with opened() as first:
         run = first.begin_run()
         feed(first, run, "a")
@@ -419,7 +419,7 @@ def test_a_ledger_is_found_again_from_another_folder(
     assert run(source(), ledger=ledger.name).embedded == 2000
 
 
-def test_a_ledger_of_another_version_is_refused(run: Any, texts: Any) -> None:
+def test_a_ledger_of_another_version_is_rejected(run: Any, texts: Any) -> None:
     changed(made(run, texts), "UPDATE meta SET value = '7' WHERE key = 'version'")
     with pytest.raises(LedgerError, match="has version 7, not 1"):
         run(texts(3))
@@ -434,16 +434,14 @@ def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])
-def test_a_model_of_another_task_is_refused_before_anything_is_sent(
-    run: Any, texts: Any, emulator: Any, model: str
-) -> None:
+def test_a_model_of_another_task_is_rejected_before_sending(run: Any, texts: Any, emulator: Any, model: str) -> None:
     with pytest.raises(ConfigurationError, match="embed with one such as"):
         run(texts(3), model=model)
     assert emulator.log.requests == 0
 
 
 @pytest.mark.parametrize("place", ["missing/corpus.ledger", "folder"])
-def test_a_place_that_cannot_be_written_to_is_named(run: Any, texts: Any, tmp_path: Path, place: str) -> None:
+def test_an_unwritable_path_is_in_the_error(run: Any, texts: Any, tmp_path: Path, place: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(LedgerError, match="cannot be used") as caught:
         run(texts(3), ledger=tmp_path / place)
@@ -451,14 +449,14 @@ def test_a_place_that_cannot_be_written_to_is_named(run: Any, texts: Any, tmp_pa
 
 
 @pytest.mark.parametrize("place", [os.devnull, "pipe"])
-def test_what_is_no_file_is_refused_without_being_read(tmp_path: Path, place: str) -> None:
+def test_a_path_that_is_not_a_file_is_rejected_without_reading(tmp_path: Path, place: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LedgerError, match="it is a folder or a device"):
         Ledger(tmp_path / place, SHAPE)
 
 
 @pytest.mark.parametrize("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
-def test_what_is_no_path_is_refused(run: Any, texts: Any, place: Any) -> None:
+def test_an_invalid_path_is_rejected(run: Any, texts: Any, place: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ledger must be (a|the) path"):
         run(texts(3), ledger=place)
 

@@ -106,7 +106,7 @@ def test_two_processes_with_one_command_both_write_a_whole_file(
     assert list(docs.parent.glob("*.part")) == []
 
 
-def test_ctrl_c_leaves_a_ledger_that_goes_on(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_leaves_a_usable_ledger(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
     emulator.queue.settings.progress = "never"
     with emulator.serve() as url:
         command = ingesting(docs, url)

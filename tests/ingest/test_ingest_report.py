@@ -1,4 +1,4 @@
-"""What an ingestion tells, and what it writes."""
+"""The report and the output files of an ingestion."""
 
 from __future__ import annotations
 

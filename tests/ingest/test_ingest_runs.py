@@ -1,4 +1,4 @@
-"""What a run sends, keeps and gives back when nothing goes wrong."""
+"""Runs without failures: requests, ledger and report."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nothing_in_is_nothing_out(run: Any, emulator: Any, mode: str) -> None:
         ("normalize", True, "normalize False, not True"),
     ],
 )
-def test_a_ledger_of_other_options_is_refused(
+def test_a_ledger_of_other_options_is_rejected(
     run: Any, texts: Any, emulator: Any, option: str, value: Any, differs: str
 ) -> None:
     first = run(texts(3))
@@ -148,7 +148,9 @@ def test_a_ledger_of_other_options_is_refused(
         ({"model": "@cf/someone/model", "limit_cost_usd": 1.0}, "no price of @cf/someone/model is known"),
     ],
 )
-def test_options_are_checked_before_anything_is_made(run: Any, ledger: Any, options: dict[str, Any], says: str) -> None:
+def test_options_are_checked_before_anything_is_created(
+    run: Any, ledger: Any, options: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         run([("a", "text")], **options)
     assert says in str(caught.value)
@@ -165,7 +167,7 @@ def test_options_are_checked_before_anything_is_made(run: Any, ledger: Any, opti
         ({"pooling": "max"}, "pooling 'max' is not one of None, mean, cls"),
     ],
 )
-def test_an_estimate_refuses_what_the_run_would_refuse(options: dict[str, Any], says: str) -> None:
+def test_an_estimate_rejects_the_same_arguments_as_the_run(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         estimate([("a", "text")], **{"model": MODEL, **options})
     assert says in str(caught.value)
@@ -178,7 +180,9 @@ def test_an_estimate_rejects_an_invalid_document(document: Any) -> None:
 
 
 @pytest.mark.parametrize("source", [5, None])
-def test_a_source_that_cannot_be_read_is_refused_before_anything_is_made(run: Any, ledger: Any, source: Any) -> None:
+def test_a_source_that_cannot_be_read_is_rejected_before_anything_is_created(
+    run: Any, ledger: Any, source: Any
+) -> None:
     with pytest.raises(BadRequestError, match="must be an iterable of pairs of id and input, not"):
         run(source)
     assert not ledger.exists()
@@ -255,7 +259,7 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         (7, "a document is a pair of id and text, or a mapping with 'id' and 'text', not 7"),
     ],
 )
-def test_what_is_no_document_ends_the_run_and_says_which(run: Any, document: Any, says: str) -> None:
+def test_an_invalid_document_ends_the_run_with_its_index(run: Any, document: Any, says: str) -> None:
     with pytest.raises(BadRequestError) as caught:
         run([("fine", "text"), document])
     assert says in str(caught.value)

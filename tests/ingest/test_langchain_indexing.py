@@ -1,4 +1,4 @@
-"""The ingestor with a record manager: what LangChain's ``index`` does, with vectors from the queue."""
+"""The ingestor with a record manager: the behaviour of LangChain's ``index``, with vectors from the queue."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_second_run_adds_nothing(
     assert (second.embedded, second.reused, emulator.log.requests) == (0, 0, 0)
 
 
-def test_what_the_record_manager_knows_is_not_embedded_though_the_ledger_is_new(
+def test_documents_in_the_record_manager_are_not_embedded_with_a_new_ledger(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller, tmp_path: Path
 ) -> None:
     call(ingestor(), "ingest", pages("one", "two"))
@@ -288,7 +288,7 @@ def test_a_record_manager_in_a_database(
         ({"source_id": "source"}, TypeError, "source_id"),
     ],
 )
-def test_options_are_checked_before_anything_is_sent(
+def test_options_are_checked_before_sending(
     options: dict[str, Any],
     error: type[Exception],
     words: str,

@@ -310,7 +310,7 @@ def test_what_is_no_document_is_named(
 
 
 @pytest.mark.parametrize("metadata", [{"lock": threading.Lock()}, {"rule": lambda: None}])
-def test_metadata_that_cannot_wait_in_a_file_asks_for_a_list(
+def test_metadata_that_cannot_wait_in_a_file_requests_a_list(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
     call: Caller,
@@ -438,7 +438,7 @@ def test_what_stops_the_run_is_langchains_error_and_the_next_run_goes_on(
     assert emulator.log.texts_repeated == 0
 
 
-def test_a_refused_token_is_langchains_error(
+def test_a_rejected_token_is_langchains_error(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     embeddings = WorkersAIEmbeddings(**wired(emulator, model=MODEL, api_token="bad-token"))
@@ -450,7 +450,7 @@ def test_a_refused_token_is_langchains_error(
 # Which stores take their vectors from the ledger
 
 
-def test_a_store_made_with_an_equal_object_will_do(
+def test_a_store_with_an_equal_object_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, model=MODEL)))
@@ -460,7 +460,7 @@ def test_a_store_made_with_an_equal_object_will_do(
     assert (len(store.store), sent_directly(emulator)) == (20, [])
 
 
-def test_a_store_behind_a_cache_will_do(
+def test_a_store_with_cached_embeddings_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     kept = InMemoryStore()
@@ -486,7 +486,7 @@ class Threaded(InMemoryVectorStore):
         return self.add_documents(documents, ids, **kwargs)
 
 
-def test_a_store_that_embeds_on_threads_of_its_own_will_do(
+def test_a_store_that_embeds_in_its_own_threads_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     store = Threaded(embeddings)
@@ -517,7 +517,7 @@ def test_a_store_that_cannot_look_up_ids_will_do(
 
 
 @pytest.mark.parametrize("other", [{"model": "@cf/baai/bge-m3"}, {"pooling": "cls"}, {"normalize": True}])
-def test_a_store_that_embeds_otherwise_is_refused(
+def test_a_store_that_embeds_otherwise_is_rejected(
     other: dict[str, Any], ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, **{"model": MODEL, **other})))
@@ -527,7 +527,7 @@ def test_a_store_that_embeds_otherwise_is_refused(
             ingestor(InMemoryVectorStore(embeds))
 
 
-def test_a_store_that_embeds_elsewhere_is_refused_before_anything_is_sent(
+def test_a_store_that_embeds_elsewhere_is_rejected_before_sending(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=DIMENSIONS))
@@ -599,7 +599,7 @@ def test_two_ingestors_at_once_do_not_disturb_each_other(
     assert sent_directly(emulator) == []
 
 
-def test_afterwards_the_embeddings_know_nothing_of_the_ledger(
+def test_afterwards_the_embeddings_do_not_use_the_ledger(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     call(ingestor(InMemoryVectorStore(embeddings)), "ingest", corpus(2))

@@ -1,4 +1,4 @@
-"""The batch embedding model in ingestion pipelines: what fails is sent again, and nothing else.
+"""The batch embedding model in ingestion pipelines: only failed texts are sent again.
 
 The faults of LlamaIndex's pipelines that this answers: a failure in the last batch lost all others, a failed run
 poisoned the document store, and one more document had all of them embedded again.

@@ -219,7 +219,7 @@ def test_the_facts_of_the_reply_are_kept(once: ChatWorkersAI, emulator: Emulator
     assert "\n" not in str(error)
 
 
-def test_a_cut_stream_raises_with_what_had_arrived(once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
+def test_an_interrupted_stream_raises_with_the_partial_text(once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.sse([b'data: {"choices":[{"index":0,"delta":{"content":"The answer is"}}]}\n\n']))
     with pytest.raises(ours.StreamInterruptedError) as caught:
         call(once, "stream", "hello")
@@ -254,7 +254,7 @@ def test_on_busy_raise_goes_straight_to_the_fallback(
     assert emulator.log.entries[0].json["options"] == {"rejectIfBusy": True}
 
 
-def test_quota_says_until_when(once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
+def test_quota_errors_have_the_reset_time(once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.error(429, 4006, "used up"))
     with pytest.raises(ours.QuotaExhaustedError, match="00:00 UTC") as caught:
         call(once, "invoke", "hello")

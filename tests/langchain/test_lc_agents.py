@@ -179,7 +179,7 @@ def test_parallel_calls_that_share_an_id(
 
 
 @pytest.mark.parametrize("way", ["invoke", "messages"])
-def test_a_call_that_was_cut_off_is_not_made(
+def test_a_truncated_tool_call_is_not_run(
     way: str, agent: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
 ) -> None:
     cut = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Os'}}
@@ -409,7 +409,7 @@ def test_an_agent_in_another_loop(chat: Callable[..., ChatWorkersAI]) -> None:
     [("", "length"), (None, "abort"), ('{"path": "a', "length"), ('{"path": NaN}', "content_filter")],
 )
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_call_that_was_cut_or_never_begun_is_not_run(
+def test_a_truncated_or_empty_tool_call_is_not_run(
     streaming: bool, reason: str, arguments: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
 ) -> None:
     """https://github.com/vllm-project/vllm/pull/46303"""

@@ -1,4 +1,4 @@
-"""Decision models: what is asked over the wire, and what comes back through LangChain's interface."""
+"""Decision models: requests, and results through LangChain's interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings: what is sent, in how many requests, in which order it comes back, and what is refused."""
+"""Embeddings: requests and their number, order of the vectors, rejected texts."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_requests_hold_the_models_own_cap(
     assert len(vectors) == 205
 
 
-def test_vectors_stand_in_the_order_of_their_texts(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_vectors_are_in_the_order_of_their_texts(embeddings: Make, emulator: Emulator, call: Any) -> None:
     one = embeddings(batch_size=3)
     many = call(one, "embed_documents", texts(20))
     singles = [call(one, "embed_query", text) for text in texts(20)]
@@ -237,7 +237,7 @@ def test_a_vector_store_finds_the_right_document(embeddings: Make, call: Any) ->
         ([7], "text 0"),
     ],
 )
-def test_what_is_no_text_is_named_before_anything_is_sent(
+def test_an_invalid_text_is_rejected_before_sending(
     given: list[Any], says: str, embeddings: Make, emulator: Emulator, call: Any
 ) -> None:
     with pytest.raises(ours.BadRequestError, match=says):
@@ -245,7 +245,7 @@ def test_what_is_no_text_is_named_before_anything_is_sent(
     assert emulator.log.entries == []
 
 
-def test_an_empty_text_can_keep_its_place(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_an_empty_text_can_keep_its_index(embeddings: Make, emulator: Emulator, call: Any) -> None:
     """https://github.com/run-llama/llama_index/issues/9180"""
     vectors = call(embeddings(empty_text="space"), "embed_documents", ["a", "", "b"])
     assert sent(emulator) == [{"text": ["a", " ", "b"]}]
@@ -308,7 +308,7 @@ def test_vectors_of_every_shape(shape: str, embeddings: Make, emulator: Emulator
         (200, 3043, ours.InternalServerError),
     ],
 )
-def test_errors_are_of_both_kinds(
+def test_errors_are_subclasses_of_both_trees(
     status: int, code: int, cls: type[Any], embeddings: Make, emulator: Emulator, call: Any
 ) -> None:
     body = {"success": False, "result": None, "errors": [{"code": code, "message": "no"}]}

@@ -1,4 +1,4 @@
-"""Capacity as a policy: where ``on_busy`` stands on the wire, the recipe for fallbacks, and how tries multiply."""
+"""Capacity as a policy: ``on_busy`` in requests, the recipe for fallbacks, and the number of tries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TASKS: dict[str, Callable[[Any, Any, Emulator, dict[str, Any]], Any]] = {
         ({"reject_if_busy": False}, None),
     ],
 )
-def test_on_busy_stands_in_the_body_of_every_task(
+def test_on_busy_is_in_the_body_of_every_task(
     task: str, given: dict[str, Any], options: Any, chat: Any, emulator: Emulator, call: Any
 ) -> None:
     """https://developers.cloudflare.com/workers-ai/features/reject-if-busy/"""
@@ -76,7 +76,7 @@ def test_on_busy_stands_in_the_body_of_every_task(
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize(("on_busy", "requests"), [("wait", 3), ("retry", 3), ("raise", 1)])
-def test_how_often_a_busy_service_is_asked(
+def test_number_of_requests_at_capacity(
     task: str, on_busy: str, requests: int, chat: Any, emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.busy(times=None))
@@ -94,7 +94,7 @@ def test_a_blip_is_not_seen(task: str, chat: Any, emulator: Emulator, call: Any)
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("code", [3036, 4006])
-def test_a_used_up_allocation_is_asked_once_and_never_waited_for(
+def test_an_exhausted_allocation_is_never_retried(
     task: str, code: int, chat: Any, emulator: Emulator, call: Any, no_waiting: list[float]
 ) -> None:
     text = "you have used up your daily free allocation of 10,000 neurons"  # the Responses route sends no number
@@ -135,7 +135,7 @@ def test_busy_everywhere_tells_the_first_ones_error(recipe: Any, emulator: Emula
     assert models(emulator) == [FAST, OTHER, OTHER, OTHER]
 
 
-def test_a_used_up_allocation_stops_and_says_until_when(recipe: Any, emulator: Emulator, ask: Any) -> None:
+def test_an_exhausted_allocation_raises_with_the_reset_time(recipe: Any, emulator: Emulator, ask: Any) -> None:
     emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", times=None))
     with pytest.raises(QuotaExhaustedError, match=r"renewed at \d{4}-\d\d-\d\d 00:00 UTC") as caught:
         ask(recipe, "hi")
@@ -143,14 +143,16 @@ def test_a_used_up_allocation_stops_and_says_until_when(recipe: Any, emulator: E
     assert models(emulator) == [FAST]
 
 
-def test_a_paid_model_says_which_plan(recipe: Any, emulator: Emulator, ask: Any) -> None:
+def test_the_error_of_a_paid_model_has_the_plan(recipe: Any, emulator: Emulator, ask: Any) -> None:
     emulator.faults.add(Fault.error(403, 5035, "This model requires a paid plan", times=None))
     with pytest.raises(PaidPlanRequiredError, match="Workers Paid plan"):
         ask(recipe, "hi")
     assert models(emulator) == [FAST]
 
 
-def test_a_retired_model_says_its_successor(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any) -> None:
+def test_the_error_of_a_retired_model_has_its_successor(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any
+) -> None:
     """https://github.com/cloudflare/cloudflare-docs/issues/32501"""
     retired = "@cf/meta/llama-3.1-8b-instruct"
     emulator.faults.add(Fault.error(410, 5028, "This model was deprecated on 2026-05-30", times=None))
@@ -213,7 +215,7 @@ def test_an_agent_moves_on_and_comes_back(chat: Callable[..., ChatWorkersAI], em
     assert models(emulator) == [FAST, OTHER, FAST]
 
 
-def test_an_agent_moves_on_in_vain_when_the_allocation_is_used_up(
+def test_an_agent_moves_on_in_vain_when_the_allocation_is_exhausted(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.error(429, 4006, "used up", times=None))
@@ -265,7 +267,7 @@ def test_one_busy_model_slows_no_other(
     assert max(no_waiting) == pytest.approx(30, abs=1)
 
 
-def test_many_calls_and_few_places(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
+def test_many_calls_and_few_slots(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
     """Two objects share what they learn of a busy service, so that no call fails."""
     emulator.capacity.slots, emulator.capacity.max_wait_s = 2, 0.0
     models_ = [chat(model=FAST, on_busy="retry", max_retries=8) for _ in range(2)]

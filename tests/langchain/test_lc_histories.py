@@ -1,4 +1,4 @@
-"""Histories from other providers and other moments: what each block becomes, in each role (B131, B133, B134, B137)."""
+"""Histories from other providers and earlier versions: each block in each role (B131, B133, B134, B137)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_results_stand_behind_their_calls(
+def test_results_follow_their_calls(
     name: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
     history, turns = ORDERS[name]

@@ -1,4 +1,4 @@
-"""Pictures in every form LangChain knows end as one ``image_url`` part; what the service does not take is refused."""
+"""Images in every form of LangChain become one ``image_url`` part; unsupported media are rejected."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_image_is_known_by_its_bytes(
     assert part["image_url"]["url"] == f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def test_an_image_for_a_model_known_to_be_blind_is_refused_and_sent_to_an_unknown_one(
+def test_images_are_rejected_for_models_without_vision_and_sent_to_unknown_models(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     seen = [HumanMessage([ASKED, PART])]
@@ -141,7 +141,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("form", REFUSED)
 @pytest.mark.parametrize("place", ["user", "tool"])
-def test_what_the_service_does_not_take_is_refused_with_the_cure(
+def test_unsupported_media_are_rejected_with_a_remedy(
     form: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/pull/563, https://github.com/zaidmukaddam/scira/issues/248"""

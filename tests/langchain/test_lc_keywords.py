@@ -98,7 +98,7 @@ def test_a_keyword_without_a_meaning_is_ignored_with_one_warning(chat: Make, emu
     assert (made.max_tokens, made.model_kwargs) == (9, {"logit_bias": {"5": 1}, "a": 1})
 
 
-def test_more_answers_than_one_are_refused(chat: Make, emulator: Emulator, ask: Any) -> None:
+def test_more_answers_than_one_are_rejected(chat: Make, emulator: Emulator, ask: Any) -> None:
     for call in (lambda: ask(chat(), "hi", n=2), lambda: chat(n=2)):
         with pytest.raises(ours.ConfigurationError, match="n=2: the service returns one answer"):
             call()

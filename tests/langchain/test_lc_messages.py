@@ -329,7 +329,7 @@ def test_every_form_of_a_prompt(
     assert emulator.log.last.json["messages"] == [WIRE_HI]
 
 
-def test_what_is_no_message_is_refused_before_anything_is_sent(
+def test_an_invalid_message_is_rejected_before_sending(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
     with pytest.raises(ours.BadRequestError, match="message 1 is a RemoveMessage"):

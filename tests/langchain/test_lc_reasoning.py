@@ -119,7 +119,9 @@ def test_structured_output_then_says_to_raise_max_tokens(
         ask(chat(model=MODEL).with_structured_output(schema, method=method), "hi")
 
 
-def test_the_emulated_service_thinks_as_it_is_told(chat: Callable[..., ChatWorkersAI], ask: Callable[..., Any]) -> None:
+def test_reasoning_options_change_the_answer_of_the_emulator(
+    chat: Callable[..., ChatWorkersAI], ask: Callable[..., Any]
+) -> None:
     thought = ask(chat(model="@cf/openai/gpt-oss-120b", reasoning_effort="high"), "Why is the sky blue?")
     assert thought.additional_kwargs["reasoning_content"]
     silent = ask(chat(model=MODEL, chat_template_kwargs=SWITCH), "Why is the sky blue?")

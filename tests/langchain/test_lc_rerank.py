@@ -1,4 +1,4 @@
-"""The reranker: order, scores, requests, and what goes wrong."""
+"""The reranker: order, scores, requests and errors."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_no_documents_send_nothing(emulator: Emulator, reranker: Make, call: Any
     assert emulator.log.entries == []
 
 
-def test_an_empty_document_keeps_its_place(reranker: Make, call: Any) -> None:
+def test_an_empty_document_keeps_its_index(reranker: Make, call: Any) -> None:
     found = call(reranker(), "compress_documents", [Document(""), Document(BEST)], QUERY)
     assert [one.page_content for one in found] == [BEST, ""]
 
@@ -149,7 +149,7 @@ def test_scores_that_do_not_fit_are_an_error(rows: list[Any], emulator: Emulator
 
 
 @pytest.mark.parametrize("method", ["compress_documents", "rerank"])
-def test_errors_are_of_both_kinds(method: str, emulator: Emulator, reranker: Make, call: Any) -> None:
+def test_errors_are_subclasses_of_both_trees(method: str, emulator: Emulator, reranker: Make, call: Any) -> None:
     emulator.faults.add(Fault.busy())
     with pytest.raises(ours.CapacityError) as caught:
         call(reranker(on_busy="raise"), method, documents(), QUERY)

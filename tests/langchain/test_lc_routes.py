@@ -151,7 +151,7 @@ def test_the_cache_of_a_gateway(chat: Callable[..., ChatWorkersAI], emulator: Em
 
 
 @pytest.mark.parametrize(("code", "says"), [(2009, "Gateway refused"), (10000, "api_token|CLOUDFLARE_API_TOKEN")])
-def test_which_layer_refused(
+def test_layer_of_a_rejection(
     code: int, says: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     """https://github.com/cloudflare/ai/issues/250"""
@@ -298,7 +298,7 @@ def test_what_exists_only_on_run_goes_there(
 
 
 @pytest.mark.parametrize("api", ["chat_completions", "responses"])
-def test_what_exists_only_on_run_is_refused_elsewhere(api: Any, chat: Callable[..., ChatWorkersAI], call: Any) -> None:
+def test_options_of_run_are_rejected_on_other_routes(api: Any, chat: Callable[..., ChatWorkersAI], call: Any) -> None:
     with pytest.raises(ours.ConfigurationError, match=f"top_k exists only on api='run', not on api='{api}'"):
         call(chat(model=GPT_OSS, api=api), "invoke", "hi", top_k=5)
 

@@ -1,4 +1,4 @@
-"""Dumps, pickles and copies work after the trip, and carry no secret that was not given to them."""
+"""Dumps, pickles and copies can be loaded and used, and include no secret from the environment."""
 
 from __future__ import annotations
 

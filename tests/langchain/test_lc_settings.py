@@ -1,4 +1,4 @@
-"""Every setting, given to the object and given to one call; bad ones; clients, loops, threads and time."""
+"""Every setting, for the object and for one call; invalid settings; clients, loops, threads and timeouts."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_stop_is_a_list_on_the_wire(
     ],
     ids=["wait", "retry", "raise", "reject_if_busy"],
 )
-def test_on_busy_stands_in_the_options_of_the_body(
+def test_on_busy_is_in_the_options_of_the_body(
     given: dict[str, Any],
     sent: bool | None,
     place: str,
@@ -187,7 +187,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ("given", "says"), BAD, ids=[f"{place} {next(iter(given))}" for place, (given, _) in enumerate(BAD)]
 )
 @pytest.mark.parametrize("kind", CLASSES)
-def test_bad_settings_are_named_when_the_object_is_made(kind: str, given: dict[str, Any], says: str) -> None:
+def test_invalid_settings_raise_in_the_constructor(kind: str, given: dict[str, Any], says: str) -> None:
     """https://github.com/anomalyco/opencode/issues/18552, https://github.com/cloudflare/ai/issues/400"""
     with pytest.raises(ours.ConfigurationError, match=says) as caught:
         CLASSES[kind](**{**GOOD, **given})
@@ -238,7 +238,7 @@ def test_bad_values_of_one_call(
     assert emulator.log.entries == []
 
 
-def test_making_an_object_asks_nothing(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> None:
+def test_creating_an_object_sends_nothing(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> None:
     """A token that may run models may be refused a listing (https://github.com/odysseus-dev/odysseus/pull/5175)."""
     chat().bind_tools([]).with_retry()
     assert emulator.log.entries == []
@@ -346,7 +346,7 @@ def test_timeouts_name_host_and_model(emulator: Emulator, chat: Callable[..., Ch
     assert ask(chat(timeout=httpx.Timeout(60), max_retries=0), "hi").text
 
 
-def test_every_wait_is_told(
+def test_every_wait_calls_on_retry(
     emulator: Emulator, chat: Callable[..., ChatWorkersAI], ask: Any, no_waiting: list[float]
 ) -> None:
     emulator.faults.add(Fault.error(429, 3040, "no capacity", retry_after="7", times=2))

@@ -1,4 +1,4 @@
-"""Streams of every shape: what the chunks add up to, and how they end."""
+"""Streams of every shape: the sum of the chunks, and the end."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_calls(shape: str, streaming: Any, call: Any) -> None:
     assert total.text == ""
 
 
-def test_calls_are_handed_on_as_they_come(streaming: Any, call: Any) -> None:
+def test_tool_calls_are_yielded_as_they_arrive(streaming: Any, call: Any) -> None:
     """Each piece at once and in order (https://github.com/vercel/ai/issues/6861, cloudflare/ai#494)."""
     body = sse(
         piece("Let me see."),
@@ -168,7 +168,7 @@ def test_calls_are_handed_on_as_they_come(streaming: Any, call: Any) -> None:
     assert chunks[0].text == "Let me see."
 
 
-def test_the_body_asks_for_a_stream_with_tools_too(
+def test_the_body_requests_a_stream_with_tools_too(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     tool = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
@@ -189,7 +189,7 @@ CUT: dict[str, tuple[bytes, str, str]] = {
 
 @pytest.mark.parametrize("shape", CUT)
 @pytest.mark.parametrize("method", ["stream", "invoke"])
-def test_a_cut_stream_is_no_answer(shape: str, method: str, streaming: Any, call: Any) -> None:
+def test_an_interrupted_stream_is_not_an_answer(shape: str, method: str, streaming: Any, call: Any) -> None:
     """https://github.com/cloudflare/ai/pull/393"""
     body, partial, says = CUT[shape]
     with pytest.raises(ours.StreamInterruptedError, match=says) as caught:
@@ -303,7 +303,7 @@ def endless() -> tuple[ChatWorkersAI, Watched]:
     return ChatWorkersAI(model=MODEL, account_id=ACCOUNT, api_token="token", **settings), body
 
 
-def test_who_breaks_out_of_a_stream_closes_it(endless: Any) -> None:
+def test_leaving_the_loop_closes_the_stream(endless: Any) -> None:
     """https://github.com/cloudflare/ai/pull/457"""
     one, body = endless
     for chunk in one.stream("hi"):
@@ -312,7 +312,7 @@ def test_who_breaks_out_of_a_stream_closes_it(endless: Any) -> None:
     assert body.closed
 
 
-def test_who_breaks_out_of_an_async_stream_closes_it(endless: Any) -> None:
+def test_leaving_the_loop_closes_the_async_stream(endless: Any) -> None:
     one, body = endless
 
     async def first() -> None:

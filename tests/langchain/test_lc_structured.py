@@ -485,7 +485,7 @@ def test_a_refusal(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, 
     ("code", "text"),
     [(5025, "no such mode"), (5024, "JSON Mode couldn't be met"), (8006, "too few tokens"), (5023, "no stream")],
 )
-def test_the_service_cannot_give_it(
+def test_the_service_has_no_answer(
     code: int, text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
     emulator.faults.add(Fault.error(400, code, text, times=None))

@@ -1,4 +1,4 @@
-"""Tools: what is sent of them, which choice, and what comes back as calls; whole and streamed, on both routes."""
+"""Tools: definitions and choice in the request, tool calls in the reply; whole and streamed, on both routes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_every_definition(
     ],
     ids=["absent", "null", "false"],
 )
-def test_what_a_tool_lacks_is_left_out_or_completed(
+def test_missing_parts_of_a_tool_are_omitted_or_completed(
     bare: dict[str, Any], chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     """https://github.com/cloudflare/ai/pull/454; the older schema demands a description and parameters."""
@@ -283,7 +283,7 @@ def test_no_tools_at_all(
 
 
 @pytest.mark.parametrize("choice", ["weather", {"type": "function", "function": {"name": "weather"}}])
-def test_a_choice_that_is_none_of_the_tools(choice: Any, chat: Callable[..., ChatWorkersAI]) -> None:
+def test_a_choice_of_an_unknown_tool(choice: Any, chat: Callable[..., ChatWorkersAI]) -> None:
     with pytest.raises(ours.ConfigurationError, match=r"'weather' is not one of the tools: clock, search"):
         chat().bind_tools([clock, search], tool_choice=choice)
 
@@ -311,7 +311,7 @@ def test_a_model_without_tools_says_so_itself(
         (8001, "Invalid input", ours.BadRequestError, "Invalid input"),
     ],
 )
-def test_refusals_of_tools_are_not_repeated(
+def test_rejections_of_tools_are_not_repeated(
     code: int,
     text: str,
     cls: type[Exception],
@@ -410,7 +410,7 @@ NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
 
 
 @pytest.mark.parametrize("length", range(1, len(NESTED)))
-def test_a_call_cut_anywhere_is_invalid(length: int) -> None:
+def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
     cut = NESTED[:length]
     first = delta_translator("m")(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)])).message
     last = delta_translator("m")(
@@ -452,7 +452,7 @@ def test_a_typed_dict_without_words_gets_none_of_pythons(chat: Callable[..., Cha
     assert asked["json_schema"]["schema"] == {"title": "Bare", **parameters}
 
 
-def test_no_tools_are_none_and_what_is_no_list_is_named(chat: Callable[..., ChatWorkersAI]) -> None:
+def test_empty_tools_are_omitted_and_invalid_lists_rejected(chat: Callable[..., ChatWorkersAI]) -> None:
     assert "tools" not in chat().bind_tools(None).kwargs  # type: ignore[arg-type, attr-defined]
     for odd in (5, "clock", {"type": "function", "function": {"name": "clock"}}):
         with pytest.raises(ours.ConfigurationError, match="tools must be a list of tools, not a"):
@@ -462,7 +462,7 @@ def test_no_tools_are_none_and_what_is_no_list_is_named(chat: Callable[..., Chat
 
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
-def test_an_answer_cut_inside_a_call_says_so(
+def test_an_answer_truncated_inside_a_call_raises(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     model.says("", "length", tool_calls=[wire("clock", '{"city": "Os')])
@@ -502,7 +502,7 @@ def test_text_that_looks_like_a_call_stays_text_where_nothing_was_forced(
         assert (answer.text, answer.tool_calls) == (LEAKED, [])
 
 
-def test_ids_that_repeat_over_turns_are_told_apart_and_restored(
+def test_ids_that_repeat_over_turns_are_made_unique_and_restored(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """Kimi counts its calls from zero in every reply (https://github.com/cloudflare/ai/issues/526)."""

@@ -128,7 +128,7 @@ def test_no_usage_is_none(chat: Callable[..., ChatWorkersAI], model: Any, ask: C
     assert ask(chat(model=MODEL, api=model.route), "hi").usage_metadata is None
 
 
-def test_streams_report_their_usage_unless_told_otherwise(
+def test_streams_report_their_usage_by_default(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     """https://github.com/langchain-ai/langchain-litellm/issues/115"""

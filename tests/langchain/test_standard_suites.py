@@ -1,4 +1,4 @@
-"""LangChain's own standard suites, against the emulator; nothing is expected to fail, and every true flag is on."""
+"""LangChain's standard suites, against the emulator: no expected failures, every supported flag set."""
 
 from __future__ import annotations
 

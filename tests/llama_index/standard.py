@@ -241,7 +241,7 @@ class LLMStandardTests(_StandardTests):
         (selection,) = model.get_tool_calls_from_response(responses[-1])
         assert selection.tool_kwargs == {"city": "Paris"}
 
-    def test_no_call_is_an_error_only_where_asked(self, model: Any, tool: FunctionTool) -> None:
+    def test_a_missing_call_is_an_error_only_if_required(self, model: Any, tool: FunctionTool) -> None:
         response = model.chat(USER)
         assert model.get_tool_calls_from_response(response, error_on_no_tool_call=False) == []
         with pytest.raises(ValueError, match="tool call"):
@@ -303,7 +303,7 @@ class EmbeddingStandardTests(_StandardTests):
         assert first == second
         assert first is not second
 
-    def test_nothing_gives_nothing(self, model: Any, mode: str) -> None:
+    def test_empty_input_returns_empty_output(self, model: Any, mode: str) -> None:
         assert _run(model, "get_text_embedding_batch", mode, []) == []
 
     def test_nodes_get_their_vectors(self, model: Any, mode: str) -> None:
@@ -311,7 +311,7 @@ class EmbeddingStandardTests(_StandardTests):
         found = model(nodes) if mode == "sync" else asyncio.run(model.acall(nodes))
         assert [node.embedding for node in found] == [model.get_text_embedding(node.text) for node in nodes]
 
-    def test_the_rate_limiter_is_asked_and_stays(self, model: Any, mode: str) -> None:
+    def test_the_rate_limiter_is_used_and_kept_in_copies(self, model: Any, mode: str) -> None:
         model.rate_limiter = limiter = CountingLimiter()
         if self.pickles:
             pickle.dumps(model)
@@ -356,7 +356,7 @@ class RerankerStandardTests(_StandardTests):
             (text, 0.5) for text in (*self.others, self.best)
         ]
 
-    def test_nothing_gives_nothing(self, model: Any, mode: str) -> None:
+    def test_empty_input_returns_empty_output(self, model: Any, mode: str) -> None:
         assert _run(model, "postprocess_nodes", mode, [], query_str=self.query) == []
 
     def test_no_query_is_an_error(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:

@@ -1,4 +1,4 @@
-"""Agents that run to the end, what they stream on the way, and what they raise."""
+"""Agents: complete runs, streamed events and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedding model: requests, their bounds and order, what is refused, caches, pickles and pipelines."""
+"""The embedding model: requests, their size and order, rejected texts, caches, pickles and pipelines."""
 
 from __future__ import annotations
 

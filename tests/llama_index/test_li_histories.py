@@ -1,4 +1,4 @@
-"""Histories of other integrations, and images and documents of unknown kind: what the service gets of them."""
+"""Histories of other integrations, and images and documents of unknown kind, as sent to the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keywords of one call: settings as in the OpenAI SDK, and what LlamaIndex's own components pass on."""
+"""Keywords of one call: settings as in the OpenAI SDK, and keywords that LlamaIndex's components pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The LLM: what it sends, what it hands back, and what it plans with."""
+"""The LLM: requests, responses and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three distributions: what they hold, what they say of themselves, and what importing them loads."""
+"""The three distributions: files, metadata, and modules loaded on import."""
 
 from __future__ import annotations
 

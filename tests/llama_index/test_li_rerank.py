@@ -1,4 +1,4 @@
-"""The reranker: order, scores, requests, events, and what goes wrong."""
+"""The reranker: order, scores, requests, events and errors."""
 
 from __future__ import annotations
 

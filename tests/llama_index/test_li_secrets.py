@@ -1,4 +1,4 @@
-"""Token and headers show nowhere; a pickle carries a token only where it was given."""
+"""Token and headers are hidden everywhere; a pickle includes a token only if it was passed as an argument."""
 
 from __future__ import annotations
 

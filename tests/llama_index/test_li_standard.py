@@ -1,4 +1,4 @@
-"""The standard tests, run for every class and for each way the LLM can take."""
+"""The standard tests, run for every class and every route of the LLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools: what is sent, and what is read in every spelling."""
+"""Tools: definitions in the request, and tool calls of the reply in every form."""
 
 from __future__ import annotations
 

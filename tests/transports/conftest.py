@@ -1,4 +1,4 @@
-"""A stand-in for ``env.AI`` that follows its documents; what answers behind it is the emulator."""
+"""A stand-in for ``env.AI`` that follows its documentation; the emulator answers."""
 
 from __future__ import annotations
 

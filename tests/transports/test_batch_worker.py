@@ -120,7 +120,7 @@ def test_without_an_account_the_worker_is_all_there_is(face: Callable[..., Any],
 
 
 @pytest.mark.parametrize("half", [{"account_id": "a"}, {"api_token": "t"}])
-def test_half_an_account_is_none(half: dict[str, str]) -> None:
+def test_an_account_without_a_token_is_incomplete(half: dict[str, str]) -> None:
     with pytest.raises(errors.ConfigurationError, match="is missing"):
         Client(batch_worker=WORKER, **half)
 
@@ -152,7 +152,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 100])
-def test_answers_are_grouped_as_they_were_asked_for(face: Callable[..., Any], step: int) -> None:
+def test_answers_are_grouped_as_they_were_requested(face: Callable[..., Any], step: int) -> None:
     requests = [{"text": ["1", "2", "3"]}, {"text": "4"}, {"documents": ["5", "6"]}, {"text": ["7"]}]
     items = batch(face(Scripted(step), batch_worker=URL), "run", BGE, requests)
     assert [item.index for item in items] == [0, 1, 2, 3]
@@ -209,7 +209,7 @@ def test_no_text_gets_the_vector_of_another(sizes: list[int], step: int, bad: se
             assert entry["result"]["data"] == [[float(place)] for place in asked]
 
 
-def test_an_answer_that_does_not_fit_the_texts_is_refused(face: Callable[..., Any]) -> None:
+def test_an_answer_that_does_not_fit_the_texts_is_rejected(face: Callable[..., Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
             return httpx.Response(200, json={"status": "queued", "request_id": JOB})
@@ -265,7 +265,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
         (200, {}, errors.BatchError, None, 1, "returned no request id"),
     ],
 )  # fmt: skip
-def test_refusals_of_a_submission(
+def test_rejections_of_a_submission(
     face: Callable[..., Any], status: int, body: Any, cls: type[Exception], code: Any, tries: int, text: str
 ) -> None:
     sent: list[httpx.Request] = []
@@ -291,7 +291,7 @@ def test_refusals_of_a_submission(
         (502, {"code": "BATCH_ERROR", "message": "5004: unknown request_id"}),
     ],
 )
-def test_an_id_the_worker_does_not_know_is_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
+def test_an_unknown_id_of_a_worker_counts_as_lost(face: Callable[..., Any], refusal: tuple[int, Any]) -> None:
     status, body = refusal
     client = face(lambda _: httpx.Response(status, json={"error": body}), batch_worker=URL)
     with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
@@ -328,7 +328,7 @@ def test_a_worker_of_another_model_is_found_out(face: Callable[..., Any]) -> Non
         ("@cf/baai/bge-m3", {"query": "a", "contexts": [{"text": "b"}]}),
     ],
 )
-def test_more_than_texts_is_refused_before_anything_is_sent(
+def test_more_than_texts_is_rejected_before_sending(
     face: Callable[..., Any], service: Service, model: str, request_: dict[str, Any]
 ) -> None:
     with pytest.raises(errors.ConfigurationError, match="accepts only texts to embed"):
@@ -379,7 +379,7 @@ def test_what_the_worker_has_taken_is_collected_by_the_next_run(
         ({"url": URL, "headers": {"X-Key": "line\nbreak"}}, "value of header X-Key"),
     ],
 )
-def test_a_worker_that_cannot_be_asked_is_refused_when_the_client_is_made(
+def test_an_invalid_batch_worker_is_rejected_by_the_constructor(
     account: dict[str, Any], worker: Any, text: str
 ) -> None:
     with pytest.raises(errors.ConfigurationError, match=text) as caught:
@@ -421,7 +421,7 @@ def test_a_worker_that_repeats_its_own_secret_is_scrubbed(face: Callable[..., An
     assert "secret-of-the-worker" not in f"{error!r} {error} {error.body} {error.response.text} {error.__dict__}"
 
 
-def test_a_pickled_client_still_asks_the_worker(service: Service, account: dict[str, Any]) -> None:
+def test_a_pickled_client_still_uses_the_worker(service: Service, account: dict[str, Any]) -> None:
     with service.emulator.serve() as url:
         worker = BatchWorker(url.removesuffix("/client/v4"), headers={"X-Key": "secret-of-the-worker"})
         client = Client(**account, base_url="http://127.0.0.1:9", batch_worker=worker)

@@ -76,7 +76,7 @@ def test_a_stream_that_breaks_off_keeps_what_had_arrived(scripted: Any, reader: 
     assert caught.value.partial == "Half"
 
 
-def test_an_answer_that_does_not_stream_is_handed_on_as_one(scripted: Any) -> None:
+def test_an_answer_that_is_not_a_stream_is_yielded_as_one_chunk(scripted: Any) -> None:
     binding = scripted(lambda *_: {"response": "All at once"})
     pieces = asyncio.run(_all(AsyncClient(binding=binding).stream_chat(LLAMA, HELLO)))
     assert [piece.text for piece in pieces] == ["All at once", ""]
@@ -256,7 +256,7 @@ def test_requests_in_flight_are_bounded(scripted: Any) -> None:
     assert most == 3
 
 
-def test_blocking_calls_say_what_to_use(env_ai: Any) -> None:
+def test_blocking_calls_raise_with_the_async_alternative(env_ai: Any) -> None:
     client = Client(binding=env_ai)
     for call in (
         lambda: client.chat(LLAMA, HELLO),
@@ -269,7 +269,7 @@ def test_blocking_calls_say_what_to_use(env_ai: Any) -> None:
     assert env_ai.calls == []
 
 
-def test_what_is_no_binding_is_refused_at_once() -> None:
+def test_an_invalid_binding_is_rejected_immediately() -> None:
     with pytest.raises(errors.ConfigurationError, match=r"binding has no run\(\)"):
         AsyncClient(binding=SimpleNamespace())
 
@@ -288,7 +288,7 @@ def test_fields_take_a_binding_in_place_of_an_account(env_ai: Any) -> None:
         assert asyncio.run(copied.async_client.embed(BGE, ["a"])).vectors
 
 
-def test_a_pickle_leaves_the_binding_behind_and_says_so(env_ai: Any) -> None:
+def test_a_pickle_omits_the_binding_and_later_calls_raise(env_ai: Any) -> None:
     thing = pickle.loads(pickle.dumps(_Thing(binding=env_ai)))
     with pytest.raises(errors.ConfigurationError, match="set binding= again"):
         _ = thing.async_client

@@ -63,7 +63,7 @@ async def _json() -> AsyncIterator[bytes]:
     yield b'"usage":{"prompt_tokens":1,"completion_tokens":3,"total_tokens":4}}'
 
 
-def test_pieces_are_handed_on_as_they_come(streams: Any) -> None:
+def test_pieces_are_yielded_as_they_arrive(streams: Any) -> None:
     async def first() -> str:
         pieces = AsyncClient(binding=streams(_hangs)).stream_chat(LLAMA, HELLO)
         piece = await asyncio.wait_for(anext(pieces), 10)
@@ -79,7 +79,7 @@ def test_an_answer_in_json_on_a_stream_is_one_whole_answer(streams: Any) -> None
     assert pieces[-1].usage.output_tokens == 3
 
 
-def test_an_answer_on_a_stream_that_nobody_asked_for_is_read_to_its_end(streams: Any) -> None:
+def test_an_unrequested_stream_is_read_to_its_end(streams: Any) -> None:
     binding = streams(_json)
     reply = asyncio.run(AsyncClient(binding=binding).chat(LLAMA, HELLO))
     assert reply.text == "All at once"
@@ -120,7 +120,7 @@ def test_a_stream_that_stops_in_its_midst_keeps_what_had_arrived(streams: Any) -
 
 
 @pytest.mark.parametrize("maker", [_never, _hangs])
-def test_a_cancelled_task_cancels_the_stream_and_gives_its_place_back(streams: Any, maker: Any) -> None:
+def test_a_cancelled_task_cancels_the_stream_and_releases_its_slot(streams: Any, maker: Any) -> None:
     async def cancelled() -> tuple[bool, str]:
         binding = streams(maker, _whole)
         client = AsyncClient(binding=binding, max_concurrency=1)
@@ -212,14 +212,14 @@ def test_a_refusal_as_a_whole_response_has_its_status_and_its_delay(env_ai: Any,
     assert (caught.value.status_code, caught.value.code, caught.value.retry_after) == (429, 3021, 7.0)
 
 
-def test_a_refusal_of_a_stream_is_tried_again(env_ai: Any, emulator: Any) -> None:
+def test_a_rejection_of_a_stream_is_tried_again(env_ai: Any, emulator: Any) -> None:
     emulator.faults.add(Fault.busy(times=2))
     client = AsyncClient(binding=env_ai, on_busy="retry", retry=AT_ONCE)
     assert asyncio.run(_all(client.stream_chat(LLAMA, HELLO)))[-1].last
     assert len(env_ai.calls) == 3
 
 
-def test_what_json_cannot_hold_is_refused_before_it_is_sent(env_ai: Any) -> None:
+def test_values_that_are_not_json_are_rejected_before_sending(env_ai: Any) -> None:
     client = AsyncClient(binding=env_ai)
     for value in (float("nan"), object()):
         with pytest.raises(errors.BadRequestError, match="cannot be written as JSON"):

@@ -1,4 +1,4 @@
-"""The ingestors of both frameworks through the other doors: a binding, and a deployed batch Worker."""
+"""The ingestors of both frameworks through the other transports: a binding, and a deployed batch Worker."""
 
 from __future__ import annotations
 

@@ -173,9 +173,7 @@ def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
 @pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
 @pytest.mark.parametrize("code", [5504, None])
 @pytest.mark.parametrize("method", ["poll", "collect"])
-def test_a_job_that_the_queue_does_not_know_is_asked_for_once(
-    queue: Queue, method: str, code: int | None, status: int
-) -> None:
+def test_an_unknown_job_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:
     polls: list[Any] = []
     with pytest.raises(errors.BatchError, match=f"the request id {JOB} is unknown") as caught:
         queue(method, BatchJob(JOB, BGE, 1), reply=unknown_job(status, code), polls=polls)
@@ -189,7 +187,7 @@ def test_a_job_that_the_queue_does_not_know_is_asked_for_once(
 
 @pytest.mark.parametrize("queue", WORKER, indirect=True)
 @pytest.mark.parametrize("method", ["poll", "collect", "run"])
-def test_placeholders_of_a_worker_in_demo_mode_are_refused(queue: Queue, method: str) -> None:
+def test_placeholders_of_a_worker_in_demo_mode_are_rejected(queue: Queue, method: str) -> None:
     args = (BGE, [{"text": ["a"]}, {"text": ["b"]}]) if method == "run" else (BatchJob(JOB, BGE, 2),)
     with pytest.raises(errors.ConfigurationError, match="demo mode"):
         queue(method, *args, reply=finished({**OLDER, "mode": "demo"}))

@@ -32,7 +32,7 @@ class Model:
         answers_in_reasoning: Whether a stream without reasoning has the answer in ``delta.reasoning``.
         late_zeros: Whether a zero usage event may follow the native usage event of a stream.
         served_as: Model name in replies of ``/ai/run``; None for the id.
-        served_as_json: The same for requests with a JSON schema.
+        served_as_json: Model that answers requests with a JSON schema.
         usage_without_neurons: Whether ``usage`` lacks ``neurons``.
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
@@ -40,8 +40,8 @@ class Model:
         context_window: In tokens.
         default_max_tokens: Output tokens if the request sets no limit.
         usd_in_per_m: List price of a million input tokens, in US dollars.
-        usd_out_per_m: The same for output tokens.
-        usd_cached_in_per_m: The same for cached input tokens; None where no discount is published.
+        usd_out_per_m: USD for a million output tokens.
+        usd_cached_in_per_m: USD for a million cached input tokens; None where no discount is published.
         dimensions: Length of a vector.
         max_input_tokens: Tokens per text, or per request for bge-m3.
         max_text_tokens: Tokens per text where ``max_input_tokens`` bounds the request.

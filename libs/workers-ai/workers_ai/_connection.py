@@ -1,4 +1,4 @@
-"""What the sync and the async client of one object share."""
+"""The connection that the sync and the async client of one object share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about models, as of October 2026. A model that is not in the catalogue can be used all the same.
+"""Facts about models, as of October 2026. Models that are not in the catalogue work, too.
 
 The facts are in ``data/models.json``, taken from https://developers.cloudflare.com/workers-ai/models/ and
 https://developers.cloudflare.com/workers-ai/platform/pricing/; an unknown fact is absent. ``successor`` is a
@@ -141,7 +141,7 @@ def lookup(model: str) -> ModelCard:
 
 
 def known_models(task: str | None = None) -> list[ModelCard]:
-    """Return all cards, or those of one task, in the order of the catalogue."""
+    """Return all cards, or the cards of one task, in the order of the catalogue."""
     return [card for card in map(lookup, _facts()) if task is None or card.task == task]
 
 

@@ -60,7 +60,7 @@ def argument_parser() -> argparse.ArgumentParser:
 
 
 def build(arguments: argparse.Namespace) -> Emulator:
-    """Return the emulator for some arguments."""
+    """Return the emulator that the command-line arguments describe."""
     queue = QueueSettings(polls=arguments.batch_polls)
     if arguments.batch_seconds is not None:
         queue = QueueSettings(progress="seconds", seconds=arguments.batch_seconds)

@@ -44,7 +44,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(text: str) -> set[str]:
-    """Return the stems of all words that are no stop words; of all words if only stop words are left."""
+    """Return the stems of all words except stop words; of all words if all are stop words."""
     words = words_of(text)
     return {stem(word) for word in words if word not in STOP_WORDS} or {stem(word) for word in words}
 

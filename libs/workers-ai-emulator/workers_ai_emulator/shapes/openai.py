@@ -56,7 +56,7 @@ def whole(answer: Answer, model: Model, *, compat: bool = False) -> Json:
     """Return a ``chat.completion``.
 
     Args:
-        answer: What the model said.
+        answer: The answer of the model.
         model: The model to imitate.
         compat: Whether the reply goes out on ``/ai/v1``.
     """

@@ -1,4 +1,4 @@
-"""What a transport needs of the emulator."""
+"""The interface that transports need from the emulator."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a call does: requests, streaming, embeddings through the queue, polling."""
+"""Flows of calls: requests, streaming, embeddings through the queue, polling."""

@@ -135,7 +135,7 @@ class Attempts:
         own = self._calls.settings.requests_per_minute
         if self._on_busy == "raise":
             raise RateLimitError(
-                f"requests_per_minute={own} of this client is reached; the next request may go in {wait:.1f} s",
+                f"requests_per_minute={own} of this client is reached: retry in {wait:.1f} s",
                 model=self._request.model,
                 retry_after=wait,
             )
@@ -175,7 +175,7 @@ class Attempts:
         return None if self._ends is None else self._ends - self._calls.clock() - self.ticket.ahead
 
     def bounded_request(self) -> Request:
-        """Return the request, bounded by what is left of ``total_timeout``."""
+        """Return the request with its timeout limited to the remaining ``total_timeout``."""
         left = self._left_s()
         return self._request if left is None else self._request._replace(total_s=max(left, 0.001))
 

@@ -137,7 +137,7 @@ class Calls:
         is_repeatable: Callable[[WorkersAIError], bool] | None = None,
         begin: Callable[[Reply], Flow[WorkersAIError | None]] | None = None,
     ) -> Flow[Reply]:
-        """Send a request until it succeeds or fails for good.
+        """Send a request until it succeeds or fails permanently.
 
         Waits for slots, retries by the policy, and rejects invalid 2xx responses. A stream has succeeded once its
         first event has been read; it is never restarted after that.

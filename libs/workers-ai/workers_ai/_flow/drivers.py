@@ -80,7 +80,7 @@ def drive(flow: Flow[T], sender: Sender) -> T:
                     time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
                 else:
                     _close_or_turn(step, sender)
-            except BaseException as exc:  # noqa: BLE001 - interrupts too: the flow releases what it holds
+            except BaseException as exc:  # noqa: BLE001 - interrupts too: the flow releases its slot
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)
@@ -114,7 +114,7 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
                     await anyio.sleep(step.seconds)
                 else:
                     await _aclose_or_turn(step, sender)
-            except BaseException as exc:  # noqa: BLE001 - cancellations too: the flow releases what it holds
+            except BaseException as exc:  # noqa: BLE001 - cancellations too: the flow releases its slot
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)

@@ -46,7 +46,7 @@ _SHORTEST_WAIT_S: Final = 0.004
 _LONGEST_WAIT_S: Final = 1.0
 _ABSENT_S: Final = 5.0
 _FORGET_S: Final = 600.0
-"""Seconds after which an unused model, account or rate limit is forgotten."""
+"""Seconds after which the state of an unused model, account or rate limit is deleted."""
 _LOCK_S: Final = 1.0
 """Longest wait for the lock. The lock is held for microseconds: a call that waits longer has interrupted the thread
 that holds it."""
@@ -70,7 +70,7 @@ class Ticket:
         in_flight: Whether the call counts as in flight.
         since: When the call was admitted.
         due: When the call presents the ticket again.
-        ahead: Seconds that the call has slept, but that the clock has not counted.
+        ahead: Seconds that the call has slept, but that the clock does not show (a patched clock or sleep).
         idle_since: When the consumer of an open stream received its last delta; None while the call waits for the
             service.
         number: Order of arrival.

@@ -184,7 +184,7 @@ def _parsed(reply: httpx.Response) -> JSON:
 
 
 def _error_name(data: JSON) -> str | None:
-    """Return the name of an error, such as ``BATCH_ERROR``, in any place where a Worker may put it."""
+    """Return the name of an error, such as ``BATCH_ERROR``, from any known field."""
     error = data.get("error") if isinstance(data, dict) else None
     names = [error, *(facts.get("code") for facts in (error, data) if isinstance(facts, dict))]
     return next((name for name in names if isinstance(name, str) and _ERROR_NAME.fullmatch(name)), None)

@@ -118,7 +118,7 @@ def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
     line = response.extensions.get("network_stream")
     if line is None:
         return
-    # The end may be in a buffer of the HTTP parser, so whether the socket is readable does not tell. The timeout of a
+    # The end may be in a buffer of the HTTP parser, so a readable socket proves nothing. The timeout of a
     # response cannot be changed once reading has begun; the wait is bounded at its network stream.
     with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
         line.read = partial(_read_soon, line.read)

@@ -1,4 +1,4 @@
-"""List the differences between models in what is sent, each with its evidence.
+"""Differences between models in the form of requests, each with its evidence.
 
 Facts about a single model (price, context window, vision) are in the catalogue. A quirk changes or omits a part of the
 request.
@@ -25,11 +25,11 @@ __all__ = ["QUIRKS", "Quirk", "choose_form", "repair_request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quirk:
-    """A difference between models in what is sent.
+    """A difference between models in the form of a request.
 
     Attributes:
-        what: What is sent differently.
-        evidence: Where it is documented or was seen.
+        what: Difference in the request.
+        evidence: Source: documentation or recording.
         models: Parts of the ids of the models with this quirk.
         families: Families of the catalogue with this quirk.
     """

@@ -90,7 +90,7 @@ _Labels = Annotated[
 _MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of one answer at most.", show_default=False)]
 _Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature.", show_default=False)]
 _PerJob = Annotated[int | None, typer.Option(min=1, help="Inputs of one submission.", show_default="200")]
-_Repair = Annotated[int, typer.Option(min=0, help="Times an answer that does not fit is asked for again.")]
+_Repair = Annotated[int, typer.Option(min=0, help="Retries of an answer that does not match the schema.")]
 _Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="Pooling of the bge models.", show_default=False)]
 _Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
 _Truncate = Annotated[

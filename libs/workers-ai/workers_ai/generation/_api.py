@@ -31,7 +31,7 @@ class _Summary:
 
     @property
     def on_stored(self) -> Callable[[Run, list[int]], None] | None:
-        """What the engine calls with new answers; None if nobody listens."""
+        """Callback for new answers, or None."""
         return None if self._options.on_answer is None else self._pass_on
 
     def _pass_on(self, current: Run, ids: list[int]) -> None:
@@ -136,7 +136,7 @@ def generate(
             price of what is in flight, so that the limit is not exceeded. The next run has the same limit again.
         expected_output_tokens: Used by :func:`estimate` only; accepted here so that both take the same arguments.
         deadline_s: Seconds the run may take; None for no bound.
-        repair: How many times an answer that does not fit the schema is asked for again.
+        repair: Number of retries of an answer that does not match the schema.
         dedupe: Whether equal inputs share one answer. False samples an answer for each id.
         wait: Whether to wait for the results. False submits what the bounds allow, collects what is ready, and returns;
             the same call later collects the rest.

@@ -1,4 +1,4 @@
-"""Estimate what a generation would send and cost."""
+"""Estimate the requests and the cost of a generation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNBOUNDED_ANSWER: Final = 512
 
 @dataclass(frozen=True)
 class GenerateEstimate:
-    """What a generation would send and cost.
+    """Estimated requests and cost of a generation.
 
     Attributes:
         model: Model id.

@@ -132,7 +132,7 @@ class Options:
 
     @cached_property
     def fingerprint(self) -> ChatFingerprint:
-        """What shapes the answers."""
+        """Options that change the answers."""
         params = dict(self.params)
         if self.extra_body:
             params["extra_body"] = dict(self.extra_body)
@@ -165,7 +165,7 @@ class Options:
     def outline(
         self, source: object, task: GenerateTask, on_stored: Callable[[Run, list[int]], None] | None
     ) -> Outline:
-        """Return what the run is to do."""
+        """Return the options of the run."""
         total = total_of(source, self.total)
         return Outline(
             self.ledger, self.fingerprint, self.mode, self.limits, shown(self.progress, total, task), total, self.wait,

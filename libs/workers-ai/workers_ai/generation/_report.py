@@ -29,11 +29,11 @@ __all__ = ["Answer", "Answers", "GenerateReport", "chat_reply"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one input, or why there is none.
+    """The answer to one input, or its error.
 
     Attributes:
         id: Id of the input.
-        hash: SHA-256 of the input, as the ledger knows it.
+        hash: SHA-256 of the input, the key in the ledger.
         text: The answer as the model wrote it; None if there is none.
         data: The value that was parsed from it: an object of the schema's class, JSON data, or a label. None for free
             text, and for an answer that does not fit.
@@ -153,7 +153,7 @@ class GenerateReport:
         failures: The first 10,000 of them, as (id, code, message, position).
         invalid: Inputs whose answer does not fit the schema, after every repair; their text is kept.
         truncated: Answers that ended at ``max_tokens``.
-        retries: Submissions and requests that were sent again, whole or in part, and answers asked for once more.
+        retries: Submissions and requests that were sent again, whole or in part, and retried answers.
         input_tokens: Input tokens of this run; estimated where the service does not report them.
         output_tokens: Output tokens of this run, likewise.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
@@ -192,7 +192,7 @@ class GenerateReport:
         Failed inputs have an ``error``; answers are parsed as they are read.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+            LedgerError: The run was deleted: the ledger keeps runs of the last hour, and the last three.
         """
         with LedgerFile(self.ledger) as ledger:
             for row in ledger.answers(self.run):

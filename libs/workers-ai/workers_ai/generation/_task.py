@@ -58,7 +58,7 @@ class GenerateTask:
         output: The form that answers must have.
         params: Chat parameters of all requests.
         extra_body: Fields added to the body of all requests.
-        repair: How many times an answer that does not fit is asked for again.
+        repair: Number of retries of an answer that does not match the schema.
         mode: ``"queue"`` or ``"direct"``.
         connection: Sends direct requests; None to estimate only.
     """
@@ -214,7 +214,7 @@ class GenerateTask:
         return ""
 
     def _repaired(self, text: str, reply: ChatReply, why: str) -> str:
-        """Return an input that asks for a better answer."""
+        """Return an input that requests a corrected answer."""
         chat = read_input(text)
         if reply.finish_reason == "length":
             added: list[Mapping[str, JSON]] = [{"role": "user", "content": _ASK_SHORTER}]

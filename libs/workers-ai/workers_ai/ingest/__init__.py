@@ -1,4 +1,4 @@
-"""Embed a corpus of any size; after a kill, the same call continues and pays for nothing twice."""
+"""Embed a corpus of any size. After a crash, the same call continues and sends no text twice."""
 
 from workers_ai.ingest._api import aingest, ingest
 from workers_ai.ingest._estimate import Estimate, estimate

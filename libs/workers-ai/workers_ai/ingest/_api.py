@@ -64,7 +64,7 @@ class _Options:
         return Limits(texts, deadline_s=self.deadline_s, cost_usd=self.limit_cost_usd)
 
     def outline(self, source: object, task: EmbedTask) -> Outline:
-        """Return what the run is to do."""
+        """Return the options of the run."""
         total = total_of(source, self.total)
         return Outline(
             self.ledger, self.fingerprint, self.mode, self.limits, shown(self.progress, total, task), total,
@@ -134,7 +134,7 @@ def ingest(
             direct requests in flight; a run has up to 64 submissions in the queue.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
         pooling: ``"mean"`` or ``"cls"``, for the bge family.
-        instruction: Text put before each document, for models whose card asks for one.
+        instruction: Text before each document, for models whose documentation requires one.
         truncate_inputs: Let the service truncate texts that are too long, for models with that option.
         normalize: Scale each vector to length 1.
         empty_text: ``"space"`` embeds one space in place of an empty text, which otherwise is reported as failed.

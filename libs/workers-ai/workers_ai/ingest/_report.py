@@ -64,7 +64,7 @@ class IngestReport:
         """Yield every document of this run in order, failed ones with ``vector=None``; in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+            LedgerError: The run was deleted: the ledger keeps runs of the last hour, and the last three.
         """
         with LedgerFile(self.ledger) as ledger:
             yield from ledger.rows(self.run)
@@ -73,7 +73,7 @@ class IngestReport:
         """Yield (id, vector) of every embedded document of this run, in the order of the source; in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+            LedgerError: The run was deleted: the ledger keeps runs of the last hour, and the last three.
         """
         return ((row.id, row.vector) for row in self.rows() if row.vector is not None)
 

@@ -77,7 +77,7 @@ class ConnectionFields(SettingsModel):
     retry: Any = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.RetryPolicy` in place of the default one, which follows ``max_retries``."""
     limiter: Any = Field(default=None, exclude=True, repr=False)
-    """A :class:`workers_ai.Limiter` in place of the one that all objects of the account share."""
+    """A :class:`workers_ai.Limiter` instead of the shared limiter of the account."""
 
     @field_serializer("timeout")
     def _plain_timeout(self, timeout: Any) -> Any:

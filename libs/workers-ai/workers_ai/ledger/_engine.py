@@ -59,7 +59,7 @@ JOB_DEADLINE_S: Final = 86_400.0
 """Seconds after which a run gives up an unfinished job. No document says that the queue keeps a job longer."""
 
 _OLD_JOB_S: Final = 900.0
-"""The same for a job that an earlier run submitted more than a day ago."""
+"""Seconds after which a run gives up a job that an earlier run submitted more than a day ago."""
 
 _LAST_COLLECT_S: Final = 3600.0
 """Seconds for which a run that stops sending (quota, cost limit) still collects what is in flight."""
@@ -96,18 +96,18 @@ class _Reading:
 
 @dataclass
 class Engine:
-    """What the workers of one run share.
+    """State that the workers of one run share.
 
     Attributes:
-        ledger: Where everything is recorded.
-        run: The run's number.
+        ledger: The ledger.
+        run: Number of the run.
         task: The kind of work.
         batch: The flows of the queue.
         source: Documents.
         mode: ``"queue"`` or ``"direct"``.
-        limits: Bounds.
-        tally: Running numbers.
-        bar: Shows them.
+        limits: Limits of submissions, retries and cost.
+        tally: Counters of the run.
+        bar: Progress bar of the counters.
         total: Number of documents, or None if unknown.
         wait: Whether to wait for the results of submissions; otherwise submit, poll once, and end.
         on_stored: Called with the input ids of new results, after they are on disk.
@@ -253,7 +253,7 @@ class Engine:
                 pause = yield Do(partial(self._lost, claim, exc))
                 yield Sleep(pause, str(exc))
                 return
-            # Polls of this job have failed for a quarter of an hour. The job may exist all the same.
+            # Polls of this job have failed for a quarter of an hour. The job may still exist.
             is_up = isinstance(exc, UnclearReplyError) or self.clock() - self._heard < _HEARD_S
             if not (is_up and self._health.succeeded):
                 raise

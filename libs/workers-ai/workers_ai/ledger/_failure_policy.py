@@ -1,4 +1,4 @@
-"""The failure policy: what is sent again, what is given up, and what ends the run. No I/O."""
+"""The failure policy: which inputs to retry, which to give up, when to end the run. No I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSALS: Final = 20
 """Rejected requests, with no success before them, after which the run ends: the inputs are not the cause."""
 
 SINGLE_REFUSALS: Final = 200
-"""The same for requests of one input each."""
+"""Rejected requests with one input each, with no success before them, after which the run ends."""
 
 _FULL: Final = 5
 _SINGLE: Final = 3
@@ -49,7 +49,7 @@ STRIKES: Final = 8
 class Retry(NamedTuple):
     """An input to send again, in a request of at most ``part`` inputs, after ``tries`` attempts.
 
-    A negative ``part`` asks for a submission of its own, of at most ``-part`` inputs.
+    A negative ``part`` requires a separate submission of at most ``-part`` inputs.
     """
 
     part: int
@@ -102,7 +102,7 @@ def after_failed_requests(
         failed: Input ids of each request, and its error.
         tries: Maximum inputs per request, and attempts so far, of each input.
         size: Inputs of a full request; a full request that fails counts against the run.
-        alone: Whether each half gets a submission of its own.
+        alone: Whether each half is a separate submission.
         outage: Whether every request of a larger submission failed.
         per_request: Inputs that one request can hold, if it is a fixed number.
     """

@@ -39,7 +39,7 @@ class LedgerFile:
 
     Args:
         path: The file; created if it is missing.
-        fingerprint: What shapes the results; None to read a ledger as it is.
+        fingerprint: Options that change the results; None to read a ledger as it is.
         task: The kind of ledger that is expected if ``fingerprint`` is None; None for any.
         lease_s: Seconds a silent run keeps its claims.
         clock: Returns the time in seconds since the epoch.
@@ -259,7 +259,7 @@ class LedgerFile:
         """Yield the documents of a run in their order, in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+            LedgerError: The run was deleted: the ledger keeps runs of the last hour, and the last three.
         """
         for chunk in self._chunks(run, "vector", "LEFT JOIN vectors ON vectors.id = text_id"):
             with undamaged(self.path):
@@ -270,7 +270,7 @@ class LedgerFile:
         """Yield the inputs of a run in their order, with their answers, in bounded memory.
 
         Raises:
-            LedgerError: The ledger has forgotten the run; it keeps those of the last hour, and the last three.
+            LedgerError: The run was deleted: the ledger keeps runs of the last hour, and the last three.
         """
         joins = "LEFT JOIN answers ON answers.id = text_id LEFT JOIN failures ON failures.id = text_id"
         position = 0

@@ -1,4 +1,4 @@
-"""What shapes the results of a ledger besides its inputs. Results of different fingerprints do not mix."""
+"""Fingerprints: options that change the results of a ledger. Results of different fingerprints do not mix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAD: Final = 20
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What shapes the vectors of a ledger besides the texts.
+    """Options that change the vectors of a ledger.
 
     Attributes:
         model: Model id.
@@ -53,7 +53,7 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class ChatFingerprint:
-    """What shapes the answers of a ledger besides the inputs.
+    """Options that change the answers of a ledger.
 
     Attributes:
         model: Model id.

@@ -66,10 +66,10 @@ class Ledger(LedgerFile):
             db.execute("DELETE FROM docs WHERE run NOT IN (SELECT id FROM runs)")
 
     def end_run(self, run: int, *, finished: bool) -> None:
-        """Release what the run has claimed and not sent. Accepted jobs stay for the next run.
+        """Release the inputs that the run has claimed but not sent. Accepted jobs stay for the next run.
 
         Raises:
-            LedgerError: The run was silent for longer than its lease, and the ledger has forgotten its inputs.
+            LedgerError: The lease of the run expired, and its inputs were deleted from the ledger.
         """
         self._observer.ended(run)  # first: even if the disk is full, other runs may go on
         with self._change() as db:
@@ -80,7 +80,7 @@ class Ledger(LedgerFile):
             known = db.execute(ended, (now if finished else None, run)).rowcount
         if finished and not known:
             raise LedgerError(
-                f"the ledger {self.path} has forgotten run {run}, which was silent for too long: run the same call "
+                f"run {run} was deleted from the ledger {self.path}, since its lease had expired: run the same call "
                 "again; its results are kept"
             )
 
@@ -151,7 +151,7 @@ class Ledger(LedgerFile):
         return {row[0] for row in refused}
 
     def still_open(self, ids: set[int]) -> set[int]:
-        """Return those of ``ids`` that still need a result."""
+        """Return the ids that still need a result."""
         with self._reading() as db:
             return ids & {row[0] for row in db.execute("SELECT id FROM work")}
 
@@ -259,7 +259,7 @@ class Ledger(LedgerFile):
             job: Its number.
             rows: Rows of the table of results: input ids with their vectors or answers.
             again: Inputs to send again.
-            failures: Inputs that have failed for good: input id, code, message.
+            failures: Inputs that have failed permanently: input id, code, message.
             run: The run that owns the job.
             request_id: The queue's id of the job. The result is dropped if the queue has reused the id.
             rewrites: Inputs to send again in another form.

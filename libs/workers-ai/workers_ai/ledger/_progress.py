@@ -22,7 +22,7 @@ class Tally:
 
     Attributes:
         model: Model id.
-        verb: What the run does.
+        verb: Verb of the run, such as "embedding".
         documents: Inputs read from the source.
         done: Inputs that got a result in this run.
         reused: Inputs whose result was in the ledger, or is that of another input of the run.

@@ -87,7 +87,7 @@ class Document(NamedTuple):
     Attributes:
         id: The caller's id.
         key: SHA-256 that identifies the input in the ledger. Documents with one key share one result.
-        text: What the ledger stores of it until it has a result.
+        text: Form of the input in the ledger until it has a result.
         is_long: Whether the input is probably longer than the model reads.
     """
 
@@ -138,7 +138,7 @@ class Row(NamedTuple):
 
 
 class AnswerRow(NamedTuple):
-    """One input of a run and what the ledger has of its answer.
+    """One input of a run and its answer in the ledger, if any.
 
     Attributes:
         id: The caller's id.
@@ -201,7 +201,7 @@ class Claim:
         ahead: Neurons it may cost at most.
         request_id: The queue's id once it is accepted, else None.
         age_s: Seconds since an adopted job was claimed, by the clock.
-        contexts: What reading the reply to each request needs; empty for an adopted job.
+        contexts: Context for reading the reply to each request; empty for an adopted job.
     """
 
     job: int
@@ -225,7 +225,7 @@ class Claim:
 
 
 class Fed(NamedTuple):
-    """What the ledger has of a chunk of documents.
+    """State of a chunk of documents in the ledger.
 
     Attributes:
         open: Ids of the inputs that still need a result.

@@ -43,11 +43,11 @@ _BEATS_PER_LEASE: Final = 10
 
 @dataclass(frozen=True)
 class Outline:
-    """What a run is to do.
+    """Options of a run.
 
     Attributes:
         ledger: Path of the ledger.
-        fingerprint: What shapes the results.
+        fingerprint: Options that change the results.
         mode: ``"queue"`` or ``"direct"``.
         limits: Bounds.
         bar: Shows the progress.

@@ -96,7 +96,7 @@ def guarded(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def undamaged(path: Path) -> Iterator[None]:
-    """Turn the errors of invalid contents into a :class:`LedgerError`."""
+    """Raise a :class:`LedgerError` for damaged contents."""
     try:
         yield
     except (KeyError, TypeError, ValueError, RecursionError, ConfigurationError) as exc:

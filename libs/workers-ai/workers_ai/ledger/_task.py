@@ -1,4 +1,4 @@
-"""What differs between embedding and generating: one object each, with everything the engine has to ask."""
+"""The interface between the engine and its two tasks, embedding and generating."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Outcome", "Prepared", "Rewrite", "Task"]
 
 
 class Prepared(NamedTuple):
-    """One request: its inputs as the queue takes them, and what reading its reply needs."""
+    """One request: its body as an item of the queue, and the context for reading its reply."""
 
     body: Mapping[str, JSON]
     context: Any = None
@@ -33,13 +33,13 @@ class Rewrite(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a task reads from the reply to one request.
+    """Result of reading the reply to one request.
 
     Attributes:
         rows: Rows of the result table, each beginning with the input id; empty for a failed request.
-        error: Why the request failed, or None.
+        error: The error of the request, or None.
         again: The input to send again since its answer does not fit, or None.
-        misfit: Why the answer does not fit, if it is kept all the same; else "".
+        misfit: Reason why the answer does not match the schema, if it is kept anyway; else "".
         usage: Tokens and neurons of this request; None if the reply reports them for the whole job only.
     """
 
@@ -56,7 +56,7 @@ class Task(Protocol):
     Attributes:
         model: Model id.
         noun: Plural name of its inputs.
-        verb: What it does, for progress bars.
+        verb: Verb for progress bars, such as "embedding".
         per_request: Inputs of one request at most.
         request_tokens: Estimated tokens of one request at most, or None.
         reads_inputs: Whether :meth:`read` needs the inputs, which the ledger then loads.

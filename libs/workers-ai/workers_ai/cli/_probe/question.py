@@ -1,4 +1,4 @@
-"""A question to the service: what this project assumes, how to ask, how to read the answer."""
+"""A question to the service: the assumed answer, the calls, and the reader of the replies."""
 
 from __future__ import annotations
 

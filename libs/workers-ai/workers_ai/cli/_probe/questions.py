@@ -1,4 +1,4 @@
-"""All questions of the probe, and what one run of it cannot find out."""
+"""All questions of the probe, and the questions that it cannot answer."""
 
 from __future__ import annotations
 

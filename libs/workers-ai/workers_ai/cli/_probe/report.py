@@ -1,4 +1,4 @@
-"""The report of the probe: what this project assumes, what the service answered, what to change."""
+"""The report of the probe: assumed answer, answer of the service, and necessary change of each question."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Finding:
 
     @property
     def answer_text(self) -> str:
-        """The answer, or why there is none."""
+        """The answer, or the reason why the question is open."""
         return repr(self.answer) if self.open_because is None else self.open_because
 
 
@@ -123,7 +123,7 @@ def _cell(finding: Finding) -> str:
 
 
 def plan_table(questions: Sequence[Question]) -> RenderableType:
-    """Return what a run would send: each question, its calls and their estimated cost."""
+    """Return the plan of a run: each question, its calls and their estimated cost."""
     from rich.table import Table
     from rich.text import Text
 

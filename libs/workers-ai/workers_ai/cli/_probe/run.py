@@ -31,9 +31,10 @@ def run(
     cassettes: Path | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Ask every question that the state has no answer to.
+    """Run every question that has no answer in the state.
 
-    An interrupt or an error of the whole account leaves the rest open; the state has what was found so far.
+    After an interrupt or an error of the whole account, the remaining questions stay open. The answers found so far are
+    saved in the state.
 
     Args:
         questions: The questions.

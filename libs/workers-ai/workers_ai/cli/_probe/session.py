@@ -88,9 +88,9 @@ class Session:
         """Return the reply to a call; send the call unless this session has its reply.
 
         Raises:
-            OpenQuestionError: The service rejected the call for a reason that is no answer, or did not reply in time.
+            OpenQuestionError: The service rejected the call for an unrelated reason, or did not reply in time.
             ProbeStoppedError: No further call can succeed.
-            ConfigurationError: The emulator replied, and only the service is wanted.
+            ConfigurationError: The emulator replied, but only the real service is allowed.
         """
         if call.key not in self._replies:
             self._replies[call.key] = self._first_reply(call)

@@ -52,7 +52,7 @@ def read_state(path: Path, settings: Settings, *, anew: bool = False) -> State:
     Args:
         path: The file.
         settings: URL and account.
-        anew: Ignore what the file has.
+        anew: Ignore the answers in the file.
 
     Raises:
         ConfigurationError: The file is damaged or belongs to another account.
