@@ -248,9 +248,11 @@ def require_one_length(vectors: Sequence[Sequence[float]], model: str) -> None:
 def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
     """Return the vectors if all are valid."""
     length = len(rows[0]) if isinstance(rows[0], list) else 0
+    if not length:
+        raise _invalid("vector 0 is not a list of numbers", model, None)
     vectors: list[list[float]] = []
     for index, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != length or not length:
+        if not isinstance(row, list) or len(row) != length:
             raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
         try:
             numbers: list[float] = row  # type: ignore[assignment]

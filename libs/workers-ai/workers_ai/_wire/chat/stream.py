@@ -164,7 +164,7 @@ class ChatStreamReader:
             self._finish = reason if isinstance(reason, str) else "stop"
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta") or self._unread_part(choice)
         if (  # most events: text alone
             self._has_plain_text
             and type(delta) is dict
@@ -187,6 +187,17 @@ class ChatStreamReader:
             choice.get("logprobs"),
             delta.get("refusal") or refusal,
         )
+
+    def _unread_part(self, choice: Mapping[str, JSON]) -> JSON:
+        """Return the ``message`` of a choice without delta; of one that repeats the answer at the end, the rest."""
+        message = choice.get("message")
+        if not (isinstance(message, dict) and choice.get("finish_reason") and self._text):
+            return message
+        text, partial = read_content(message.get("content"), in_stream=True).text, self.partial
+        if not text.startswith(partial):
+            return message
+        rest = {key: message[key] for key in ("tool_calls", "function_call", "refusal") if key in message}
+        return {**rest, "content": text[len(partial) :]}
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
         """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""
