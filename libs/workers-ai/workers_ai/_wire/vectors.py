@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import base64
 import math
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from workers_ai._validation import require_int, require_one_of
 from workers_ai._wire.chat.reply import shortened, unwrap
@@ -255,7 +255,7 @@ def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
         if not isinstance(row, list) or len(row) != length:
             raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
         try:
-            numbers: list[float] = row  # type: ignore[assignment]
+            numbers = cast("list[float]", row)
             total = sum(numbers)
         except (TypeError, OverflowError):
             raise _invalid(f"vector {index} contains a value that is not a number", model, None) from None
