@@ -72,13 +72,12 @@ def test_every_coding_asked_for_is_read(face: Callable[..., Face], coding: str, 
     assert "".join(piece.text for piece in pieces) == "ok"
 
 
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize("media", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(("media", "status"), [("application/json", 500), ("text/event-stream", 200)])
 def test_a_body_that_grows_beyond_the_bound_is_a_typed_error(
     face: Callable[..., Face], media: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 3_000_000)
-    bomb = gzip.compress(b": " + b" " * 50_000_000)
+    bomb = gzip.compress(b": " + b" " * 10_000_000)
     sent: list[None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

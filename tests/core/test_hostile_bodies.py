@@ -18,8 +18,8 @@ from workers_ai._wire.json_writing import plain_json
 from workers_ai.errors import BadRequestError
 
 HI = [{"role": "user", "content": "hi"}]
-SIZE = 200_000
-LONGEST_S = 1.0
+SIZE = 100_000
+LONGEST_S = 0.5
 
 
 def said(message: str) -> bytes:
@@ -34,7 +34,7 @@ BODIES = {
     "brackets in a message": said("(" * SIZE),
     "prefixes in a message": said("AiError: " * (SIZE // 9)),
     "digits in a message": said("input length " + "1" * SIZE),
-    "JSON in a message": said('{"a":' * 30_000),
+    "JSON in a message": said('{"a":' * 15_000),
     "nesting": b"[" * SIZE,
     "nesting that Python reads": b"[" * 400 + b"]" * 400,
     "a huge code": b'{"errors":[{"code":' + b"9" * 5_000 + b',"message":"x"}]}',
@@ -45,9 +45,8 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("call", ["chat", "stream"])
-def test_hostile_bodies_cost_no_time_and_a_5xx_stays_retryable(call: str, body: bytes, face: Any) -> None:
-    for status in (200, 400, 503):
+def test_hostile_bodies_are_read_in_linear_time_and_a_5xx_stays_retryable(body: bytes, face: Any) -> None:
+    for status, call in ((200, "chat"), (200, "stream"), (400, "chat"), (503, "stream")):
         one = face(lambda request, status=status: httpx.Response(status, content=body), max_retries=0)
         began = time.process_time()
         with pytest.raises(e.WorkersAIError) as caught:
