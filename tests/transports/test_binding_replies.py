@@ -79,7 +79,7 @@ def test_an_answer_in_json_on_a_stream_is_one_whole_answer(streams: Any) -> None
     assert pieces[-1].usage.output_tokens == 3
 
 
-def test_an_answer_on_a_stream_that_nobody_asked_for_is_read_to_its_end(streams: Any) -> None:
+def test_an_unrequested_stream_is_read_to_its_end(streams: Any) -> None:
     binding = streams(_json)
     reply = asyncio.run(AsyncClient(binding=binding).chat(LLAMA, HELLO))
     assert reply.text == "All at once"
@@ -111,7 +111,7 @@ def test_a_stream_without_a_piece_in_time_is_cancelled(streams: Any) -> None:
     assert [reader.cancelled for reader in binding.readers] == [True]
 
 
-def test_a_stream_that_stops_in_its_midst_keeps_what_had_arrived(streams: Any) -> None:
+def test_a_truncated_stream_keeps_the_received_text(streams: Any) -> None:
     binding = streams(_hangs)
     with pytest.raises(errors.APITimeoutError) as caught:
         asyncio.run(_all(AsyncClient(binding=binding, timeout=0.02).stream_chat(LLAMA, HELLO)))
@@ -219,7 +219,7 @@ def test_a_refusal_of_a_stream_is_tried_again(env_ai: Any, emulator: Any) -> Non
     assert len(env_ai.calls) == 3
 
 
-def test_what_json_cannot_hold_is_refused_before_it_is_sent(env_ai: Any) -> None:
+def test_values_outside_json_are_rejected_before_sending(env_ai: Any) -> None:
     client = AsyncClient(binding=env_ai)
     for value in (float("nan"), object()):
         with pytest.raises(errors.BadRequestError, match="cannot be written as JSON"):

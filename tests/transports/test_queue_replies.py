@@ -173,9 +173,7 @@ def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
 @pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
 @pytest.mark.parametrize("code", [5504, None])
 @pytest.mark.parametrize("method", ["poll", "collect"])
-def test_a_job_that_the_queue_does_not_know_is_asked_for_once(
-    queue: Queue, method: str, code: int | None, status: int
-) -> None:
+def test_a_job_with_an_unknown_id_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:
     polls: list[Any] = []
     with pytest.raises(errors.BatchError, match=f"the request id {JOB} is unknown") as caught:
         queue(method, BatchJob(JOB, BGE, 1), reply=unknown_job(status, code), polls=polls)

@@ -32,10 +32,14 @@ class Bounds(Protocol):
     limiter: Limiter
     policy: RetryPolicy
     on_retry: Callable[[RetryEvent], None] | None
-    clock: Callable[[], float]
     gate: Gate | None
     paced: bool
     ends: float | None
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Return the function that returns the time in seconds."""
+        ...
 
     def leave_gate(self, ticket: Ticket) -> None:
         """Release the slot of a call in the gate of its object."""
