@@ -190,7 +190,7 @@ FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
 
 
 @pytest.mark.parametrize(("call", "text"), FOREIGN.values(), ids=FOREIGN)
-def test_a_model_that_does_not_fit_names_one_that_does(
+def test_a_model_of_another_task_raises_an_error_with_suitable_models(
     call: Callable[[Client], Any], text: str, account: dict[str, Any]
 ) -> None:
     client = Client(**account, http_client=httpx.Client(transport=Emulator().transport()))
@@ -218,6 +218,6 @@ def test_the_model_may_be_given_by_position(account: dict[str, Any]) -> None:
             ChatWorkersAI(*args, **given, **account)
 
 
-def test_the_error_of_a_missing_account_has_a_remedy() -> None:
+def test_a_missing_account_raises_an_error_with_its_sources() -> None:
     with pytest.raises(e.ConfigurationError, match=r"dash\.cloudflare\.com .*wrangler whoami.*emulator"):
         Client()

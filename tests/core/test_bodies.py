@@ -65,20 +65,19 @@ def answering(body: bytes, coding: str, media: str, status: int = 200, size: int
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_every_requested_coding_is_decoded(face: Callable[..., Face], coding: str, size: int) -> None:
+def test_every_requested_content_coding_is_decoded(face: Callable[..., Face], coding: str, size: int) -> None:
     encoded = CODINGS[coding]
     assert face(answering(encoded(WHOLE), coding, "application/json", size=size)).chat(CHAT, HI).text == "ok" * 500
     pieces = face(answering(encoded(EVENTS), coding, "text/event-stream", size=size)).stream(CHAT, HI)
     assert "".join(piece.text for piece in pieces) == "ok"
 
 
-@pytest.mark.parametrize("status", [200, 500])
-@pytest.mark.parametrize("media", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(("media", "status"), [("application/json", 500), ("text/event-stream", 200)])
 def test_a_body_that_grows_beyond_the_bound_is_a_typed_error(
     face: Callable[..., Face], media: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 3_000_000)
-    bomb = gzip.compress(b": " + b" " * 50_000_000)
+    bomb = gzip.compress(b": " + b" " * 10_000_000)
     sent: list[None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -93,7 +92,7 @@ def test_a_body_that_grows_beyond_the_bound_is_a_typed_error(
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "\x7f"])
-def test_a_coding_that_was_not_requested_is_a_typed_error(face: Callable[..., Face], coding: str) -> None:
+def test_a_content_coding_that_was_not_requested_raises(face: Callable[..., Face], coding: str) -> None:
     one = face(answering(gzip.compress(gzip.compress(WHOLE)), coding, "application/json"))
     with pytest.raises(e.APIResponseValidationError, match="was not requested"):
         one.chat(CHAT, HI)
@@ -147,7 +146,7 @@ ODD: dict[str, Callable[[Client], Any]] = {
 
 
 @pytest.mark.parametrize("call", ODD.values(), ids=ODD)
-def test_what_cannot_be_sent_is_a_typed_error(account: dict[str, Any], call: Callable[[Client], Any]) -> None:
+def test_an_input_that_cannot_be_serialized_raises(account: dict[str, Any], call: Callable[[Client], Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         pytest.fail("sent")
 

@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
     return "-" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def test_every_fact_is_the_one_of_its_source() -> None:
+def test_every_fact_equals_its_source() -> None:
     assert sorted(row[0] for row in ROWS) == sorted(card.id for card in known_models())
     for row in ROWS:
         card = lookup(row[0])
@@ -73,7 +73,7 @@ OTHER_FACTS = [
 
 
 @pytest.mark.parametrize(("model", "facts"), OTHER_FACTS, ids=[model for model, _ in OTHER_FACTS])
-def test_what_else_is_known_of_a_model(model: str, facts: dict[str, Any]) -> None:
+def test_further_facts_of_a_model(model: str, facts: dict[str, Any]) -> None:
     assert {name: getattr(lookup(model), name) for name in facts} == facts
 
 
@@ -144,7 +144,7 @@ def test_lists_of_another_shape_are_compared_as_far_as_they_go(rows: list[Any], 
         assert str(one)
 
 
-def test_lists_and_schemas_of_an_account_are_requested(account: dict[str, Any]) -> None:
+def test_lists_and_schemas_are_read_from_the_account(account: dict[str, Any]) -> None:
     emulator = Emulator(clock=Clock("jump"))
     client = Client(**account, http_client=httpx.Client(transport=emulator.transport()))
     found = check(client, "text embeddings")

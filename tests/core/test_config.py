@@ -170,7 +170,7 @@ def test_where_the_paths_of_the_service_begin(base_url: str, root: str) -> None:
     assert Settings.resolve(account_id=HEX, api_token="t", base_url=base_url).root == root
 
 
-def test_gateway_options_become_headers_of_what_was_set() -> None:
+def test_gateway_options_become_headers() -> None:
     assert GatewayOptions("gw").headers() == {"cf-aig-gateway-id": "gw"}
     options = GatewayOptions(
         "gw", token="gw-secret", cache_ttl_s=3600, skip_cache=False, cache_key="k", metadata={"user": 7, "ok": True},

@@ -233,7 +233,7 @@ def test_the_upstreams_own_error_is_read_out_of_code_8007(read: Any) -> None:
     assert read(400, envelope(8007, f"AiError: {text}")).message == "System message must be at the beginning."
 
 
-def test_a_2xx_response_with_success_false_raises_the_error_of_its_code(read: Any) -> None:
+def test_a_2xx_response_that_reports_an_error_raises(read: Any) -> None:
     busy = read(200, envelope(3040, "Capacity temporarily exceeded, please try again."))
     assert type(busy) is e.CapacityError
     assert busy.status_code == 429
@@ -273,7 +273,7 @@ def test_an_edge_page_becomes_one_line(read: Any) -> None:
     assert len(read(500, "x" * 5000).message) == 300
 
 
-def test_the_text_is_one_line_with_the_model_the_status_the_code_the_ray_and_the_way_out(read: Any) -> None:
+def test_the_text_is_one_line_with_model_status_code_ray_and_remedy(read: Any) -> None:
     error = read(400, envelope(5028, "This model\n was  deprecated."), {"cf-ray": "8a1-AMS", "cf-aig-log-id": "log1"})
     text = str(error)
     assert "\n" not in text
@@ -296,7 +296,7 @@ def test_the_text_is_one_line_with_the_model_the_status_the_code_the_ray_and_the
         (429, 3036, "renewed at"),
     ],
 )
-def test_the_message_has_a_remedy(status: int, code: int, names: str, read: Any) -> None:
+def test_the_text_has_the_remedy(status: int, code: int, names: str, read: Any) -> None:
     assert names in str(read(status, envelope(code)))
 
 
@@ -311,7 +311,7 @@ def test_the_daily_allocation_is_renewed_at_the_next_midnight_utc() -> None:
     assert spending_limit.resets_at is None  # type: ignore[attr-defined]
 
 
-def test_a_retired_model_names_its_successor_where_the_catalogue_knows_one() -> None:
+def test_the_error_of_a_retired_model_names_its_successor() -> None:
     error = error_from_reply(410, {}, "", model="@cf/old", body=envelope(5028), successor={"@cf/old": "@cf/new"}.get)
     assert error.successor == "@cf/new"  # type: ignore[attr-defined]
     assert "Use @cf/new instead." in str(error)
@@ -325,7 +325,7 @@ def all_errors() -> list[e.WorkersAIError]:
 
 
 @pytest.mark.parametrize("error", all_errors(), ids=lambda error: type(error).__name__)
-def test_every_class_pickles_and_copies_with_all_it_knows(error: e.WorkersAIError) -> None:
+def test_every_class_pickles_and_copies_with_all_fields(error: e.WorkersAIError) -> None:
     error.attempts, error.partial, error.retry_after = 3, "half", 1.5
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is type(error)

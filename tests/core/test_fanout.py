@@ -79,7 +79,7 @@ class BothInFlight:
         return await asyncio.to_thread(self, request)
 
 
-def test_after_a_failure_nobody_waits_to_try_again(face: Any) -> None:
+def test_after_a_failure_no_other_flow_retries(face: Any) -> None:
     service = BothInFlight()
     one = face(service, max_concurrency=2)
     if one.mode == "async":

@@ -1,4 +1,4 @@
-"""A thousand calls on a service that fails in every way, by chance and from a seed.
+"""Hundreds of calls on a service that fails in every way, by chance and from a seed.
 
 Every call ends: with the right value, or with a typed error. Nothing waits for an allocation that is used up.
 """
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import httpx
-import pytest
 from tests.core.virtual_time import EmulatorClock, VirtualTime
 
 from workers_ai import AsyncClient, Client, RetryEvent
@@ -22,7 +21,7 @@ from workers_ai_emulator import Emulator, Fault
 LLAMA, GEMMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/google/gemma-4-26b-a4b-it"
 BGE, RERANKER = "@cf/baai/bge-small-en-v1.5", "@cf/baai/bge-reranker-base"
 KINDS = ("chat", "stream", "embed", "rerank")
-CALLS, THREADS, LOOPS = 1000, 20, 4
+CALLS, THREADS, LOOPS = 600, 20, 4
 TIMEOUT_S = 30.0
 
 TEMPORARY = (e.CapacityError, e.RateLimitError, e.InternalServerError, e.APIConnectionError, e.RequestTimeoutError)
@@ -107,7 +106,7 @@ def oracle() -> Callable[[list[str]], list[list[float]]]:
 
 
 class Run:
-    """The thousand calls, in threads and on event loops, and everything that was waited for."""
+    """The calls, in threads and on event loops, and everything that was waited for."""
 
     def __init__(self, virtual: VirtualTime, seed: int, account: dict[str, Any]) -> None:
         self.virtual = virtual
@@ -142,9 +141,10 @@ class Run:
         self.answers.update(zip(numbers, answers, strict=True))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_thousand_calls_are_right_or_a_typed_error(seed: int, virtual: VirtualTime, account: dict[str, Any]) -> None:
-    run, vectors = Run(virtual, seed, account), oracle()
+def test_each_of_many_calls_returns_the_right_value_or_raises_a_typed_error(
+    virtual: VirtualTime, account: dict[str, Any]
+) -> None:
+    run, vectors = Run(virtual, 1, account), oracle()
     run.go()
 
     assert {name: fault.applied > 0 for name, fault in run.faults.items()} == dict.fromkeys(run.faults, True)

@@ -18,8 +18,8 @@ from workers_ai._wire.json_writing import plain_json
 from workers_ai.errors import BadRequestError
 
 HI = [{"role": "user", "content": "hi"}]
-SIZE = 200_000
-LONGEST_S = 1.0
+SIZE = 100_000
+LONGEST_S = 0.5
 
 
 def said(message: str) -> bytes:
@@ -34,7 +34,7 @@ BODIES = {
     "brackets in a message": said("(" * SIZE),
     "prefixes in a message": said("AiError: " * (SIZE // 9)),
     "digits in a message": said("input length " + "1" * SIZE),
-    "JSON in a message": said('{"a":' * 30_000),
+    "JSON in a message": said('{"a":' * 15_000),
     "nesting": b"[" * SIZE,
     "nesting that Python reads": b"[" * 400 + b"]" * 400,
     "a huge code": b'{"errors":[{"code":' + b"9" * 5_000 + b',"message":"x"}]}',
@@ -45,9 +45,8 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("call", ["chat", "stream"])
-def test_hostile_bodies_cost_no_time_and_a_5xx_stays_retryable(call: str, body: bytes, face: Any) -> None:
-    for status in (200, 400, 503):
+def test_hostile_bodies_are_read_in_linear_time_and_a_5xx_stays_retryable(body: bytes, face: Any) -> None:
+    for status, call in ((200, "chat"), (200, "stream"), (400, "chat"), (503, "stream")):
         one = face(lambda request, status=status: httpx.Response(status, content=body), max_retries=0)
         began = time.process_time()
         with pytest.raises(e.WorkersAIError) as caught:
@@ -89,7 +88,7 @@ AROUND = {
 
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
-def test_one_value_is_found_whatever_is_around_it(around: str) -> None:
+def test_a_value_is_found_in_surrounding_text(around: str) -> None:
     assert parse_answer(around.replace("JSON", json.dumps(ONE))) == ONE
 
 
@@ -111,7 +110,7 @@ def test_no_part_of_a_truncated_value_is_an_answer(value: Any, cut: int, before:
 @pytest.mark.parametrize(
     "text", ["{" * SIZE, '{"a' * SIZE, '{"a":{},' * SIZE, "[" * SIZE, "```" * SIZE, '{"a":[]}' * 9_000]
 )
-def test_a_hostile_answer_costs_no_time(text: str) -> None:
+def test_a_hostile_answer_is_parsed_in_linear_time(text: str) -> None:
     began = time.process_time()
     for parse in (parse_answer, parse_growing):
         try:
@@ -122,7 +121,7 @@ def test_a_hostile_answer_costs_no_time(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"x": NaN}', '{"x": -Infinity}', '{"x": 1e999}', "[" * 300 + "]" * 300, "9" * 5_000])
-def test_nan_and_infinity_are_rejected(text: str) -> None:
+def test_values_that_are_not_strict_json_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|large|limit|nested"):
         parse_json(text)
 

@@ -81,7 +81,7 @@ def test_connections_are_kept_within_a_loop(url: str, aclient: AsyncClient) -> N
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])
-def test_clients_of_a_closed_event_loop_are_deleted(clean: bool, account: dict[str, Any]) -> None:
+def test_clients_of_a_closed_event_loop_are_released(clean: bool, account: dict[str, Any]) -> None:
     client = AsyncClient(**account, base_url="http://127.0.0.1:9", max_retries=0)
 
     async def fail() -> None:
@@ -357,7 +357,7 @@ def test_a_body_that_json_cannot_hold_is_a_bad_request(face: Any) -> None:
             one.chat(MODEL, HI, **params)
 
 
-def test_a_lone_surrogate_does_not_affect_other_texts(face: Any) -> None:
+def test_a_lone_surrogate_changes_no_other_character(face: Any) -> None:
     sent: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -368,7 +368,7 @@ def test_a_lone_surrogate_does_not_affect_other_texts(face: Any) -> None:
     assert sent[0]["messages"][0]["content"] == "a😀b\ufffdc"
 
 
-def test_no_redirect_takes_our_headers_to_another_host(account: dict[str, Any]) -> None:
+def test_headers_are_not_sent_to_a_redirect_target(account: dict[str, Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.url.host == "api.cloudflare.com"
         return httpx.Response(307, headers={"location": "https://evil.example/"})

@@ -42,11 +42,11 @@ def test_one_limiter_for_each_account_and_url(account: dict[str, Any]) -> None:
     assert limiter_for("u", "a") is not limiter_for("u", "b")
 
 
-def test_an_idle_account_holds_nobody(limiter: Limiter) -> None:
+def test_an_idle_account_delays_no_call(limiter: Limiter) -> None:
     assert [limiter.wait_s(ticket()) for _ in range(500)] == [0.0] * 500
 
 
-def test_retry_after_delays_only_its_model(limiter: Limiter, clock: Any) -> None:
+def test_a_rejection_delays_only_its_model_for_retry_after(limiter: Limiter, clock: Any) -> None:
     limiter.busy(let_in(limiter), 5.0, for_all=True)
     assert limiter.wait_s(ticket()) == 5.0
     assert limiter.wait_s(ticket("@cf/b")) == 0.0
@@ -177,7 +177,7 @@ def test_other_calls_wait_for_retry_after_unless_they_may_not_retry(
 
 
 @pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
-def test_a_call_that_times_out_blocks_no_other(
+def test_a_call_that_gives_up_delays_no_other_call(
     code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
     limiter: Limiter,
 ) -> None:  # fmt: skip

@@ -79,7 +79,7 @@ def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
     ],
 )
 @pytest.mark.parametrize("call", ["chat", "stream", "embed", "rerank"])
-def test_an_invalid_2xx_response_raises_with_its_content(call: str, content: str, says: str, face: Any) -> None:
+def test_an_invalid_2xx_response_raises(call: str, content: str, says: str, face: Any) -> None:
     arguments = {
         "chat": ("@cf/a", HI),
         "stream": ("@cf/a", HI),

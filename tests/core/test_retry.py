@@ -58,7 +58,7 @@ def test_a_limit_per_minute_waits_the_minute_unless_events_otherwise() -> None:
         e.BatchTimeoutError("late"),
     ],
 )
-def test_what_another_try_cannot_mend_is_never_tried_again(error: e.WorkersAIError) -> None:
+def test_errors_that_are_not_retryable_are_not_retried(error: e.WorkersAIError) -> None:
     assert RetryPolicy(max_retries=99).wait_s(1, error) is None
 
 
@@ -100,7 +100,7 @@ def test_retry_after_is_read_in_every_spelling(headers: dict[str, str], seconds:
     assert seconds == retry_after_s(httpx.Headers(headers), lambda: NOW)
 
 
-def test_requests_at_capacity_are_retried_until_an_answer(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
+def test_a_call_at_capacity_is_retried(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [refusal(429, 3040), refusal(500), ok()])
     assert played.result.data["result"] == {"response": "hi"}
     assert played.slept == [0.5, 1.0]

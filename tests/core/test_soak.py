@@ -70,8 +70,16 @@ async def _aask(client: AsyncClient, call: str) -> Any:
     return "".join([piece.text async for piece in client.stream_chat(MODEL, HI)])
 
 
-@pytest.mark.parametrize(("call", "latency_s"), [("chat", 0.1), ("stream", 2.0)])
-@pytest.mark.parametrize("mix", MIXES.values(), ids=MIXES)
+@pytest.mark.parametrize(
+    ("mix", "call", "latency_s"),
+    [
+        (MIXES["threads"], "chat", 0.1),
+        (MIXES["one loop each"], "stream", 2.0),
+        (MIXES["one loop for all"], "chat", 0.1),
+        (MIXES["threads and loops"], "stream", 2.0),
+    ],
+    ids=MIXES,
+)
 def test_no_call_fails_and_the_slots_stay_busy(
     mix: list[Mode], call: str, latency_s: float, virtual: VirtualTime, account: dict[str, Any]
 ) -> None:

@@ -53,7 +53,7 @@ def then(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one piece", "in two"])
-def test_the_answer_is_complete_and_nobody_waits_for_the_connection(then: str, at_once: bool, face: Any) -> None:
+def test_a_complete_stream_does_not_wait_for_the_end_of_the_connection(then: str, at_once: bool, face: Any) -> None:
     line = Line(then, at_once)
     began = time.perf_counter()
     pieces = face(None, base_url=line.url).stream("@cf/a", HI)

@@ -83,7 +83,7 @@ def nested(one: Face, streams: int) -> str:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_idle_streams_count_against_nobody(face: Callable[..., Face], limit: int) -> None:
+def test_idle_streams_hold_no_slot(face: Callable[..., Face], limit: int) -> None:
     assert nested(face(streaming, max_concurrency=limit), limit) == "ok"
 
 
@@ -267,7 +267,7 @@ def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Li
         flow.close()
 
 
-def test_unused_limits_models_and_accounts_are_deleted(
+def test_state_of_idle_models_and_accounts_is_released(
     make_calls: Any, limiter_: Limiter, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(50):

@@ -65,7 +65,7 @@ def test_a_stream_that_is_closed_early_is_cancelled(env_ai: Any) -> None:
     assert env_ai.readers[0].cancelled
 
 
-def test_a_stream_that_breaks_off_keeps_what_had_arrived(scripted: Any, reader: Any, thrown: Any) -> None:
+def test_an_interrupted_stream_keeps_the_received_text(scripted: Any, reader: Any, thrown: Any) -> None:
     async def broken() -> Any:
         yield b'data: {"response":"Half"}\n\n'
         raise thrown("Network connection lost.")
@@ -256,7 +256,7 @@ def test_requests_in_flight_are_bounded(scripted: Any) -> None:
     assert most == 3
 
 
-def test_blocking_calls_raise_with_the_async_alternative(env_ai: Any) -> None:
+def test_blocking_calls_name_the_async_form(env_ai: Any) -> None:
     client = Client(binding=env_ai)
     for call in (
         lambda: client.chat(LLAMA, HELLO),
@@ -269,7 +269,7 @@ def test_blocking_calls_raise_with_the_async_alternative(env_ai: Any) -> None:
     assert env_ai.calls == []
 
 
-def test_an_invalid_binding_is_rejected_immediately() -> None:
+def test_an_invalid_binding_is_rejected_by_the_constructor() -> None:
     with pytest.raises(errors.ConfigurationError, match=r"binding has no run\(\)"):
         AsyncClient(binding=SimpleNamespace())
 
@@ -288,7 +288,7 @@ def test_fields_take_a_binding_in_place_of_an_account(env_ai: Any) -> None:
         assert asyncio.run(copied.async_client.embed(BGE, ["a"])).vectors
 
 
-def test_a_pickle_omits_the_binding_and_later_calls_raise(env_ai: Any) -> None:
+def test_a_pickle_drops_the_binding_with_a_warning(env_ai: Any) -> None:
     thing = pickle.loads(pickle.dumps(_Thing(binding=env_ai)))
     with pytest.raises(errors.ConfigurationError, match="set binding= again"):
         _ = thing.async_client

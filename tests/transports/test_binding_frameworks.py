@@ -161,7 +161,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_blocking_call_raises_with_the_async_alternative(env_ai: Any, name: str) -> None:
+def test_a_blocking_call_names_the_async_form(env_ai: Any, name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="no blocking calls"):
         BLOCKING[name](MAKERS[name](env_ai))
     assert env_ai.calls == []

@@ -67,7 +67,7 @@ def test_documents_are_the_same_by_either_way(env_ai: Any, emulator: Any, queue:
     assert queued == asyncio.run(client.embed(BGE, TEXTS)).vectors
 
 
-def test_rejections_in_the_queue_are_typed_and_not_retried(scripted: Any, thrown: Any) -> None:
+def test_a_rejected_submission_raises_and_is_not_repeated(scripted: Any, thrown: Any) -> None:
     calls: list[Any] = []
 
     def lost(*call: Any) -> None:

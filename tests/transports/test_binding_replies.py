@@ -111,7 +111,7 @@ def test_a_stream_without_a_piece_in_time_is_cancelled(streams: Any) -> None:
     assert [reader.cancelled for reader in binding.readers] == [True]
 
 
-def test_a_stream_that_stops_in_its_midst_keeps_what_had_arrived(streams: Any) -> None:
+def test_a_truncated_stream_keeps_the_received_text(streams: Any) -> None:
     binding = streams(_hangs)
     with pytest.raises(errors.APITimeoutError) as caught:
         asyncio.run(_all(AsyncClient(binding=binding, timeout=0.02).stream_chat(LLAMA, HELLO)))
@@ -219,7 +219,7 @@ def test_a_rejection_of_a_stream_is_tried_again(env_ai: Any, emulator: Any) -> N
     assert len(env_ai.calls) == 3
 
 
-def test_values_that_are_not_json_are_rejected_before_sending(env_ai: Any) -> None:
+def test_values_outside_json_are_rejected_before_sending(env_ai: Any) -> None:
     client = AsyncClient(binding=env_ai)
     for value in (float("nan"), object()):
         with pytest.raises(errors.BadRequestError, match="cannot be written as JSON"):

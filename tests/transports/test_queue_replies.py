@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers_ai import AsyncClient, BatchWorker, Client, errors
@@ -125,6 +125,7 @@ def test_vectors_of_a_worker_that_groups_texts_are_read_under_either_spelling(qu
     assert (items[2].index, items[2].error.message) == (2, "broke")
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_items_of_either_spelling_come_out_in_the_order_of_the_requests(data: st.DataObject) -> None:
     size = data.draw(st.integers(min_value=1, max_value=6))
@@ -173,7 +174,7 @@ def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
 @pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
 @pytest.mark.parametrize("code", [5504, None])
 @pytest.mark.parametrize("method", ["poll", "collect"])
-def test_an_unknown_job_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:
+def test_a_job_with_an_unknown_id_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:
     polls: list[Any] = []
     with pytest.raises(errors.BatchError, match=f"the request id {JOB} is unknown") as caught:
         queue(method, BatchJob(JOB, BGE, 1), reply=unknown_job(status, code), polls=polls)

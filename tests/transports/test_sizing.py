@@ -28,7 +28,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_a_row_is_what_the_catalogue_says(row: list[str]) -> None:
+def test_a_row_equals_the_catalogue(row: list[str]) -> None:
     card = lookup(row[0])
     per_request, per_minute, per_hour, usd = map(_figure, row[1:5])
     assert (per_request, per_minute) == (card.max_items, card.requests_per_minute)

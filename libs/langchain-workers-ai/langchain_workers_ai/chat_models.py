@@ -42,7 +42,7 @@ from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import ChatFields, check_model, require_queue
+from workers_ai.integration import ChatFields, check_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -129,6 +129,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     @model_validator(mode="after")
     def _check_queue(self) -> Self:
         if self.queue != "never":
+            from workers_ai.integration import require_queue  # its module is large
+
             require_queue(self.model)
         return self
 
