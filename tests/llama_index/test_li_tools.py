@@ -168,16 +168,14 @@ class TestReplies:
         assert selections(model, response) == [("weather", {"city": "Oslo"})]
         assert response.message.blocks[-1].tool_call_id
 
-    @pytest.mark.parametrize(("arguments", "cut"), [('{"city": "Par', True), ("city=Paris", False)])
-    def test_malformed_arguments_raise(
-        self, llm: Make, script: Script, call: Caller, arguments: str, cut: bool
-    ) -> None:
+    @pytest.mark.parametrize("arguments", ['{"city": "Par', "city=Paris"])
+    def test_malformed_arguments_raise(self, llm: Make, script: Script, call: Caller, arguments: str) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("weather", arguments)]}, finish="length")
         model = llm()
         response = call(model, "chat", USER)
         with pytest.raises(APIResponseValidationError, match="of weather are not a JSON") as caught:
             model.get_tool_calls_from_response(response)
-        assert ("raise max_tokens" in str(caught.value)) == cut
+        assert "increase max_tokens" in str(caught.value)
 
     def test_arguments_must_be_an_object(self, llm: Make, script: Script) -> None:
         script.completion({"content": "", "tool_calls": [tool_call("weather", "[1]")]})
