@@ -159,12 +159,12 @@ def test_tool_calls_are_yielded_as_they_arrive(streaming: Any, call: Any) -> Non
         piece("Let me see."),
         part("a", "{", 0, "1"),
         part(None, "}", 0),
-        part("b", "{}", 1, "2"),
+        part("b", '{"x":1}', 1, "2"),
         piece(finish="tool_calls"),
     )
     chunks = call(streaming(body), "stream", "hi")
     seen = [(one["index"], one["name"], one["args"]) for chunk in chunks for one in chunk.tool_call_chunks]
-    assert seen == [(0, "a", "{"), (0, None, "}"), (1, "b", "{}")]
+    assert seen == [(0, "a", "{"), (0, None, "}"), (1, "b", '{"x":1}')]
     assert chunks[0].text == "Let me see."
 
 

@@ -54,6 +54,13 @@ def test_a_stream_arrives_in_pieces(env_ai: Any, model: str) -> None:
     assert not env_ai.readers[0].cancelled
 
 
+def test_lone_surrogates_are_replaced_in_the_inputs(env_ai: Any) -> None:
+    sent = {"\ud83d!": "\ufffd!", "\U0001f600": "\U0001f600"}
+    for given, wanted in sent.items():
+        asyncio.run(AsyncClient(binding=env_ai).chat(LLAMA, [{"role": "user", "content": given}]))
+        assert env_ai.calls[-1][1]["messages"][0]["content"] == wanted
+
+
 def test_a_stream_that_is_closed_early_is_cancelled(env_ai: Any) -> None:
     async def first() -> str:
         pieces = AsyncClient(binding=env_ai).stream_chat(LLAMA, HELLO)

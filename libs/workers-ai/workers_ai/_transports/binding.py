@@ -25,6 +25,7 @@ import httpx
 from workers_ai._settings.settings import session_headers
 from workers_ai._settings.urls import reveal
 from workers_ai._wire.error_mapping import read_error, usual_status
+from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -137,6 +138,12 @@ class _Call(NamedTuple):
     """Each as JSON text."""
 
 
+def _write(value: JSON) -> str:
+    """Return a value as JSON, with lone surrogates replaced, as in an HTTP body."""
+    text = json.dumps(value, allow_nan=False)
+    return json.dumps(replace_lone_surrogates(value)) if "\\ud" in text else text
+
+
 def _read_call(request: Request, settings: Settings) -> _Call:
     """Return the call of the binding for one HTTP request."""
     if request.path == _MODELS:
@@ -163,7 +170,7 @@ def _read_call(request: Request, settings: Settings) -> _Call:
     if headers:
         options["extraHeaders"] = headers
     try:
-        return _Call(request.path, [json.dumps(value, allow_nan=False) for value in (request.model, body, options)])
+        return _Call(request.path, [_write(value) for value in (request.model, body, options)])
     except (TypeError, ValueError) as exc:
         raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
 
