@@ -138,7 +138,7 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
         at = min(due)[0]
         clock.now = max(clock.now, at)
         now, due = [one for one in due if one[0] <= clock.now], [one for one in due if one[0] > clock.now]
-        for _, _, call in sorted(now, key=lambda one: one[1]) if at == 0.0 else reversed(sorted(now)):
+        for _, _, call in sorted(now, key=lambda one: one[1]) if at == 0.0 else sorted(now, reverse=True):
             if wait := limiter.wait_s(call):
                 due.append((clock.now + wait + 0.001, call.number, call))
             else:
