@@ -67,10 +67,19 @@ def test_hostile_bodies_cost_no_time_and_a_5xx_stays_retryable(call: str, body: 
 CHARSETS = ["hex", "zlib", "base64", "rot13", "idna", "undefined", "utf-7", "no-such", "utf-16", ""]
 
 
-@pytest.mark.parametrize("status", [200, 400, 429, 503])
+UNREADABLE = {
+    200: e.APIResponseValidationError,
+    400: e.BadRequestError,
+    401: e.AuthenticationError,
+    429: e.RateLimitError,
+    503: e.InternalServerError,
+}
+
+
+@pytest.mark.parametrize(("status", "cls"), UNREADABLE.items())
 @pytest.mark.parametrize("coding", ["gzip", "br"])
-def test_an_error_response_whose_body_cannot_be_read_is_retried_by_its_status(
-    coding: str, status: int, face: Any, monkeypatch: pytest.MonkeyPatch
+def test_an_error_response_whose_body_cannot_be_read_has_the_class_of_its_status(
+    coding: str, status: int, cls: type[e.WorkersAIError], face: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers_ai._transports.bodies.MAX_BODY_BYTES", 1_000)
     body = gzip.compress(b" " * 10_000)
@@ -82,7 +91,7 @@ def test_an_error_response_whose_body_cannot_be_read_is_retried_by_its_status(
         return httpx.Response(status, headers={"content-encoding": coding}, stream=stream)
 
     one = face(answer, max_retries=1, retry=RetryPolicy(max_retries=1, base_s=0.001))
-    with pytest.raises(e.APIResponseValidationError) as caught:
+    with pytest.raises(cls) as caught:
         one.chat("@cf/a", HI)
     assert caught.value.is_retryable is (status in (429, 503))
     assert len(sent) == (2 if status in (429, 503) else 1)

@@ -87,6 +87,8 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     import httpx
 
     if isinstance(exc, APIResponseValidationError):  # its body is too large, or in a coding that was not requested
+        if exc.status_code is not None and exc.status_code >= 400:
+            return error_from_reply(exc.status_code, {}, exc.message, model=model)
         exc.model = exc.model or model
         return exc
     host = _host_of(exc) or httpx.URL(settings.base_url).host

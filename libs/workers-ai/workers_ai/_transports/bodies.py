@@ -218,9 +218,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         return self._unreadable(f"a body of more than {MAX_BODY_BYTES:,} bytes; the rest was not read")
 
     def _unreadable(self, what: str) -> APIResponseValidationError:
-        error = APIResponseValidationError(f"HTTP {self._status} with {what}", status_code=self._status)
-        error.is_retryable = self._status >= 500 or self._status == 429
-        return error
+        return APIResponseValidationError(f"HTTP {self._status} with {what}", status_code=self._status)
 
     def close(self) -> None:
         self._raw.close()
