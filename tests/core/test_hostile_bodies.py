@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import time
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from workers_ai import RetryPolicy
 from workers_ai import errors as e
 from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
 from workers_ai._wire.json_writing import plain_json
@@ -20,6 +22,7 @@ from workers_ai.errors import BadRequestError
 HI = [{"role": "user", "content": "hi"}]
 SIZE = 100_000
 LONGEST_S = 0.5
+LONGEST_MESSAGE = 3_000
 
 
 def said(message: str) -> bytes:
@@ -37,6 +40,8 @@ BODIES = {
     "JSON in a message": said('{"a":' * 15_000),
     "nesting": b"[" * SIZE,
     "nesting that Python reads": b"[" * 400 + b"]" * 400,
+    "a long message": said("a" * SIZE),
+    "a long code": b'{"errors":[{"code":' + b"9" * 3_000 + b',"message":"x"}]}',
     "a huge code": b'{"errors":[{"code":' + b"9" * 5_000 + b',"message":"x"}]}',
     "a huge code as text": json.dumps({"errors": [{"code": "9" * 5_000, "message": "x"}]}).encode(),
     "facts of other types": json.dumps({"errors": [{"code": [], "message": {"a": 1}, "httpCode": {}}]}).encode(),
@@ -52,12 +57,43 @@ def test_hostile_bodies_are_read_in_linear_time_and_a_5xx_stays_retryable(body: 
         with pytest.raises(e.WorkersAIError) as caught:
             getattr(one, call)("@cf/a", HI)
         assert time.process_time() - began < LONGEST_S
+        assert len(str(caught.value)) < LONGEST_MESSAGE
         if status == 503:
             assert isinstance(caught.value, e.InternalServerError)
             assert caught.value.is_retryable
 
 
 CHARSETS = ["hex", "zlib", "base64", "rot13", "idna", "undefined", "utf-7", "no-such", "utf-16", ""]
+
+
+UNREADABLE = {
+    200: e.APIResponseValidationError,
+    400: e.BadRequestError,
+    401: e.AuthenticationError,
+    429: e.RateLimitError,
+    503: e.InternalServerError,
+}
+
+
+@pytest.mark.parametrize(("status", "cls"), UNREADABLE.items())
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_an_error_response_whose_body_cannot_be_read_has_the_class_of_its_status(
+    coding: str, status: int, cls: type[e.WorkersAIError], face: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers_ai._transports.bodies.MAX_BODY_BYTES", 1_000)
+    body = gzip.compress(b" " * 10_000)
+    sent = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        stream = httpx.ByteStream(body)  # decoded by the client, not by the test
+        return httpx.Response(status, headers={"content-encoding": coding}, stream=stream)
+
+    one = face(answer, max_retries=1, retry=RetryPolicy(max_retries=1, base_s=0.001))
+    with pytest.raises(cls) as caught:
+        one.chat("@cf/a", HI)
+    assert caught.value.is_retryable is (status in (429, 503))
+    assert len(sent) == (2 if status in (429, 503) else 1)
 
 
 @pytest.mark.parametrize("charset", CHARSETS)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,8 @@ from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmb
 from workers_ai import BatchWorker, Client, GatewayOptions
 from workers_ai import errors as e
 from workers_ai._settings.settings import Settings
+from workers_ai.generation import generate
+from workers_ai.ingest import ingest
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 BGE = "@cf/baai/bge-m3"
@@ -40,6 +43,7 @@ CLASSES: dict[str, Callable[..., Any]] = {
 }
 GIVEN: dict[str, Any] = {
     "api_token": SECRET,
+    "api_key": SECRET,
     "gateway": {"id": "gw", "token": SECRET},
     "default_headers": {"x-key": SECRET},
     "batch_worker": {"url": "https://batch.example.workers.dev", "headers": {"authorization": f"Bearer {SECRET}"}},
@@ -47,13 +51,13 @@ GIVEN: dict[str, Any] = {
 WAYS: dict[str, Callable[[Any, str, Any], Any]] = {
     "assignment": lambda one, name, value: setattr(one, name, value) or one,
     "copy": lambda one, name, value: one.model_copy(update={name: value}),
-    "construction": lambda one, name, value: type(one)(**{**one_settings(one), name: value}),
+    "construction": lambda one, name, value: type(one)(**{**one_settings(one, name), name: value}),
 }
 
 
-def one_settings(one: Any) -> dict[str, Any]:
+def one_settings(one: Any, changed: str) -> dict[str, Any]:
     kept = {name: getattr(one, name) for name in ("account_id", "api_token", "model", "model_name", "ledger")
-            if name in type(one).model_fields}  # fmt: skip
+            if name in type(one).model_fields and (name, changed) != ("api_token", "api_key")}  # fmt: skip
     return {name: value for name, value in kept.items() if value is not None}
 
 
@@ -61,6 +65,8 @@ def one_settings(one: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("setting", GIVEN)
 @pytest.mark.parametrize("made", CLASSES)
 def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, account: dict[str, Any]) -> None:
+    if setting == "api_key" and way == "assignment":
+        pytest.skip("pydantic assigns to fields only")
     one = WAYS[way](CLASSES[made](**account), setting, GIVEN[setting])
     shown = [repr(one), str(one), str(one.model_dump()), one.model_dump_json(), repr(vars(one))]
     if hasattr(one, "to_json"):
@@ -165,6 +171,14 @@ def test_no_frame_of_a_call_that_fails_shows_a_secret(face: Callable[..., Face],
     args = (BGE, ["a"]) if call == "embed" else (CHAT, HI)
     with pytest.raises((e.WorkersAIError, KeyboardInterrupt)) as caught:
         getattr(one, call)(*args, extra_headers={"x-worker": SECRETS["worker"]})
+    assert shown_secrets(caught.value) == set()
+
+
+@pytest.mark.parametrize("bulk", [ingest, generate])
+def test_no_frame_of_a_run_that_fails_shows_a_secret(bulk: Any, tmp_path: Path) -> None:
+    model = BGE if bulk is ingest else CHAT
+    with pytest.raises(e.ConfigurationError) as caught:
+        bulk([("a", "text"), ("b", object())], ledger=tmp_path, model=model, max_retries=-1, **secret_settings())
     assert shown_secrets(caught.value) == set()
 
 

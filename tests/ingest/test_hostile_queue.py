@@ -222,6 +222,7 @@ CASES = {
     "a state of its own": Case(early(lambda job: running(job, status="in_progress"))),
     "null": Case(early(lambda job: envelope(None))),
     "an empty object": Case(early(lambda job: {})),
+    "an empty list": Case(early(lambda job: {"responses": []})),
     "an empty body": Case(early(lambda job: httpx.Response(200, content=b""))),
     "cut JSON": Case(early(lambda job: httpx.Response(200, content=json.dumps({"result": job.done()})[:-9].encode()))),
     "HTML with status 200": Case(early(lambda job: httpx.Response(200, html="<html>soon</html>"))),

@@ -89,6 +89,11 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     """Return the typed error for an exception of the transport; raise ``exc`` if it is not a transport error."""
     import httpx
 
+    if isinstance(exc, APIResponseValidationError):  # its body is too large, or in a coding that was not requested
+        if exc.status_code is not None and exc.status_code >= 400:
+            return error_from_reply(exc.status_code, {}, exc.message, model=model)
+        exc.model = exc.model or model
+        return exc
     host = _host_of(exc) or httpx.URL(settings.base_url).host
     if isinstance(exc, httpx.TimeoutException):
         late = f"{host} did not answer in time while {_PHASES.get(type(exc).__name__, 'waiting for the response')}"

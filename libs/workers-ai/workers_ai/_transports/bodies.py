@@ -211,20 +211,18 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _create_decoder(self, start: bytes) -> Any:
         if self._coding not in ("gzip", "x-gzip", "deflate"):
-            raise APIResponseValidationError(
-                f"HTTP {self._status} with content-encoding {self._coding[:100]!r}, which was not requested: "
-                "accept-encoding was gzip, deflate",
-                status_code=self._status,
+            raise self._unreadable(
+                f"content-encoding {self._coding[:100]!r}, which was not requested: accept-encoding was gzip, deflate"
             )
         if self._coding == "deflate" and start[0] & 0x0F != 8:  # some servers omit the zlib header
             return zlib.decompressobj(-zlib.MAX_WBITS)
         return zlib.decompressobj(_GZIP_OR_ZLIB)
 
     def _too_large(self) -> APIResponseValidationError:
-        return APIResponseValidationError(
-            f"HTTP {self._status} with a body of more than {MAX_BODY_BYTES:,} bytes; the rest was not read",
-            status_code=self._status,
-        )
+        return self._unreadable(f"a body of more than {MAX_BODY_BYTES:,} bytes; the rest was not read")
+
+    def _unreadable(self, what: str) -> APIResponseValidationError:
+        return APIResponseValidationError(f"HTTP {self._status} with {what}", status_code=self._status)
 
     def close(self) -> None:
         self._raw.close()

@@ -203,8 +203,8 @@ def _finished(
 ) -> BatchStatus | None:
     """Return the status of a finished batch, with an item for each request; None if it is not finished."""
     entries = batch_entries(result)
-    if entries is None:
-        return None
+    if entries is None or (not entries and size != 0 and not _has_final_state(result)):
+        return None  # an empty list does not say that the job has ended
     found: dict[int, BatchItem] = {}
     for entry in entries:
         index = entry_index(entry)

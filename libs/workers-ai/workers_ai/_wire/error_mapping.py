@@ -152,6 +152,9 @@ _NO_REASON: Final = "the service gave no reason"
 _MAX_NESTED_ERRORS: Final = 4
 _MAX_SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a page that are searched for its title."""
+_MAX_MESSAGE_CHARACTERS: Final = 2_000
+_CODE_LIMIT: Final = 10**9
+"""Codes and statuses from here on are garbage."""
 
 
 class ErrorDetails(NamedTuple):
@@ -276,9 +279,10 @@ def _to_int(value: JSON) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
-        return int(value)
+        number = int(value)
     except (ValueError, OverflowError):
         return None
+    return number if abs(number) < _CODE_LIMIT else None
 
 
 def _to_float(text: str | None) -> float | None:
@@ -358,6 +362,7 @@ def error_from_reply(
     cls = classify(details, status)
     if status >= 300 and headers.get("cf-mitigated") == "challenge":  # a page for browsers: retrying cannot pass it
         cls = e.PermissionDeniedError
+    details = details._replace(message=_shortened(details.message))
     response = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
     ray = headers.get("cf-ray")
     request_id = headers.get("cf-ai-req-id") or details.request_id or ray
@@ -414,6 +419,11 @@ def _scrub_json(value: JSON, scrub: Callable[[str], str]) -> JSON:
         return scrubbed(value)
     except RecursionError:
         return None
+
+
+def _shortened(message: str) -> str:
+    """Return a message of at most :data:`_MAX_MESSAGE_CHARACTERS`. The whole text stays in ``body``."""
+    return message if len(message) <= _MAX_MESSAGE_CHARACTERS else message[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
 
 
 def _first_line(text: str) -> str:
