@@ -53,9 +53,20 @@ def run(code: str, names: dict[str, Any], where: str) -> None:
         asyncio.run(result)
 
 
+@pytest.fixture
+def event_loop_of_llama_index() -> Iterator[None]:
+    """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+@pytest.mark.usefixtures("event_loop_of_llama_index")
 @pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
