@@ -1,4 +1,4 @@
-"""Every refusal recorded of the service, over each route that can carry it; and replies of that shape gone wrong."""
+"""Every recorded error response of the service, on each route that can carry it; and damaged variants."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ IN_CLEF = "Request body failed validation (images: image payload is invalid)"
 
 
 class Row(NamedTuple):
-    """A refusal as it was recorded, and the error it has to be."""
+    """A recorded error response, and the expected error."""
 
     status: int
     code: int | None
     text: str
-    """The message as it stands in the envelope; the binding throws it behind the code."""
+    """The message in the envelope; the binding throws it after the code."""
     cls: type[errors.WorkersAIError]
     says: str
     """The whole message of the error."""
@@ -134,7 +134,7 @@ def test_a_captured_refusal_under_http_200_is_the_same_error(row: Row, face: Any
 
 
 def thrown_forms(row: Row) -> list[str]:
-    """The texts under which the binding may throw a refusal."""
+    """The messages with which the binding may throw an error response."""
     gateway = {"name": "AiError", "internalCode": row.code, "httpCode": row.status, "message": row.text}
     return [
         f"{row.code}: {row.text}",
@@ -145,7 +145,7 @@ def thrown_forms(row: Row) -> list[str]:
 
 
 def codeless_forms(row: Row) -> list[str]:
-    """The texts under which the binding throws a refusal that has no number in front."""
+    """The messages with which the binding throws an error response without a code."""
     names = ["", "InferenceUpstreamError: ", "AiError: ", "InferenceUpstreamError: AiError: AiError: ", "undefined: "]
     return [f"{name}{row.text}" for name in names]
 

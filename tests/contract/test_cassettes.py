@@ -217,7 +217,7 @@ def events(text: str) -> list[Any]:
 
 
 def codes(body: Any) -> list[Any]:
-    """The codes of a refusal."""
+    """The codes of an error response."""
     return [one.get("code") for one in body.get("errors") or []] if isinstance(body, dict) else []
 
 

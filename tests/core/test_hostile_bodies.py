@@ -1,4 +1,4 @@
-"""Bodies made to hurt a reader: read in linear time, or refused with a typed error; a 5xx stays retryable."""
+"""Hostile bodies: parsed in linear time, or rejected with a typed error; a 5xx stays retryable."""
 
 from __future__ import annotations
 

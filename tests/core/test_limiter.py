@@ -136,7 +136,7 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
         at = min(due)[0]
         clock.now = max(clock.now, at)
         now, due = [one for one in due if one[0] <= clock.now], [one for one in due if one[0] > clock.now]
-        for _, _, call in sorted(now, key=lambda one: one[1]) if at == 0.0 else reversed(sorted(now)):
+        for _, _, call in sorted(now, key=lambda one: one[1]) if at == 0.0 else sorted(now, reverse=True):
             if wait := limiter.wait_s(call):
                 due.append((clock.now + wait + 0.001, call.number, call))
             else:
@@ -186,7 +186,7 @@ def test_a_call_that_times_out_blocks_no_other(
 
 
 def test_a_short_sleep_does_not_delay_a_call_again(make_calls: Any, ok: Any, refusal: Any, limiter: Limiter) -> None:
-    """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop through the minute."""
+    """If sleep is patched out, as in tests, the next request is sent at once, without a loop through the minute."""
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
     assert flow.send(refusal(429, 3021)) == Sleep(60.0)

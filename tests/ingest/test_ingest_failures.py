@@ -45,7 +45,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 def refusing(emulator: Any, bad: Callable[[bytes], bool], status: int, code: int) -> httpx.MockTransport:
-    """The emulator behind a door that refuses what ``bad`` says of a request body."""
+    """The emulator behind a transport that rejects request bodies for which ``bad`` is true."""
     refusal = {"success": False, "errors": [{"code": code, "message": "AiError: no"}], "result": None, "messages": []}
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Real processes on one ledger: killed, two at once, interrupted, and on a disk that is full."""
+"""Real processes with one ledger: killed, concurrent, interrupted, and on a full disk."""
 
 from __future__ import annotations
 

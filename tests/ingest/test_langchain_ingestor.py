@@ -758,7 +758,7 @@ def test_httpx_clients_of_the_user_stay_open(emulator: Emulator, ingestor: Any, 
 
 
 class Rejecting(InMemoryVectorStore):
-    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records what it is told."""
+    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records its calls."""
 
     def __init__(self, embedding: Any) -> None:
         super().__init__(embedding)

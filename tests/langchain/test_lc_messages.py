@@ -278,7 +278,7 @@ def test_messages(
     messages, wire = ROWS[name]
     before = copy.deepcopy(messages)
     answer = ask(chat(model=NATIVE, api=route), messages)
-    assert answer.response_metadata["finish_reason"] == "stop"  # a history the service refuses is a 400
+    assert answer.response_metadata["finish_reason"] == "stop"  # the service rejects this history with 400
     assert emulator.log.last.json["messages"] == wire
     assert messages == before, "the caller's messages were changed"
 

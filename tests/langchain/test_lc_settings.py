@@ -239,7 +239,7 @@ def test_bad_values_of_one_call(
 
 
 def test_creating_an_object_sends_nothing(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> None:
-    """A token that may run models may be refused a listing (https://github.com/odysseus-dev/odysseus/pull/5175)."""
+    """A token that may run models may lack the permission to list them (https://github.com/odysseus-dev/odysseus/pull/5175)."""
     chat().bind_tools([]).with_retry()
     assert emulator.log.entries == []
 

@@ -118,7 +118,7 @@ def test_streams_end_in_the_same_value(
     pieces = call(structured, "stream", "Ann is 41.")
     assert pieces[-1] == wanted
     assert len(model.heard) == 1
-    # The service refuses a schema together with a stream (5023): one whole answer is yielded.
+    # The service rejects a schema together with a stream (5023): one whole answer is yielded.
     assert model.heard[-1].get("stream", False) is (method == "function_calling")
 
 
@@ -210,7 +210,7 @@ def test_strict_tools(strict: bool, chat: Callable[..., ChatWorkersAI], emulator
 def test_mistral_is_guided_by_its_own_field(
     method: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
-    """Mistral refuses ``tool_choice`` and takes ``guided_json`` (CHANGELOG of langchain-cloudflare 0.1.10)."""
+    """Mistral rejects ``tool_choice`` and accepts ``guided_json`` (CHANGELOG of langchain-cloudflare 0.1.10)."""
     result = ask(chat(model=MISTRAL).with_structured_output(Person, method=method), "Ann is 41 years old.")
     assert isinstance(result, Person)
     entry = emulator.log.last

@@ -217,7 +217,7 @@ def test_every_choice(
     route: str,
     call: Any,
 ) -> None:
-    """``any`` is refused by the service (https://github.com/cloudflare/ai/pull/454)."""
+    """The service rejects ``any`` (https://github.com/cloudflare/ai/pull/454)."""
     for tools, wanted in (([clock, search], of_two), ([clock], of_one)):
         one: Any = chat(model=OPENAI, api=route, **({"tool_choice": given} if place == "object" else {}))
         one = one.bind_tools(tools, **({"tool_choice": given} if place == "bind_tools" else {}))

@@ -156,7 +156,7 @@ LOST = f"AiError: AiError: Request not found in queue ({JOB})"
 
 
 def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
-    """Returns the refusal of a poll for a job that the queue does not know, in the form of each route."""
+    """Returns the error response to a poll for an unknown job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":

@@ -147,7 +147,7 @@ class _StreamedCall:
     """One streamed call.
 
     Some services repeat all previous arguments in every piece. ``_cumulative`` is the text under that assumption, and
-    None once a piece contradicts it. While both readings are possible, nothing is released.
+    None once a piece contradicts it. While both readings are possible, nothing is yielded.
     """
 
     __slots__ = (
