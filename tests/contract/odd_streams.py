@@ -276,7 +276,18 @@ ODD_STREAMS = [
             ("repeated with spaces", {"c": "x"}, '{"c":', '"x"}', '{"c": "x"}'),
             ("cumulative", {"c": "x"}, '{"c":', '{"c":"x"', '{"c":"x"}'),
             ("that only look cumulative", {"c": {"c": 1}}, '{"c":', '{"c":1', "}}"),
+            ("after an empty object", {"c": "x"}, "{}", '{"c":', '"x"}'),
+            ("before an empty object", {"c": "x"}, '{"c":', '"x"}', "{}"),
         ]
+    ),
+    Shape(
+        "a last message that repeats the answer",
+        "B148",
+        Want("Hello, you"),
+        events=[
+            *(chunk(content=text) for text in ("Hel", "lo")),
+            {"choices": [{"index": 0, "message": {"content": "Hello, you"}, "finish_reason": "stop"}]},
+        ],
     ),
     Shape(
         "two calls of one index and no id",

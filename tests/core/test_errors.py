@@ -78,6 +78,8 @@ CODES = [
     (7009, 502, e.InternalServerError, True),
     (2008, 400, e.BadRequestError, False),
     (2009, 401, e.AuthenticationError, False),
+    (2016, 424, e.BadRequestError, False),
+    (2017, 424, e.BadRequestError, False),
     (2018, 429, e.RateLimitError, True),
     (2021, 402, e.PermissionDeniedError, False),
     (2036, 403, e.PermissionDeniedError, False),
@@ -163,6 +165,7 @@ ENVELOPES = {
     "code in the text": {"error": "5006: m"},
     "code after prefixes": {"errors": [{"message": "AiError: Error: 5006: AiError: m"}], "success": False},
     "text alone": "5006: AiError: Ai: m",
+    "a validation list as message": {"errors": [{"code": 5006, "message": '[{"loc": ["body"], "msg": "m"}]'}]},
     "several": {"errors": [{"code": 5006, "message": "m"}, {"code": 7000, "message": "n"}], "success": False},
     "prefix twice": {"errors": [{"code": 5006, "message": f"AiError: AiError: m ({UUID})"}], "success": False},
 }
@@ -206,7 +209,7 @@ NARROWED = [
     ),
     (413, None, "exceeded this model context window limit (128000).", e.ContextWindowExceededError),
     (400, None, "JSON Mode couldn't be met", e.StructuredOutputError),
-    (500, None, "JSON Mode couldn't be met", e.StructuredOutputError),
+    (500, None, "JSON Mode couldn\u2019t be met", e.StructuredOutputError),
     (429, None, "you have used up your daily free allocation of 10,000 neurons", e.QuotaExhaustedError),
     (429, None, "No more data centers to forward the request to", e.CapacityError),
     (429, None, "Capacity temporarily exceeded, please try again.", e.CapacityError),
@@ -253,6 +256,12 @@ def test_a_success_without_json_is_a_validation_error(body: Any, message: str, r
     error = read(200, body)
     assert type(error) is e.APIResponseValidationError
     assert error.message == message
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+def test_a_challenge_page_is_not_retried(status: int, read: Any) -> None:
+    error = read(status, "<title>Just a moment...</title>", {"cf-mitigated": "challenge"})
+    assert (type(error), error.status_code, error.is_retryable) == (e.PermissionDeniedError, status, False)
 
 
 def test_an_edge_page_becomes_one_line(read: Any) -> None:

@@ -224,6 +224,20 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
 
 
 @pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("CLOUDFLARE_ACCOUNT_ID", "--account-id is missing: pass --account-id or set CLOUDFLARE_ACCOUNT_ID"),
+        ("CLOUDFLARE_API_TOKEN", "api_token is missing: set CLOUDFLARE_API_TOKEN"),
+    ],
+)
+def test_missing_credentials_are_named_by_option_and_variable(
+    workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, variable: str, says: str
+) -> None:
+    monkeypatch.delenv(variable)
+    assert says in only_line(workers_ai(*ingest(), status=1))
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "none.jsonl does not exist"),

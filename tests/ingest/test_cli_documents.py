@@ -234,6 +234,7 @@ def test_a_binary_file_of_a_folder_is_named(tmp_path: Path) -> None:
     [
         ("docs.json", "unknown kind of input; pass a folder or a file named .jsonl, .ndjson, .csv, .parquet"),
         ("docs.jsonl", "does not exist"),
+        ("folder", "does not exist"),
     ],
 )
 def test_an_unknown_or_missing_input_is_rejected(tmp_path: Path, name: str, says: str) -> None:

@@ -208,6 +208,19 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
         ],
         [WIRE_HI, assistant("Let me see.", WIRE_CALL), WIRE_RESULT, {"role": "user", "content": "Thanks."}],
     ),
+    "Bedrock's result before the mark of a cache": (
+        [
+            HI,
+            AIMessage("", tool_calls=[CALL]),
+            HumanMessage(
+                [
+                    {"toolResult": {"toolUseId": "call_1", "content": [{"text": "14:02"}]}},
+                    {"cachePoint": {"type": "default"}},
+                ]
+            ),
+        ],
+        [WIRE_HI, assistant("", WIRE_CALL), WIRE_RESULT],
+    ),
     "Anthropic's calls among its blocks alone": (
         [
             HI,

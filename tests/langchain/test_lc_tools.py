@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.v1 import BaseModel as BaseModelV1
 
 import langchain_workers_ai as ours
-from langchain_workers_ai._translation.from_wire import to_chunk
+from langchain_workers_ai._translation.from_wire import delta_translator
 from workers_ai.types import ChatDelta, ToolCallDelta
 from workers_ai_emulator import Fault
 
@@ -412,9 +412,9 @@ NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
 @pytest.mark.parametrize("length", range(1, len(NESTED)))
 def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
     cut = NESTED[:length]
-    first = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)]), "m").message
-    last = to_chunk(
-        ChatDelta(tool_calls=[ToolCallDelta(0, None, None, "", cut, "why")], last=True, finish_reason="length"), "m"
+    first = delta_translator("m")(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)])).message
+    last = delta_translator("m")(
+        ChatDelta(tool_calls=[ToolCallDelta(0, None, None, "", cut, "why")], last=True, finish_reason="length")
     ).message
     total = first + last
     assert isinstance(total, AIMessageChunk)
@@ -428,10 +428,11 @@ def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"a":' * 3_000, '{"a":' + "9" * 6_000])
 def test_a_call_that_nothing_reads_is_invalid_in_a_stream_too(arguments: str) -> None:
-    piece = to_chunk(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", arguments, arguments, "why")]), "m").message
+    call = ToolCallDelta(0, "c1", "f", arguments, arguments, "why")
+    piece = delta_translator("m")(ChatDelta(tool_calls=[call])).message
     assert isinstance(piece, AIMessageChunk)
     assert piece.tool_calls == []
-    assert [call["name"] for call in piece.invalid_tool_calls] == ["f"]
+    assert [invalid["name"] for invalid in piece.invalid_tool_calls] == ["f"]
 
 
 class Inner(TypedDict):

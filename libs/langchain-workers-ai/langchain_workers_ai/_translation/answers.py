@@ -5,12 +5,11 @@ Components of OpenAI's older API pass ``functions`` and read ``function_call``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_workers_ai._translation.from_wire import AFTER_BLOCKS, to_chunk
+from langchain_workers_ai._translation.from_wire import AFTER_BLOCKS, delta_translator
 from workers_ai.integration import plain_json
 
 if TYPE_CHECKING:
@@ -48,8 +47,7 @@ def chunk_translator(
     """
     first_call = AFTER_BLOCKS if blocks else 0
     tools = bool(options.get("tools") or options["extra_body"].get("tools"))
-    translate: Callable[[ChatDelta], ChatGenerationChunk]
-    translate = partial(to_chunk, model=model, first_call=first_call, tools=tools)
+    translate = delta_translator(model, first_call, tools=tools)
     if (options.get("stream_options") or {}).get("include_usage") is False:
         translate = _without_usage(translate)
     if not given.get("functions"):

@@ -12,7 +12,7 @@ from langchain_core.utils.json import parse_partial_json
 from workers_ai.integration import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from langchain_core.messages import InvalidToolCall
     from langchain_core.messages import ToolCall as LangChainToolCall
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from langchain_workers_ai._types import Data, Fields
     from workers_ai.types import ChatDelta, ChatReply, ToolCall, Usage
 
-__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "to_chunk", "to_result", "with_llm_output"]
+__all__ = ["AFTER_BLOCKS", "PROVIDER", "add_outputs", "delta_translator", "to_result", "with_llm_output"]
 
 PROVIDER: Final = "workers-ai"
 """``model_provider`` of messages and ``ls_provider`` of traces. LangChain tools compare the two."""
@@ -66,18 +66,29 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)], llm_output=output)
 
 
-def to_chunk(delta: ChatDelta, model: str, first_call: int = 0, *, tools: bool = True) -> ChatGenerationChunk:
-    """Return one delta of a streamed answer as a LangChain chunk.
+def delta_translator(
+    model: str, first_call: int = 0, *, tools: bool = True
+) -> Callable[[ChatDelta], ChatGenerationChunk]:
+    """Return the function that translates the deltas of one streamed answer, each to one chunk.
 
     Args:
-        delta: The delta.
         model: The model of the call.
         first_call: Index of the first tool call; see :data:`AFTER_BLOCKS`.
         tools: Whether the answer may contain calls. It selects the class of all chunks of the answer.
     """
     chunk_class = _chunk_with_calls() if tools else AIMessageChunk
-    if delta[1:] == _TEXT_ALONE:  # most deltas
-        return ChatGenerationChunk(message=chunk_class(content=delta[0]))
+
+    def translate(delta: ChatDelta) -> ChatGenerationChunk:
+        if delta[1:] == _TEXT_ALONE:  # most deltas
+            return ChatGenerationChunk(message=chunk_class(content=delta[0]))
+        return _to_chunk(delta, model, first_call, tools=tools)
+
+    return translate
+
+
+def _to_chunk(delta: ChatDelta, model: str, first_call: int, *, tools: bool) -> ChatGenerationChunk:
+    """Return one delta of a streamed answer as a LangChain chunk."""
+    chunk_class = _chunk_with_calls() if tools else AIMessageChunk
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)

@@ -107,7 +107,7 @@ def _human(message: HumanMessage) -> list[Fields]:
     results = [wire for block in message.content if (wire := _result_block(block))]
     if not results:
         return [_named("user", message)]
-    rest = [block for block in message.content if not _result_block(block)]
+    rest = [block for block in message.content if not (_result_block(block) or is_cache_mark(block))]
     return [*results, {"role": "user", "content": _content(rest)}] if rest else results
 
 

@@ -28,14 +28,22 @@ _log = logging.getLogger("workers_ai")
 class Bounds(Protocol):
     """What attempts need of the flows of a client; see :class:`~workers_ai._calls.requests.Calls`."""
 
-    settings: Settings
-    limiter: Limiter
-    policy: RetryPolicy
-    on_retry: Callable[[RetryEvent], None] | None
-    clock: Callable[[], float]
-    gate: Gate | None
-    paced: bool
-    ends: float | None
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def limiter(self) -> Limiter: ...
+    @property
+    def policy(self) -> RetryPolicy: ...
+    @property
+    def on_retry(self) -> Callable[[RetryEvent], None] | None: ...
+    @property
+    def clock(self) -> Callable[[], float]: ...
+    @property
+    def gate(self) -> Gate | None: ...
+    @property
+    def paced(self) -> bool: ...
+    @property
+    def ends(self) -> float | None: ...
 
     def leave_gate(self, ticket: Ticket) -> None:
         """Release the slot of a call in the gate of its object."""

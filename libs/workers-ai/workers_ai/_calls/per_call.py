@@ -45,8 +45,8 @@ class Overrides(NamedTuple):
         """Return ``request`` with these overrides."""
         if self.body and isinstance(request.body, dict):
             body = dict(request.body)
-            inner = body["input"] if request.path == "run" else body
-            inner = {**inner, **self.body}
+            given = body["input"] if request.path == "run" else body
+            inner = {**given, **self.body} if isinstance(given, dict) else dict(self.body)
             request = request._replace(body={**body, "input": inner} if request.path == "run" else inner)
         headers = {**request.headers, **self.headers} if self.headers else request.headers
         return request._replace(headers=headers, timeout=self.timeout, gateway=self.gateway)

@@ -197,7 +197,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         while chunk or full:
             piece = self._decode(chunk)
             yield piece
-            chunk = self._decoder.unconsumed_tail
+            chunk = self._decoder.unconsumed_tail if self._decoder is not None else b""
             full = len(piece) == _PIECE_BYTES
 
     def _decode(self, chunk: bytes) -> bytes:

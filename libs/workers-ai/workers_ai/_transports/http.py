@@ -336,10 +336,8 @@ def parsed(response: httpx.Response) -> JSON:
     Raises:
         ValueError: The body is not JSON.
     """
-    if isinstance(response, load_bodies().ParsedResponse):
-        body: JSON = response.parsed_body
-        return body
-    return parse_body(response.content)
+    body: JSON = getattr(response, "parsed_body", None) if isinstance(response, load_bodies().ParsedResponse) else None
+    return parse_body(response.content) if body is None else body
 
 
 def body_text(response: httpx.Response) -> str:

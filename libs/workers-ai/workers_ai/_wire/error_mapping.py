@@ -27,6 +27,8 @@ CODES: Final[dict[int, tuple[type[e.APIStatusError], int]]] = {
     1031: (e.BadRequestError, 400),
     2008: (e.BadRequestError, 400),
     2009: (e.AuthenticationError, 401),
+    2016: (e.BadRequestError, 424),
+    2017: (e.BadRequestError, 424),
     2018: (e.RateLimitError, 429),
     2021: (e.PermissionDeniedError, 402),
     2036: (e.PermissionDeniedError, 403),
@@ -119,7 +121,7 @@ _TEXT_RULES: Final = (
         r"|(?:input|prompt|text|sequence) (?:is )?too long|(?:input|prompt|sequence) length \d+ exceeds",
         e.ContextWindowExceededError, e.BadRequestError, e.RequestTooLargeError,
     ),
-    _rule(r"json mode couldn'?t be met", e.StructuredOutputError, e.APIStatusError),
+    _rule(r"json mode couldn.?t be met", e.StructuredOutputError, e.APIStatusError),
     _rule(r"daily free allocation|spend limit exceeded", e.QuotaExhaustedError, e.APIStatusError),
     _rule(
         r"capacity temporarily exceeded|no more data centers to forward", e.CapacityError,
@@ -196,7 +198,7 @@ def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NES
     if isinstance(entry, dict):
         if "message" not in entry and max_nested and (inner := read_error(entry, max_nested=max_nested - 1)):
             return inner
-        return _details(entry.get("message") or entry.get("error"), {**body, **entry}, max_nested)
+        return _details(entry.get("message") or entry.get("error") or entry.get("msg"), {**body, **entry}, max_nested)
     if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
         return _details(body.get("message") or body.get("description"), body, max_nested)
     if body.get("success") is False:
@@ -354,6 +356,8 @@ def error_from_reply(
         details = ErrorDetails(_first_line(text) or f"HTTP {status} with an empty body")
     details = details._replace(message=scrub(details.message))
     cls = classify(details, status)
+    if status >= 300 and headers.get("cf-mitigated") == "challenge":  # a page for browsers: retrying cannot pass it
+        cls = e.PermissionDeniedError
     response = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
     ray = headers.get("cf-ray")
     request_id = headers.get("cf-ai-req-id") or details.request_id or ray

@@ -28,14 +28,14 @@ def is_cache_mark(part: object) -> bool:
 def plain_json(value: object) -> str:
     """Return a Python value as strict JSON.
 
-    Dates are written in ISO 8601, bytes as text or base64, NaN and infinity as null, arrays as lists, and other objects
-    as pydantic writes them, else as their ``str``.
+    Dates are written in ISO 8601, bytes as text or base64, NaN and infinity as null, lone surrogates as U+FFFD, arrays
+    as lists, and other objects as pydantic writes them, else as their ``str``.
 
     Raises:
         BadRequestError: The value contains itself, or is nested too deep.
     """
     with suppress(TypeError, ValueError, RecursionError):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return replace_lone_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))
     try:
         with suppress(ValueError):  # bytes that are not UTF-8
             return _to_json(value, "utf8")

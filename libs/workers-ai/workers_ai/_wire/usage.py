@@ -123,8 +123,9 @@ class UsageMeter:
         if prompt and _count(prompt):
             self._add_prompted(read_usage(raw))
             return
-        if output_tokens := _count(raw.get("completion_tokens", raw.get("output_tokens"))):
-            self._output += output_tokens
+        tokens = raw["completion_tokens"] if "completion_tokens" in raw else raw.get("output_tokens")
+        if tokens and (tokens := 1 if tokens == 1 and type(tokens) is int else _count(tokens)):
+            self._output += tokens
             self._increments += 1
         if (neurons := _neurons(raw)) is not None:
             self._neurons = (self._neurons or 0.0) + neurons

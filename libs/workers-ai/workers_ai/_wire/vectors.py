@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import base64
 import math
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 from workers_ai._validation import require_int, require_one_of
 from workers_ai._wire.chat.reply import shortened, unwrap
@@ -248,19 +248,22 @@ def require_one_length(vectors: Sequence[Sequence[float]], model: str) -> None:
 def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
     """Return the vectors if all are valid."""
     length = len(rows[0]) if isinstance(rows[0], list) else 0
+    if not length:
+        raise _invalid("vector 0 is not a list of numbers", model, None)
     vectors: list[list[float]] = []
     for index, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != length or not length:
+        if not isinstance(row, list) or len(row) != length:
             raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
         try:
-            total = sum(row)
+            numbers = cast("list[float]", row)
+            total = sum(numbers)
         except (TypeError, OverflowError):
             raise _invalid(f"vector {index} contains a value that is not a number", model, None) from None
         if finite(total) is None:
             raise _invalid(f"vector {index} contains NaN or infinity", model, None)
         if not any(row):
             raise _invalid(f"vector {index} is all zeros", model, None)
-        vectors.append(row)
+        vectors.append(numbers)
     return vectors
 
 

@@ -407,10 +407,12 @@ _OPTIONS: Final = (
     (r"\blimit_cost_usd\b", "--limit-cost"),
     (r"\btruncate_inputs\b", "--truncate"),
     (
-        r"\b(prompt|system|schema|labels|max_tokens|requests_per_job|account_id|base_url|gateway|max_concurrency|pooling|instruction|model|mode|ledger|empty_text)=",
+        r"\b(prompt|system|schema|labels|max_tokens|requests_per_job|account_id|base_url|gateway|max_concurrency"
+        r"|pooling|instruction|model|mode|ledger|empty_text)= ?",
         r"--\1 ",
     ),
-    (r"\baccount_id\b", "--account-id"),
+    (r"(?<!-)\baccount_id\b", "--account-id"),
+    (r"pass api_token= \(or api_key=\) or set", "set"),
 )
 """Names of Python arguments in messages, and the options of the command."""
 

@@ -102,6 +102,8 @@ def read_documents(
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     reader = SUFFIXES.get(suffix)
+    if not suffix and not path.exists():
+        raise InputError(f"{path} does not exist")
     if reader is None or (suffix == ".parquet" and name.endswith(".gz")):
         raise InputError(f"{path}: unknown kind of input; pass a folder or a file named {', '.join(SUFFIXES)}")
     if not path.is_file():

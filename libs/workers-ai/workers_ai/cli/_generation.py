@@ -99,8 +99,9 @@ def _chat_of(body: Mapping[str, Any]) -> ChatInput:
     params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
     if "max_completion_tokens" in params:
         params["max_tokens"] = params.pop("max_completion_tokens")
-    if body.get("stream") or (unknown := sorted(params.keys() - CHAT_PARAMS)):
-        raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown or ['stream'])}")
+    unknown = ["stream"] if body.get("stream") else sorted(params.keys() - CHAT_PARAMS)
+    if unknown:
+        raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown)}")
     return ChatInput(body["messages"], params)
 
 

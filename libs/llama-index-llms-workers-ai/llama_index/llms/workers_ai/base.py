@@ -79,8 +79,9 @@ _GENERATION: Final = frozenset({
 })  # fmt: skip
 """Options of ``generate`` that ``structured_predict_many`` accepts."""
 _IGNORED: Final = frozenset({
-    "allow_parallel_tool_calls", "cache_control", "formatted", "metadata", "n", "prompt_cache_key",
-    "safety_identifier", "service_tier", "store", "stream", "tool_required", "user", "verbose",
+    "allow_parallel_tool_calls", "cache_control", "extra_query", "formatted", "metadata", "modalities", "n",
+    "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "stream",
+    "tool_required", "user", "verbose", "verbosity",
 })  # fmt: skip
 """Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 

@@ -24,7 +24,7 @@ from pydantic_core import from_json
 from workers_ai._wire.chat.images import image_data_url
 from workers_ai._wire.chat.tool_calls import arguments_text, original_id
 from workers_ai._wire.chat.turns import arrange_turns, bridge_tool_turns
-from workers_ai._wire.json_parsing import json_text
+from workers_ai._wire.json_parsing import json_text, replace_lone_surrogates
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import is_cache_mark, plain_json
 from workers_ai._wire.quirks import DEVELOPER_IS_SYSTEM, NINE_LETTER_IDS, NO_REASONING_BACK, NO_USER_AFTER_TOOL
@@ -171,7 +171,7 @@ def _error(message: str, card: ModelCard) -> BadRequestError:
 def _calls(calls: JSON, card: ModelCard) -> list[dict[str, JSON]]:
     if not isinstance(calls, (list, tuple)) or not all(map(_is_call, calls)):
         raise TypeError("tool_calls must be a list of dicts")
-    return [_call(call, card) for call in calls]
+    return [_call(call, card) for call in calls if isinstance(call, Mapping)]
 
 
 def _call(call: Mapping[str, JSON], card: ModelCard) -> dict[str, JSON]:
@@ -196,7 +196,7 @@ def _arguments(arguments: JSON) -> str:
         with suppress(ValueError, RecursionError):
             value = json.loads(text, parse_constant=_reject_constant)
             if isinstance(value, dict):
-                return json.dumps(value, ensure_ascii=False, allow_nan=False)
+                return replace_lone_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))
     return plain_json({"invalid_arguments": text})
 
 

@@ -106,7 +106,8 @@ class _Validator:
 
 
 def _of_type(value: JSON, kinds: JSON, path: str) -> JSON:
-    known = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES]
+    given = kinds if isinstance(kinds, list) else [kinds]
+    known = [kind for kind in given if isinstance(kind, str) and kind in _TYPES]
     if not known:
         return value
     if any(_TYPES[kind](value) for kind in known):

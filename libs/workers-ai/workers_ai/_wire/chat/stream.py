@@ -129,8 +129,8 @@ class ChatStreamReader:
             self._meter.add(usage)
         if not choices:
             return self._read_native(event)
-        choice = first_choice(event)
-        return self._read_choice(event, choice) if choice else None
+        choice = choices[0] if isinstance(choices, list) else None
+        return self._read_choice(event, choice) if choice and isinstance(choice, dict) else None
 
     def _read_invalid(self, data: bytes, *, unfinished: bool) -> JSON:
         """Read data that is not strict JSON: an end mark, lone surrogates, or the error text of a binding."""
@@ -164,15 +164,15 @@ class ChatStreamReader:
             self._finish = reason if isinstance(reason, str) else "stop"
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta") or self._unread_part(choice)
         if (  # most events: text alone
             self._has_plain_text
             and type(delta) is dict
-            and delta.keys() <= _PLAIN_DELTA
             and type(text := delta.get("content")) is str
             and text
+            and (len(delta) == 1 or delta.keys() <= _PLAIN_DELTA)
             and not choice.get("logprobs")
-            and event.keys().isdisjoint(_TEXT_BESIDE)
+            and _TEXT_BESIDE.isdisjoint(event)
         ):
             self._text.append(text)
             return ChatDelta(text)
@@ -187,6 +187,17 @@ class ChatStreamReader:
             choice.get("logprobs"),
             delta.get("refusal") or refusal,
         )
+
+    def _unread_part(self, choice: Mapping[str, JSON]) -> JSON:
+        """Return the ``message`` of a choice without delta; of one that repeats the answer at the end, the rest."""
+        message = choice.get("message")
+        if not (isinstance(message, dict) and choice.get("finish_reason") and self._text):
+            return message
+        text, partial = read_content(message.get("content"), in_stream=True).text, self.partial
+        if not text.startswith(partial):
+            return message
+        rest = {key: message[key] for key in ("tool_calls", "function_call", "refusal") if key in message}
+        return {**rest, "content": text[len(partial) :]}
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
         """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""

@@ -14,6 +14,7 @@ from workers_ai._wire.json_parsing import (
     json_text,
     parse_answer,
     parse_json,
+    replace_lone_surrogates,
     whole_number,
 )
 from workers_ai._wire.json_types import JSON
@@ -97,7 +98,7 @@ def arguments_text(arguments: JSON) -> str:
         BadRequestError: The arguments contain themselves, or are nested too deep.
     """
     text = (arguments if isinstance(arguments, str) else "" if arguments is None else plain_json(arguments)).strip()
-    return "{}" if text in _EMPTY else text
+    return "{}" if text in _EMPTY else replace_lone_surrogates(text)
 
 
 def argument_error(text: str, cut: str) -> str:
@@ -147,7 +148,8 @@ class _StreamedCall:
     """One streamed call.
 
     Some services repeat all previous arguments in every piece. ``_cumulative`` is the text under that assumption, and
-    None once a piece contradicts it. While both readings are possible, nothing is yielded.
+    None once a piece contradicts it. While both readings are possible, nothing is released. ``{}`` before or after
+    other arguments is a placeholder.
     """
 
     __slots__ = (
@@ -179,6 +181,9 @@ class _StreamedCall:
         text = self._surrogates.join(text)
         if not text or self._repeats(text):
             return
+        if self._is_placeholder() and text.lstrip().startswith("{"):
+            self._pieces.clear()
+            self.size = 0
         if not self._pieces or (self._cumulative is not None and text.startswith(self._cumulative)):
             self._cumulative = text
         else:
@@ -192,7 +197,13 @@ class _StreamedCall:
             return None
         return _object("".join(self._pieces))
 
+    def _is_placeholder(self) -> bool:
+        """Return whether only ``{}`` has arrived. Some services send it in place of missing arguments."""
+        return len(self._pieces) == 1 and self._pieces[0].strip() == "{}"
+
     def _repeats(self, text: str) -> bool:
+        if text.strip() == "{}":
+            return self.complete() is not None
         return self._could_repeat(text) and (whole := self.complete()) is not None and _object(text) == whole
 
     def differs(self, text: str) -> bool:
@@ -209,7 +220,7 @@ class _StreamedCall:
         if len(self._pieces) > 1 and self._cumulative is not None:
             return ""
         text = "".join(self._pieces[self._next :])
-        if not self._next and text.strip() == "null":
+        if not self._next and (text.strip() == "null" or self._is_placeholder()):
             return ""
         self._next = len(self._pieces)
         self._released += len(text)
