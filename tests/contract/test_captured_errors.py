@@ -99,7 +99,7 @@ def is_the_error(caught: errors.WorkersAIError, row: Row, sent: int) -> None:
     spread(CAPTURED, MODES, ("chat", "stream"), (*ROUTES, "responses"), name=lambda row: f"{row.status}-{row.code}"),
     indirect=["face"],
 )
-def test_a_captured_refusal_over_http(row: Row, face: Any, way: str, api: Any) -> None:
+def test_a_captured_error_response_over_http(row: Row, face: Any, way: str, api: Any) -> None:
     sent: list[httpx.Request] = []
     body = {"errors": [{"message": row.text, "code": row.code}], "success": False, "result": {}, "messages": []}
     if api == "responses":  # recorded there: an error object as OpenAI has it, without Cloudflare's code
@@ -121,7 +121,7 @@ def test_a_captured_refusal_over_http(row: Row, face: Any, way: str, api: Any) -
 
 
 @pytest.mark.parametrize("row", CAPTURED, ids=lambda row: f"{row.status}-{row.code}")
-def test_a_captured_refusal_under_http_200_is_the_same_error(row: Row, face: Any) -> None:
+def test_a_captured_error_response_with_http_200_is_the_same_error(row: Row, face: Any) -> None:
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:

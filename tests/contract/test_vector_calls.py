@@ -59,7 +59,7 @@ def refused(status: int, code: int, text: str) -> httpx.Response:
         (BGE, {"batch_size": 1000}, [100, 100, 50]),  # a request that is certain to be rejected is never sent
     ],
 )
-def test_texts_are_cut_to_what_a_request_may_hold_and_come_back_in_order(
+def test_texts_are_divided_into_requests_and_vectors_keep_their_order(
     model: str, options: Any, sizes: list[int], face: Any
 ) -> None:
     texts = ["x" * number + chr(65 + number % 26) for number in range(250)]

@@ -228,7 +228,7 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
     }
 
 
-def test_repr_and_pickle_keep_secrets_to_themselves(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_and_pickle_include_no_secrets(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.resolve(**account, default_headers={"x-key": "header-secret"}, gateway=GatewayOptions("g", "gws"))
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"response": "a"})))
     client = Client._of(Connection.open(given, http_client=own))

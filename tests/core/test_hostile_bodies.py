@@ -101,7 +101,7 @@ def test_one_value_is_found_whatever_is_around_it(around: str) -> None:
     st.integers(1, 10**6),
     st.sampled_from(["", "Here: ", "```json\n", "<think>x</think>"]),
 )
-def test_no_part_of_a_truncated_value_is_an_answer(value: Any, cut: int, before: str) -> None:
+def test_a_truncated_value_is_never_an_answer(value: Any, cut: int, before: str) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert parse_answer(before + text) == value
     with pytest.raises(ValueError, match=r"\S"):

@@ -222,7 +222,7 @@ def test_a_retried_call_keeps_its_number(limiter: Limiter) -> None:
     assert limiter.wait_s(first) == 0.0
 
 
-def test_one_that_never_comes_back_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
+def test_a_call_that_never_returns_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
     served = let_in(limiter, rejects_if_busy=True)
     limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
     gone, here = ticket(rejects_if_busy=True), ticket(rejects_if_busy=True)

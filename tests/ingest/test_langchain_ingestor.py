@@ -388,7 +388,7 @@ def test_a_document_that_fails_is_reported_and_left_out(
     assert [body["text"] for body in sent_directly(emulator)] in ([], [["anything"]])  # the query of everything()
 
 
-def test_raise_on_failure_comes_before_the_store_is_touched(
+def test_raise_on_failure_raises_before_the_store_changes(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     emulator.queue.settings.failures = [ItemFailure(contains="number3", code=3030)]

@@ -316,7 +316,7 @@ def test_reasoning_stays_out_of_the_text(
     assert (turn["content"], turn.get("reasoning")) == ("4", sent)
 
 
-def test_a_developer_message_is_one_where_the_model_knows_the_role(
+def test_a_developer_message_is_sent_to_models_that_support_the_role(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     message = SystemMessage("Be brief.", additional_kwargs={"__openai_role__": "developer"})

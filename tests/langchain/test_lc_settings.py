@@ -93,7 +93,7 @@ def test_the_model_of_one_call(
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_other_names(given: dict[str, Any], field: str, value: Any) -> None:
+def test_aliases_of_settings(given: dict[str, Any], field: str, value: Any) -> None:
     settings = {"account_id": ACCOUNT, "api_token": "token", "model": MODEL}
     settings.pop(field, None)
     one = ChatWorkersAI(**settings, **given)

@@ -142,7 +142,7 @@ def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emu
 
 @pytest.mark.timeout(5)  # what repeats itself is read in linear time
 @pytest.mark.parametrize("text", ['```json\n{"code": ' + "\n" * 20_000 + "x", '{"a":' * 5_000, "[" * 100_000])
-def test_a_streamed_answer_of_repeats_is_no_answer(
+def test_a_streamed_answer_of_repetitions_is_rejected(
     text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.reply({"response": text}))

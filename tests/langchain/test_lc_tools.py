@@ -227,7 +227,7 @@ def test_every_choice(
         assert emulator.log.last.json.get("tool_choice") == wanted
 
 
-def test_no_choice_is_sent_where_none_was_made(
+def test_an_unset_tool_choice_is_not_sent(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/85, https://github.com/langchain-ai/langchain/issues/25357"""

@@ -209,7 +209,7 @@ def test_no_text_gets_the_vector_of_another(sizes: list[int], step: int, bad: se
             assert entry["result"]["data"] == [[float(place)] for place in asked]
 
 
-def test_an_answer_that_does_not_fit_the_texts_is_rejected(face: Callable[..., Any]) -> None:
+def test_an_answer_that_does_not_match_the_texts_is_rejected(face: Callable[..., Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "POST":
             return httpx.Response(200, json={"status": "queued", "request_id": JOB})

@@ -48,7 +48,7 @@ def test_texts_of_any_number_are_embedded(client: Client) -> None:
     assert [vector[0] for vector in vectors] == list(range(1, 251))
 
 
-def test_requests_of_any_size_come_back_as_they_were_requested(client: Client) -> None:
+def test_results_are_grouped_as_the_requests_of_any_size(client: Client) -> None:
     sizes = (70, 1, 80)
     items = client.batch.run(M3, [{"text": ["x" * size] * size} for size in sizes])
     assert [[row[0] for row in item.result["data"]] for item in items] == [[size] * size for size in sizes]

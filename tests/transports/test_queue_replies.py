@@ -126,7 +126,7 @@ def test_vectors_of_a_worker_that_groups_texts_are_read_under_either_spelling(qu
 
 
 @given(st.data())
-def test_items_of_either_spelling_come_out_in_the_order_of_the_requests(data: st.DataObject) -> None:
+def test_items_of_both_spellings_are_in_the_order_of_the_requests(data: st.DataObject) -> None:
     size = data.draw(st.integers(min_value=1, max_value=6))
     spelled: dict[str, list[Any]] = {"responses": [], "results": []}
     for index in data.draw(st.permutations(range(size))):
