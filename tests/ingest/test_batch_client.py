@@ -435,7 +435,7 @@ class TestWaiting:
         assert sum(clock.waits) > 4 * 3600
 
     @pytest.mark.parametrize("status", [400, 404, 410])
-    def test_an_id_the_queue_does_not_know(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+    def test_an_unknown_id_of_the_queue(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         """For a minute, since a queue may know an id a little later."""
         stub = Stub(accepted("gone"), refusal(status, 3043))
 

@@ -204,7 +204,7 @@ class TestOverflow:
             embed(texts(250), queue="overflow", max_concurrency=1)
         assert raised.value.index == 137
 
-    def test_whatever_ends_it_names_what_the_queue_has(self, embed: Callable[..., Any]) -> None:
+    def test_every_error_lists_the_submissions_in_the_queue(self, embed: Callable[..., Any]) -> None:
         def service(request: httpx.Request) -> httpx.Response:
             body = json.loads(request.content)
             if "requests" in body:

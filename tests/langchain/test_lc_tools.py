@@ -427,7 +427,7 @@ def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a":' * 3_000, '{"a":' + "9" * 6_000])
-def test_a_call_that_nothing_reads_is_invalid_in_a_stream_too(arguments: str) -> None:
+def test_an_unparsable_call_is_invalid_in_a_stream_too(arguments: str) -> None:
     call = ToolCallDelta(0, "c1", "f", arguments, arguments, "why")
     piece = delta_translator("m")(ChatDelta(tool_calls=[call])).message
     assert isinstance(piece, AIMessageChunk)
