@@ -171,7 +171,7 @@ def kills(count: int, inputs: int) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", nargs="?", type=int, default=5_000, help="number of inputs")
     parser.add_argument("--whole", action="store_true", help="every figure at its full size; takes half an hour")

@@ -163,7 +163,7 @@ def kills(count: int, texts: int) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, help="numbers of texts")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Runs in processes of their own that are killed at random moments and started again until they are done."""
+"""Runs in separate processes that are killed at random times and restarted until they finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring: in turn, so that a drift of the machine meets all alike, and printed as ratios."""
+"""Measurements: alternating, so that a drift of the machine affects all equally; printed as ratios."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def collected(items: Sequence[tuple[int, bool, Any]]) -> None:
 
 
 def not_found(error: NotFoundError) -> None:
-    """A typed refusal that names the model."""
+    """A typed error with the model."""
     assert isinstance(error, NotFoundError)
     assert "@cf/nobody/no-such-model" in str(error)
 

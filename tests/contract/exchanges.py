@@ -1,6 +1,6 @@
 """The cassettes of published exchanges: source, request and expected value, written by hand.
 
-A name is a file of ``cassettes/documented``; where it comes from stands at the top of that file.
+A name is a file of ``cassettes/documented``; the top of that file has its source.
 """
 
 from __future__ import annotations

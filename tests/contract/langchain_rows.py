@@ -199,7 +199,7 @@ def parsed(value: Any) -> Any:
 
 
 def refused(maker: Maker, row: Refused, route: str) -> list[str]:
-    """What is not as it should be of a refusal: no error, other requests than wanted, or a text without its words."""
+    """Faults of a rejection: no error, unexpected requests, or a message without the expected words."""
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:

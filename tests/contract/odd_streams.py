@@ -117,7 +117,7 @@ ODD_STREAMS = [
         events=[{"response": "a"}, {"response": "", "usage": usage(3, 1)}],
         headers={"cf-ai-neurons": "1.5"},
     ),
-    Shape("usage that is none", "wire trace", Want("a"), events=[{"response": "a", "usage": "none"}]),
+    Shape("invalid usage", "wire trace", Want("a"), events=[{"response": "a", "usage": "none"}]),
     Shape(
         "usage that is no number",
         "wire trace",
@@ -167,7 +167,7 @@ ODD_STREAMS = [
     ),
     # --- letters ---
     Shape(
-        "half a letter in each of two events",
+        "half of a surrogate pair in each of two events",
         "lobehub/lobehub#18805",
         Want("a😀b"),
         events=[
@@ -175,9 +175,7 @@ ODD_STREAMS = [
             rb'{"choices":[{"index":0,"delta":{"content":"\ude00b"},"finish_reason":"stop"}]}',
         ],
     ),
-    Shape(
-        "half a letter without the other", "lobehub/lobehub#18805", Want("a\ufffd"), events=[rb'{"response":"a\ud83d"}']
-    ),
+    Shape("a lone surrogate", "lobehub/lobehub#18805", Want("a\ufffd"), events=[rb'{"response":"a\ud83d"}']),
     Shape("a byte that is no letter", "lobehub/lobehub#18805", Want("a\ufffdb"), events=[b'{"response":"a\xffb"}']),
     # --- fields of another type ---
     Shape("choices that are no list", "wire trace", Want("a"), events=[{"response": "a"}, {"choices": 5}]),
@@ -302,7 +300,7 @@ ODD_STREAMS = [
         ],
     ),
     Shape(
-        "half a letter in each of two pieces of arguments",
+        "half of a surrogate pair in each of two pieces of arguments",
         "lobehub/lobehub#18805",
         Want(calls=(Call("clock", {"c": "😀"}, "c1"),), finish="tool_calls"),
         events=[
@@ -312,7 +310,7 @@ ODD_STREAMS = [
         ],
     ),
     Shape(
-        "half a letter in each of two thoughts",
+        "half of a surrogate pair in each of two pieces of reasoning",
         "lobehub/lobehub#18805",
         Want("a", "😀"),
         events=[

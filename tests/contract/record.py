@@ -1,8 +1,8 @@
 """Record the cases of any service from the real one: ``uv run python tests/contract/record.py [CASE ...]``.
 
 Account and token come from ``CLOUDFLARE_ACCOUNT_ID`` and ``CLOUDFLARE_API_TOKEN``. Every case becomes one file of
-``cassettes/live``, without secrets; without names, all of them are asked, at the cost of the account. A case
-whose answer does not hold is not kept. Exit status 1 if there was one.
+``cassettes/live``, without secrets; without names, all of them are recorded, at the cost of the account. A case
+with an unexpected answer is not kept, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from captured import CAPTURED
 
 __all__ = ["FACTS", "missing"]
 
-_ERRORS: Final = "contract/test_captured_errors.py::test_a_captured_refusal_over_http"
+_ERRORS: Final = "contract/test_captured_errors.py::test_a_captured_error_response_over_http"
 _QUEUE: Final = "transports/test_queue_replies.py"
 _EMULATOR: Final = "emulator/test_captures.py"
 _CATALOGUE: Final = "core/test_catalogue.py"

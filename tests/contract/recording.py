@@ -2,7 +2,7 @@
 
 A cassette is YAML with bodies that a reviewer can read: ``json`` for JSON, ``text`` for everything else. Secrets, the
 account and ids are replaced before anything is written, and before a request is matched, so a cassette replays with
-any account. Headers are kept by name. A reply of the emulator is refused: it proves nothing about the service.
+any account. Headers are kept by name. A reply of the emulator is rejected: it proves nothing about the service.
 """
 
 from __future__ import annotations

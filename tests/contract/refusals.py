@@ -1,4 +1,4 @@
-"""Refusals: rules 30 to 33 and the reports of group 7.
+"""Error responses: rules 30 to 33 and the reports of group 7.
 
 Not possible here: deciding by the HTTP status alone, as rule 32 does. After the daily allocation is exhausted,
 a request would be sent three times.

@@ -58,8 +58,8 @@ RULES: Final[dict[int, Traced]] = {
     ),
     4: Traced("A tool's result is unwrapped: text stays text, JSON is written once."),
     5: Traced("A tool's result carries name and id of its call."),
-    6: Traced("Images become data URIs beside the text; links, documents and data without a type are refused."),
-    7: Traced("What must call some tool is sent as `required`; `any` is refused by the service."),
+    6: Traced("Images become data URIs beside the text; links, documents and data without a type are rejected."),
+    7: Traced("A forced call of any tool is sent as `required`; the service rejects `any`."),
     8: Traced("One tool that must be called is named; the list of tools stays whole."),
     9: Traced(
         "What is not set is absent: descriptions, parameters, choice, response format.",
@@ -74,7 +74,7 @@ RULES: Final[dict[int, Traced]] = {
         "Efforts that a model does not list are sent as given: the service knows its models.",
     ),
     12: Traced(
-        "Sampling settings are refused or dropped.",
+        "Sampling settings are rejected or dropped.",
         "All that is set is sent: seed, stop, top_k and penalties included.",
     ),
     13: Traced(
@@ -119,7 +119,7 @@ RULES: Final[dict[int, Traced]] = {
         "It raises, with the text so far; so does one without a single event.",
     ),
     29: Traced(
-        "A stream answered with plain JSON is handed on as a stream.",
+        "A stream answered with plain JSON is yielded as a stream.",
         "The request is never sent a second time: the answer is there, and was paid for.",
         tests=["contract/test_replies.py::test_whole_replies"],
     ),
@@ -150,7 +150,7 @@ RULES: Final[dict[int, Traced]] = {
     ),
     32: Traced(
         "408, 409, 429 and 5xx are tried again; `Retry-After` is kept.",
-        "The code outranks the status: a used-up allocation is also 429, and is never asked for again.",
+        "The code outranks the status: a used-up allocation is also 429, and is never retried.",
         rows=[
             "refused: no capacity, told how long",
             "refused: limit of the API",
@@ -175,7 +175,7 @@ RULES: Final[dict[int, Traced]] = {
     ),
     35: Traced(
         "Scores come back by id, and are sorted.",
-        "A ranking that is missing is an error, not an empty one: texts would be lost without a word.",
+        "A ranking that is missing is an error, not an empty one: texts would be lost silently.",
         tests=[
             "contract/test_vector_replies.py::test_scores_of_every_shape",
             "contract/test_vector_replies.py::test_scores_that_are_missing_are_an_error",
@@ -184,7 +184,7 @@ RULES: Final[dict[int, Traced]] = {
 }
 
 GAPS: Final[dict[str, Traced]] = {
-    "`content` that is an object": Traced("It is handed on as JSON text.", rows=["whole: content is an object"]),
+    "`content` that is an object": Traced("It is returned as JSON text.", rows=["whole: content is an object"]),
     "an error inside a stream": Traced("It raises the class of its code.", rows=["streamed: *error frame*"]),
     "`success: false` with HTTP 200": Traced("It raises, by its code.", rows=["refused: a success that failed*"]),
     "arguments before the name": Traced("Both meet in one call.", rows=["streamed: arguments before the name*"]),

@@ -1,6 +1,6 @@
-"""What is sent: rules 1 to 14 and the reports of groups 1, 2, 5 and 8.
+"""Requests: rules 1 to 14 and the reports of groups 1, 2, 5 and 8.
 
-Decisions against a rule stand beside its row. ``run`` is the native route, ``chat`` is chat completions.
+A comment at a row explains a decision against its rule. ``run`` is the native route, ``chat`` is chat completions.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ MESSAGES = [
         [ASKED, turn({"id": "call_1", "name": "clock", "arguments": {"city": "Oslo"}}), ANSWERED],
         has={"messages.1.tool_calls.0": nested("clock", '{"city": "Oslo"}', "call_1")},
     ),
-    # Not wanted here: repeating the call as JSON in the text, as older packages do for Llama.
+    # Out of scope: repeating the call as JSON in the text, as older packages do for Llama.
     Sent(
         "a call is not repeated in the text",
         "rule 3, langchain-cloudflare",
@@ -260,7 +260,7 @@ IMAGES = [
         has={"messages.0.content": "Be brief."},
     ),
     Sent(
-        "a link to an image is refused",
+        "a link to an image is rejected",
         "rule 6, zaidmukaddam/scira#248",
         user(text("Who?"), image({"url": "https://example.org/cat.jpg"})),
         model=VISION,
@@ -269,7 +269,7 @@ IMAGES = [
     ),
     *(
         Sent(
-            f"{label} is refused",
+            f"{label} is rejected",
             "rule 6, cloudflare/ai#563",
             user(part),
             model=VISION,
@@ -291,7 +291,7 @@ IMAGES = [
         has={"messages.0.content.0.image_url.url": "data:image/png;base64,iVBORw0KGgo="},
     ),
     Sent(
-        "a block of unknown form is refused by name",
+        "a block of unknown form is rejected by name",
         "langchain-ai/langchain-aws#326",
         user(text("a"), {"guardContent": {}}),
         error="BadRequestError",
@@ -432,7 +432,7 @@ CHOICES = [
         has={"tools.0.function.parameters.properties.c": {"type": "object", "properties": {}, "description": "Where"}},
         lacks=["tools.0.function.parameters.$defs"],
     ),
-    # Not wanted here: dropping tools where JSON output is asked for (rule 9). Whoever sets both has a reason, and
+    # Out of scope: dropping tools where JSON output is asked for (rule 9). A caller who sets both has a reason, and
     # agents with a response format do.
     Sent(
         "tools and a response format go out together",
@@ -493,7 +493,7 @@ STRUCTURED = [
         for given in (None, {})
     ),
     Sent(
-        "a schema that is false is refused",
+        "a schema that is false is rejected",
         "cloudflare/ai#393",
         params={"response_format": {"type": "json_schema", "json_schema": False}},
         error="ConfigurationError",
@@ -554,7 +554,7 @@ PARAMETERS = [
     ),
     Sent("one stop text is a list of one", "rule 12", params={"stop": "END"}, has={"stop": ["END"]}),
     Sent("no stop texts", "langchain-cloudflare", params={"stop": []}, lacks=["stop"]),
-    # Not wanted here: turning efforts a model does not list into others (rule 11); the service knows its models.
+    # Out of scope: turning efforts a model does not list into others (rule 11); the service knows its models.
     Sent(
         "reasoning settings are in the body",
         "rule 11, cloudflare/ai#501",
@@ -587,7 +587,7 @@ PARAMETERS = [
         for name, value in {"top_k": 5, "repetition_penalty": 1.1, "lora": "my-adapter", "guided_json": SCHEMA}.items()
     ),
     Sent(
-        "a parameter on the wrong route is refused",
+        "a parameter on the wrong route is rejected",
         "model schema",
         params={"top_k": 5},
         api=["chat_completions"],
@@ -603,7 +603,7 @@ PARAMETERS = [
         lacks=["messages"],
     ),
     Sent(
-        "a raw prompt of two messages is refused",
+        "a raw prompt of two messages is rejected",
         "LoRA page",
         [*HI, *HI],
         params={"raw": True},
@@ -679,7 +679,7 @@ ROUTES = [
         has={"model": "dynamic/my-route"},
     ),
     Sent(
-        "a dynamic route on run is refused",
+        "a dynamic route on run is rejected",
         "langchain-cloudflare",
         model="dynamic/my-route",
         api=["run"],

@@ -1,7 +1,7 @@
 """Streamed replies: rules 23 to 29 and the reports of group 4.
 
-Each is read on both routes, in one piece and byte by byte. Not wanted here: closing every call as soon as the next one
-begins (rule 26); pieces are handed on in order, and frameworks close calls at the one last piece.
+Each is read on both routes, in one piece and byte by byte. Out of scope: closing every call as soon as the next one
+begins (rule 26); pieces are yielded in order, and frameworks close calls at the one last piece.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every refusal recorded of the service, over each route that can carry it; and replies of that shape gone wrong."""
+"""Every recorded error response of the service, on each route that can carry it; and damaged variants."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ IN_CLEF = "Request body failed validation (images: image payload is invalid)"
 
 
 class Row(NamedTuple):
-    """A refusal as it was recorded, and the error it has to be."""
+    """A recorded error response, and the expected error."""
 
     status: int
     code: int | None
     text: str
-    """The message as it stands in the envelope; the binding throws it behind the code."""
+    """The message in the envelope; the binding throws it after the code."""
     cls: type[errors.WorkersAIError]
     says: str
     """The whole message of the error."""
@@ -99,7 +99,7 @@ def is_the_error(caught: errors.WorkersAIError, row: Row, sent: int) -> None:
     spread(CAPTURED, MODES, ("chat", "stream"), (*ROUTES, "responses"), name=lambda row: f"{row.status}-{row.code}"),
     indirect=["face"],
 )
-def test_a_captured_refusal_over_http(row: Row, face: Any, way: str, api: Any) -> None:
+def test_a_captured_error_response_over_http(row: Row, face: Any, way: str, api: Any) -> None:
     sent: list[httpx.Request] = []
     body = {"errors": [{"message": row.text, "code": row.code}], "success": False, "result": {}, "messages": []}
     if api == "responses":  # recorded there: an error object as OpenAI has it, without Cloudflare's code
@@ -121,7 +121,7 @@ def test_a_captured_refusal_over_http(row: Row, face: Any, way: str, api: Any) -
 
 
 @pytest.mark.parametrize("row", CAPTURED, ids=lambda row: f"{row.status}-{row.code}")
-def test_a_captured_refusal_under_http_200_is_the_same_error(row: Row, face: Any) -> None:
+def test_a_captured_error_response_with_http_200_is_the_same_error(row: Row, face: Any) -> None:
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -134,7 +134,7 @@ def test_a_captured_refusal_under_http_200_is_the_same_error(row: Row, face: Any
 
 
 def thrown_forms(row: Row) -> list[str]:
-    """The texts under which the binding may throw a refusal."""
+    """The messages with which the binding may throw an error response."""
     gateway = {"name": "AiError", "internalCode": row.code, "httpCode": row.status, "message": row.text}
     return [
         f"{row.code}: {row.text}",
@@ -145,7 +145,7 @@ def thrown_forms(row: Row) -> list[str]:
 
 
 def codeless_forms(row: Row) -> list[str]:
-    """The texts under which the binding throws a refusal that has no number in front."""
+    """The messages with which the binding throws an error response without a code."""
     names = ["", "InferenceUpstreamError: ", "AiError: ", "InferenceUpstreamError: AiError: AiError: ", "undefined: "]
     return [f"{name}{row.text}" for name in names]
 

@@ -90,7 +90,7 @@ def service(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, headers=headers, json={"result": result, "success": True, "errors": [], "messages": []})
 
 
-def test_what_is_recorded_has_no_secret_and_replays_with_another_account(tmp_path: Path, face: Any) -> None:
+def test_recordings_have_no_secret_and_replay_with_another_account(tmp_path: Path, face: Any) -> None:
     path = tmp_path / "queue.yaml"
     ask = EXCHANGES["queue_rerank"].ask
     secret = {"account_id": SECRET_ACCOUNT, "api_token": SECRET_TOKEN, "session_id": "kept"}
@@ -217,7 +217,7 @@ def events(text: str) -> list[Any]:
 
 
 def codes(body: Any) -> list[Any]:
-    """The codes of a refusal."""
+    """The codes of an error response."""
     return [one.get("code") for one in body.get("errors") or []] if isinstance(body, dict) else []
 
 

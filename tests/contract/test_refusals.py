@@ -1,4 +1,4 @@
-"""Every refusal of the table: its class, its text, and how many requests it costs."""
+"""Every error response of the table: class, message, and number of requests."""
 
 from __future__ import annotations
 

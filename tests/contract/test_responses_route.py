@@ -70,7 +70,7 @@ REPLIES = {
     "filtered": (response(message("Hel"), **FILTERED), Want("Hel", finish="content_filter")),
     "nothing but thoughts": (response(thought("hm", "content"), **CUT), Want("", "hm", finish="length")),
     "usage": (response(message("Hello"), usage=USAGE), Want("Hello", usage=(5, 7, 12))),
-    "items that are none": (response(None, "text", {}, {"type": "other"}, message("Hello")), Want("Hello")),
+    "invalid items": (response(None, "text", {}, {"type": "other"}, message("Hello")), Want("Hello")),
     "content that is null": (response({"type": "message", "content": None}, message("Hello")), Want("Hello")),
 }
 

@@ -81,7 +81,7 @@ def test_a_stream_requests_its_usage_where_that_is_an_option(api: str, options: 
 
 @pytest.mark.parametrize("by_extra_body", [False, True])
 def test_a_structured_answer_is_requested_whole_and_streamed_to_the_caller(face: Any, by_extra_body: bool) -> None:
-    # The service refuses a schema together with a stream (5023).
+    # The service rejects a schema together with a stream (5023).
     recorder = Recorder()
     schema = {"response_format": {"type": "json_schema", "json_schema": {"type": "object"}}}
     options = {"extra_body": schema} if by_extra_body else schema

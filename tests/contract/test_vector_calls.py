@@ -18,10 +18,10 @@ RERANKER = "@cf/baai/bge-reranker-base"
 
 
 class Counting:
-    """Answers each text with a vector that names it, and keeps what was asked for.
+    """Answers each text with a vector that identifies it, and records the requests.
 
     Args:
-        limit: Characters that one request may have together; more is refused as ``refusal``.
+        limit: Characters that one request may have together; more is rejected with ``refusal``.
     """
 
     def __init__(self, limit: int | None = None, refusal: httpx.Response | None = None) -> None:
@@ -56,10 +56,10 @@ def refused(status: int, code: int, text: str) -> httpx.Response:
         (QWEN, {}, [32] * 7 + [26]),
         ("@cf/somebody/unknown-embedding", {}, [100, 100, 50]),
         (BGE, {"batch_size": 40}, [40] * 6 + [10]),
-        (BGE, {"batch_size": 1000}, [100, 100, 50]),  # a request that is sure to be refused is never sent
+        (BGE, {"batch_size": 1000}, [100, 100, 50]),  # a request that is certain to be rejected is never sent
     ],
 )
-def test_texts_are_cut_to_what_a_request_may_hold_and_come_back_in_order(
+def test_texts_are_divided_into_requests_and_vectors_keep_their_order(
     model: str, options: Any, sizes: list[int], face: Any
 ) -> None:
     texts = ["x" * number + chr(65 + number % 26) for number in range(250)]
@@ -201,7 +201,7 @@ def test_many_texts_are_scored_in_parts_and_ranked_as_one_list(face: Any) -> Non
 
 
 def test_the_models_of_all_pages(face: Any) -> None:
-    """The reported total counts the platform, so pages are asked for until a short one."""
+    """The reported total counts the platform, so pages are requested until a short one."""
     pages: list[str] = []
 
     def page(request: httpx.Request) -> httpx.Response:

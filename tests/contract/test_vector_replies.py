@@ -149,7 +149,7 @@ def test_scores_of_every_shape(result: Any, face: Any) -> None:
     assert sent == [{"query": "q", "contexts": contexts, "top_k": 2, "options": {"rejectIfBusy": True}}]
 
 
-# Not wanted here: a missing ranking read as an empty one (rule 35); texts would be lost without a word.
+# Out of scope: a missing ranking read as an empty one (rule 35); texts would be lost silently.
 @pytest.mark.parametrize(
     "result",
     [

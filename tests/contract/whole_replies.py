@@ -1,7 +1,7 @@
 """Whole replies: rules 16 to 22 and the reports of groups 3, 5 and 6.
 
 Each is read on both routes, and once more as the answer to a request to stream, which some models give as plain JSON
-(rule 29, cloudflare/ai#396). Not wanted here: sending the request a second time without ``stream``, as rule 29 does;
+(rule 29, cloudflare/ai#396). Out of scope: sending the request a second time without ``stream``, as rule 29 does;
 the answer is there and was paid for.
 """
 
@@ -62,7 +62,7 @@ WHOLE = [
         {"response": '{"a":"' + "A-1-" * 5000},
         params=JSON_MODE,
     ),
-    # Not wanted here: splitting at a lone </think>; the text stays whole (cloudflare/workers-ai-provider#16).
+    # Out of scope: splitting at a lone </think>; the text stays whole (cloudflare/workers-ai-provider#16).
     Shape(
         "closing think tag without its opening one",
         "cloudflare/workers-ai-provider#16",
@@ -136,13 +136,13 @@ WHOLE = [
         openai("", "function_call", function_call={"name": "clock", "arguments": '{"city":"Oslo"}'}),
     ),
     Shape(
-        "arguments that are not JSON are handed on",
+        "arguments that are not JSON are passed on",
         "rule 18",
         Want(calls=(Call("clock", '{"city": Oslo'),), finish="tool_calls"),
         openai("", "tool_calls", tool_calls=[nested("clock", '{"city": Oslo', "c1")]),
     ),
     Shape(
-        "a control token for a value is handed on",
+        "a control token for a value is passed on",
         "cloudflare/workers-sdk#13333",
         Want(calls=(Call("refund", {"orderRef": '<|"|', "cents": 950}, "c1"),), finish="tool_calls"),
         openai("", "tool_calls", tool_calls=[nested("refund", '{"orderRef": "<|\\"|", "cents": 950}', "c1")]),
@@ -343,7 +343,7 @@ WHOLE = [
     ),
     Shape("refusal", "OpenAI schema", Want("", refusal="I cannot."), openai(None, refusal="I cannot."), model=OPENAI),
     Shape("refusal null", "OpenAI schema", Want("Yes"), openai("Yes", refusal=None), model=OPENAI),
-    # --- successes that are none ---
+    # --- invalid 2xx responses ---
     *(
         Shape(f"no answer: {label}", "rule 17, gap", Want(error="APIResponseValidationError"), body=body)
         for label, body in {
@@ -351,7 +351,7 @@ WHOLE = [
             "result empty": envelope({}),
             "choices empty": envelope({"choices": []}),
             "choices null": envelope({"choices": None}),
-            "a list of choices that are none": envelope({"choices": ["x"]}),
+            "a list of invalid choices": envelope({"choices": ["x"]}),
             "queued": envelope({"status": "queued", "request_id": "r-1", "model": "m"}),
             "embeddings": {"object": "list", "data": [{"object": "embedding", "embedding": [0.1]}]},
             "classification": envelope([{"label": "a", "score": 1.0}]),

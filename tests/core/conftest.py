@@ -22,7 +22,7 @@ from workers_ai.retry import RetryPolicy
 
 @dataclass
 class VirtualClock:
-    """Time that moves only when it is told to."""
+    """A clock that advances only on request."""
 
     now: float = 1000.0
 

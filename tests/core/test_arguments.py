@@ -116,7 +116,7 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "query_instruction must be text, not int",
     ),
     "deadline_s": (lambda c: c.batch.run(BGE, [], "5"), "deadline_s must be a number of seconds, .* not '5'"),
-    "a deadline that is none": (
+    "an invalid deadline": (
         lambda c: c.embed(BGE, ["a"], queue="always", deadline_s=float("nan")),
         "deadline_s must be a number of seconds, or None for no bound, not nan",
     ),

@@ -1,4 +1,4 @@
-"""The catalogue: each fact is held by a table with its source, and compared with the lists of an account on demand."""
+"""The catalogue: a table lists each fact with its source; a comparison with the lists of an account runs on demand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = [line.split() for line in Path(__file__).with_name("catalogue_facts.txt")
 
 
 def shown(value: Any) -> str:
-    """A fact as it stands in the table."""
+    """A row of the table."""
     return "-" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 

@@ -79,7 +79,7 @@ MALFORMED = {
     "letters no header carries": ({"api_token": "sécret"}, "CLOUDFLARE_API_TOKEN"),
     "no URL": ({"base_url": "api.cloudflare.com/client/v4"}, "CLOUDFLARE_BASE_URL"),
     "other scheme": ({"base_url": "ftp://host/client/v4"}, "CLOUDFLARE_BASE_URL"),
-    "port that is none": ({"base_url": "https://host:port/client/v4"}, "CLOUDFLARE_BASE_URL"),
+    "invalid port": ({"base_url": "https://host:port/client/v4"}, "CLOUDFLARE_BASE_URL"),
     "white space in the URL": ({"base_url": "https://ho st/client/v4"}, "CLOUDFLARE_BASE_URL"),
     "user in the URL": ({"base_url": "https://me:pw@host/client/v4"}, "must not have a user"),
     "query in the URL": ({"base_url": "https://host/client/v4?a=b"}, "must not have a user, query"),
@@ -228,7 +228,7 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
     }
 
 
-def test_repr_and_pickle_keep_secrets_to_themselves(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repr_and_pickle_include_no_secrets(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.resolve(**account, default_headers={"x-key": "header-secret"}, gateway=GatewayOptions("g", "gws"))
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"response": "a"})))
     client = Client._of(Connection.open(given, http_client=own))

@@ -60,7 +60,7 @@ def test_after_a_failure_nothing_more_is_begun(face: Any) -> None:
 
 
 class BothInFlight:
-    """Two requests at once: the first is told to come back in half a minute, then the second is refused for good."""
+    """Two requests at once: the first is rejected with a delay of half a minute, the second permanently."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

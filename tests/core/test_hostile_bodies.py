@@ -1,4 +1,4 @@
-"""Bodies made to hurt a reader: read in linear time, or refused with a typed error; a 5xx stays retryable."""
+"""Hostile bodies: parsed in linear time, or rejected with a typed error; a 5xx stays retryable."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_value_is_found_in_surrounding_text(around: str) -> None:
     st.integers(1, 10**6),
     st.sampled_from(["", "Here: ", "```json\n", "<think>x</think>"]),
 )
-def test_no_part_of_a_truncated_value_is_an_answer(value: Any, cut: int, before: str) -> None:
+def test_a_truncated_value_is_never_an_answer(value: Any, cut: int, before: str) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert parse_answer(before + text) == value
     with pytest.raises(ValueError, match=r"\S"):

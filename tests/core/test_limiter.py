@@ -186,7 +186,7 @@ def test_a_call_that_gives_up_delays_no_other_call(
 
 
 def test_a_short_sleep_does_not_delay_a_call_again(make_calls: Any, ok: Any, refusal: Any, limiter: Limiter) -> None:
-    """Whoever patches sleeping away, as in tests, gets the next request at once, not a loop through the minute."""
+    """If sleep is patched out, as in tests, the next request is sent at once, without a loop through the minute."""
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
     assert flow.send(refusal(429, 3021)) == Sleep(60.0)
@@ -222,7 +222,7 @@ def test_a_retried_call_keeps_its_number(limiter: Limiter) -> None:
     assert limiter.wait_s(first) == 0.0
 
 
-def test_one_that_never_comes_back_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
+def test_a_call_that_never_returns_does_not_block_the_rest(limiter: Limiter, clock: Any) -> None:
     served = let_in(limiter, rejects_if_busy=True)
     limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
     gone, here = ticket(rejects_if_busy=True), ticket(rejects_if_busy=True)

@@ -42,7 +42,7 @@ def test_a_missing_reply_raises_with_host_and_whether_the_request_may_have_arriv
     assert (caught.value.delivered, caught.value.model, caught.value.attempts, tries) == (delivered, "@cf/a", 3, 3)
 
 
-def test_an_own_client_that_was_closed_is_named(account: dict[str, Any]) -> None:
+def test_a_closed_client_of_the_caller_is_in_the_error(account: dict[str, Any]) -> None:
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200)))
     own.close()
     for call in (Client(http_client=own, **account).chat, Client(http_client=own, **account).stream_chat):

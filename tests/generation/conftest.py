@@ -1,4 +1,4 @@
-"""Generation that reads the same sync and async, against a queue in this process, in virtual time."""
+"""One interface to sync and async generation, against a queue in this process, in virtual time."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _real_asleep = anyio.sleep
 
 
 class VirtualTime:
-    """A clock that whoever waits moves on; nothing sleeps."""
+    """A clock that a wait advances; nothing sleeps."""
 
     def __init__(self) -> None:
         self.now = 1000.0

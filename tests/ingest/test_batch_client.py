@@ -200,7 +200,7 @@ class TestSubmitting:
         assert [request.url.query for request in stub.requests] == [b"queueRequest=true"] * 2
         assert stub.bodies == [{"requests": [{"text": ["a"], "external_reference": "x"}]}, {"request_id": "r-1"}]
 
-    def test_large_batches_are_split_and_come_back_as_one(self, queue: Callable[..., Queue]) -> None:
+    def test_large_batches_are_split_and_merged(self, queue: Callable[..., Queue]) -> None:
         answers: dict[str, Any] = {}
 
         def service(request: httpx.Request) -> httpx.Response:
@@ -366,7 +366,7 @@ class TestUnknowns:
         assert emulator.queue.submitted == 1
 
     @pytest.mark.parametrize("key", ["error", "errors", ""])
-    def test_why_an_item_failed(self, key: Any, queue: Callable[..., Queue]) -> None:
+    def test_the_error_of_a_failed_item(self, key: Any, queue: Callable[..., Queue]) -> None:
         failures = [ItemFailure(index=0, code=3030, message="AiError: too long")]
         emulator = Emulator(clock=Clock("jump"), queue=QueueSettings(error_key=key, failures=failures))
 
@@ -435,7 +435,7 @@ class TestWaiting:
         assert sum(clock.waits) > 4 * 3600
 
     @pytest.mark.parametrize("status", [400, 404, 410])
-    def test_an_id_the_queue_does_not_know(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+    def test_an_unknown_id_of_the_queue(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         """For a minute, since a queue may know an id a little later."""
         stub = Stub(accepted("gone"), refusal(status, 3043))
 
@@ -531,7 +531,7 @@ class TestUnfinished:
         # The results of the first went down with the call: it can be collected again, as the third can.
         assert sorted(raised.value.request_ids) == ["one", "three", "two"]
 
-    def test_one_call_does_not_name_what_another_one_left(self, queue: Callable[..., Queue]) -> None:
+    def test_an_error_omits_the_submissions_of_another_call(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted("old"), refusal(401, 10000), accepted("new"), refusal(401, 10000))
         ask = queue(stub)
         batch = ask.client.batch

@@ -86,7 +86,7 @@ class TestAlways:
         assert [[len(item) for item in job] for job in queued(emulator)] == [[100] * 10, [100] * 10, [100, 50]]
         assert routes(emulator) == {"run": 0, "submit": 3, "poll": 3}
 
-    def test_queries_never_do(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_queries_never_go_through_the_queue(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         embed(texts(3), queue="always", kind="query")
         assert routes(emulator) == {"run": 1, "submit": 0, "poll": 0}
 
@@ -204,7 +204,7 @@ class TestOverflow:
             embed(texts(250), queue="overflow", max_concurrency=1)
         assert raised.value.index == 137
 
-    def test_whatever_ends_it_names_what_the_queue_has(self, embed: Callable[..., Any]) -> None:
+    def test_every_error_lists_the_submissions_in_the_queue(self, embed: Callable[..., Any]) -> None:
         def service(request: httpx.Request) -> httpx.Response:
             body = json.loads(request.content)
             if "requests" in body:

@@ -74,7 +74,7 @@ def test_results_in_every_place_are_matched_by_id(data: Any) -> None:
         ({}, None, "no result"),
     ],
 )
-def test_why_an_item_failed(failed: dict[str, Any], code: int | None, words: str) -> None:
+def test_the_error_of_a_failed_item(failed: dict[str, Any], code: int | None, words: str) -> None:
     data = enveloped({"responses": [entry(0), {"id": 1, "external_reference": "ref", **failed}]})
     good, bad = read_poll(data, JOB).items
     assert good.success

@@ -1,4 +1,4 @@
-"""An ingestion on a queue that does everything wrong: right vectors or a typed end, and the texts are paid for once."""
+"""An ingestion on a faulty queue: correct vectors or a typed error, and each text is paid for once."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 def refusing(emulator: Any, bad: Callable[[bytes], bool], status: int, code: int) -> httpx.MockTransport:
-    """The emulator behind a door that refuses what ``bad`` says of a request body."""
+    """The emulator behind a transport that rejects request bodies for which ``bad`` is true."""
     refusal = {"success": False, "errors": [{"code": code, "message": "AiError: no"}], "result": None, "messages": []}
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -263,7 +263,7 @@ def test_what_stops_everything_raises_and_the_next_run_sends_what_is_missing(
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (1000, 0)
 
 
-def test_a_quota_that_is_exhausted_in_the_midst_costs_nothing_twice(run: Any, texts: Any, emulator: Any) -> None:
+def test_a_quota_exhausted_during_a_run_costs_nothing_twice(run: Any, texts: Any, emulator: Any) -> None:
     emulator.limits.neurons_per_day = 1.0
     with pytest.raises(QuotaExhaustedError) as caught:
         run(texts(3000), max_concurrency=1)

@@ -122,7 +122,7 @@ def test_a_result_of_a_job_that_was_taken_over_is_kept_and_nothing_else_changes(
     assert other.in_flight() == []
 
 
-def test_what_was_not_sent_goes_back_when_a_run_ends(opened: Any) -> None:
+def test_unsent_inputs_are_released_when_a_run_ends(opened: Any) -> None:
     ledger = opened()
     run = ledger.begin_run()
     feed(ledger, run, "a", "b")
@@ -132,7 +132,7 @@ def test_what_was_not_sent_goes_back_when_a_run_ends(opened: Any) -> None:
     assert ledger.waiting() == 2
 
 
-def test_a_run_whose_end_could_not_be_recorded_holds_up_no_other_one_of_the_process(opened: Any) -> None:
+def test_a_run_without_a_recorded_end_does_not_block_other_runs_of_the_process(opened: Any) -> None:
     first, second = opened(), opened()
     run = first.begin_run()
     feed(first, run, "a")

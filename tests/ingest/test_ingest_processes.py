@@ -1,4 +1,4 @@
-"""Real processes on one ledger: killed, two at once, interrupted, and on a disk that is full."""
+"""Real processes with one ledger: killed, concurrent, interrupted, and on a full disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def killing() -> ModuleType:
 
 
 @pytest.mark.parametrize(("concurrency", "polls"), [(8, 1)])
-def test_killed_at_random_moments_nothing_is_lost_and_little_is_paid_twice(
+def test_kills_at_random_moments_lose_nothing_and_repeat_little(
     killing: Any, tmp_path: Path, concurrency: int, polls: int
 ) -> None:
     """The one window left: the submission that was being sent at the moment of the kill."""
@@ -126,7 +126,9 @@ def test_ctrl_c_leaves_a_usable_ledger(emulator: Emulator, docs: Path, environme
     assert (emulator.queue.submitted, emulator.log.texts_repeated) == (3, 0)
 
 
-def test_ctrl_c_waits_for_no_service_that_hangs(emulator: Emulator, docs: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_does_not_wait_for_a_hanging_service(
+    emulator: Emulator, docs: Path, environment: dict[str, str]
+) -> None:
     emulator.settings.latency_s = 600
     with emulator.serve() as url:
         process = subprocess.Popen(ingesting(docs, url), env=environment, stderr=subprocess.PIPE, text=True)
@@ -137,7 +139,7 @@ def test_ctrl_c_waits_for_no_service_that_hangs(emulator: Emulator, docs: Path, 
     assert (process.returncode, err) == (130, "workers-ai: interrupted: the same command continues\n")
 
 
-def test_a_file_that_may_not_grow_is_one_line_and_nothing_is_lost(
+def test_a_full_disk_is_one_line_and_nothing_is_lost(
     emulator: Emulator, docs: Path, environment: dict[str, str]
 ) -> None:
     def small_files() -> None:

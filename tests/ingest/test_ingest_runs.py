@@ -236,7 +236,7 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         ("long", "the text has 9,900,003 bytes; 9,900,000 can be sent"),
     ]
     vectors = dict(report.vectors())
-    assert list(vectors) == ["half", "whole"], "half a letter is replaced, as in direct calls"
+    assert list(vectors) == ["half", "whole"], "a lone surrogate is replaced, as in direct calls"
     assert (emulator.log.texts_embedded, emulator.log.times_embedded("a\ufffdb")) == (2, 1)
     with Ledger(report.ledger) as held:
         assert held.find(["a\ud800b"]) == [vectors["half"]]

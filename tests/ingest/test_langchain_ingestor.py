@@ -388,7 +388,7 @@ def test_a_document_that_fails_is_reported_and_left_out(
     assert [body["text"] for body in sent_directly(emulator)] in ([], [["anything"]])  # the query of everything()
 
 
-def test_raise_on_failure_comes_before_the_store_is_touched(
+def test_raise_on_failure_raises_before_the_store_changes(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     emulator.queue.settings.failures = [ItemFailure(contains="number3", code=3030)]
@@ -758,7 +758,7 @@ def test_httpx_clients_of_the_user_stay_open(emulator: Emulator, ingestor: Any, 
 
 
 class Rejecting(InMemoryVectorStore):
-    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records what it is told."""
+    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records its calls."""
 
     def __init__(self, embedding: Any) -> None:
         super().__init__(embedding)

@@ -224,7 +224,7 @@ def test_a_vector_store_finds_the_right_document(embeddings: Make, call: Any) ->
     assert [document.page_content for document in found] == [facts[0]]
 
 
-# --- what is refused ---
+# --- rejected arguments ---
 
 
 @pytest.mark.parametrize(

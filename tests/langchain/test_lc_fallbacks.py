@@ -215,7 +215,7 @@ def test_an_agent_moves_on_and_comes_back(chat: Callable[..., ChatWorkersAI], em
     assert models(emulator) == [FAST, OTHER, FAST]
 
 
-def test_an_agent_moves_on_in_vain_when_the_allocation_is_exhausted(
+def test_a_fallback_of_an_agent_fails_too_when_the_allocation_is_exhausted(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.error(429, 4006, "used up", times=None))

@@ -291,7 +291,7 @@ def test_messages(
     messages, wire = ROWS[name]
     before = copy.deepcopy(messages)
     answer = ask(chat(model=NATIVE, api=route), messages)
-    assert answer.response_metadata["finish_reason"] == "stop"  # a history the service refuses is a 400
+    assert answer.response_metadata["finish_reason"] == "stop"  # the service rejects this history with 400
     assert emulator.log.last.json["messages"] == wire
     assert messages == before, "the caller's messages were changed"
 
@@ -316,7 +316,7 @@ def test_reasoning_stays_out_of_the_text(
     assert (turn["content"], turn.get("reasoning")) == ("4", sent)
 
 
-def test_a_developer_message_is_one_where_the_model_knows_the_role(
+def test_a_developer_message_is_sent_to_models_that_support_the_role(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     message = SystemMessage("Be brief.", additional_kwargs={"__openai_role__": "developer"})

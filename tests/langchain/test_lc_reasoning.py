@@ -55,9 +55,7 @@ def test_an_effort_per_call_outranks_that_of_the_object(
         assert emulator.log.last.json["reasoning_effort"] == sent
 
 
-def test_no_effort_is_sent_where_none_was_set(
-    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
-) -> None:
+def test_an_unset_effort_is_not_sent(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
     call(chat(model=MODEL), "invoke", "hi")
     assert not {"reasoning_effort", "chat_template_kwargs"} & emulator.log.last.json.keys()
 

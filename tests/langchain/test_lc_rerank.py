@@ -141,7 +141,7 @@ def test_requests_of_a_long_list_run_side_by_side(call: Any) -> None:
         [row(0, 0.5), None],
     ],
 )
-def test_scores_that_do_not_fit_are_an_error(rows: list[Any], emulator: Emulator, reranker: Make, call: Any) -> None:
+def test_mismatched_scores_are_an_error(rows: list[Any], emulator: Emulator, reranker: Make, call: Any) -> None:
     scored(emulator, *rows)
     with pytest.raises(ours.APIResponseValidationError, match="and 2 were requested") as caught:
         call(reranker(), "rerank", ["a", "b"], "q")

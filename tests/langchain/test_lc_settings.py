@@ -93,7 +93,7 @@ def test_the_model_of_one_call(
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_other_names(given: dict[str, Any], field: str, value: Any) -> None:
+def test_aliases_of_settings(given: dict[str, Any], field: str, value: Any) -> None:
     settings = {"account_id": ACCOUNT, "api_token": "token", "model": MODEL}
     settings.pop(field, None)
     one = ChatWorkersAI(**settings, **given)
@@ -239,7 +239,7 @@ def test_bad_values_of_one_call(
 
 
 def test_creating_an_object_sends_nothing(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> None:
-    """A token that may run models may be refused a listing (https://github.com/odysseus-dev/odysseus/pull/5175)."""
+    """A token that may run models may lack the permission to list them (https://github.com/odysseus-dev/odysseus/pull/5175)."""
     chat().bind_tools([]).with_retry()
     assert emulator.log.entries == []
 

@@ -118,7 +118,7 @@ def test_streams_end_in_the_same_value(
     pieces = call(structured, "stream", "Ann is 41.")
     assert pieces[-1] == wanted
     assert len(model.heard) == 1
-    # The service refuses a schema together with a stream (5023): one whole answer is yielded.
+    # The service rejects a schema together with a stream (5023): one whole answer is yielded.
     assert model.heard[-1].get("stream", False) is (method == "function_calling")
 
 
@@ -142,7 +142,7 @@ def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emu
 
 @pytest.mark.timeout(5)  # what repeats itself is read in linear time
 @pytest.mark.parametrize("text", ['```json\n{"code": ' + "\n" * 20_000 + "x", '{"a":' * 5_000, "[" * 100_000])
-def test_a_streamed_answer_of_repeats_is_no_answer(
+def test_a_streamed_answer_of_repetitions_is_rejected(
     text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.reply({"response": text}))
@@ -210,7 +210,7 @@ def test_strict_tools(strict: bool, chat: Callable[..., ChatWorkersAI], emulator
 def test_mistral_is_guided_by_its_own_field(
     method: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
-    """Mistral refuses ``tool_choice`` and takes ``guided_json`` (CHANGELOG of langchain-cloudflare 0.1.10)."""
+    """Mistral rejects ``tool_choice`` and accepts ``guided_json`` (CHANGELOG of langchain-cloudflare 0.1.10)."""
     result = ask(chat(model=MISTRAL).with_structured_output(Person, method=method), "Ann is 41 years old.")
     assert isinstance(result, Person)
     entry = emulator.log.last

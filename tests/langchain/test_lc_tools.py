@@ -217,7 +217,7 @@ def test_every_choice(
     route: str,
     call: Any,
 ) -> None:
-    """``any`` is refused by the service (https://github.com/cloudflare/ai/pull/454)."""
+    """The service rejects ``any`` (https://github.com/cloudflare/ai/pull/454)."""
     for tools, wanted in (([clock, search], of_two), ([clock], of_one)):
         one: Any = chat(model=OPENAI, api=route, **({"tool_choice": given} if place == "object" else {}))
         one = one.bind_tools(tools, **({"tool_choice": given} if place == "bind_tools" else {}))
@@ -227,7 +227,7 @@ def test_every_choice(
         assert emulator.log.last.json.get("tool_choice") == wanted
 
 
-def test_no_choice_is_sent_where_none_was_made(
+def test_an_unset_tool_choice_is_not_sent(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/85, https://github.com/langchain-ai/langchain/issues/25357"""
@@ -427,7 +427,7 @@ def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a":' * 3_000, '{"a":' + "9" * 6_000])
-def test_a_call_that_nothing_reads_is_invalid_in_a_stream_too(arguments: str) -> None:
+def test_an_unparsable_call_is_invalid_in_a_stream_too(arguments: str) -> None:
     call = ToolCallDelta(0, "c1", "f", arguments, arguments, "why")
     piece = delta_translator("m")(ChatDelta(tool_calls=[call])).message
     assert isinstance(piece, AIMessageChunk)

@@ -31,7 +31,7 @@ SERVICE = Emulator(clock=Clock("jump"))
 
 @pytest.fixture(scope="module", autouse=True)
 def emulator_url() -> Iterator[str]:
-    """The suites make their own models, so the service stands on a socket that all of them reach."""
+    """The suites make their own models, so the emulator listens on a socket that all of them can reach."""
     with SERVICE.serve() as url:
         _URL.append(url)
         yield url
@@ -105,7 +105,7 @@ class _Chat:
     def model_override_value(self) -> str:
         return self.other_model
 
-    # Links to images, PDFs and sound are refused by the service itself, so these three stay off: supports_image_urls,
+    # The service rejects links to images, PDFs and sound, so these three stay off: supports_image_urls,
     # supports_pdf_inputs (and its tool message), supports_audio_inputs.
 
 

@@ -178,7 +178,7 @@ class TestLLM:
 
 
 class TestTokens:
-    """``TokenCountingHandler`` is told what the service counted, and estimates nothing."""
+    """``TokenCountingHandler`` receives the reported usage and estimates nothing."""
 
     @pytest.fixture
     def counter(self) -> TokenCountingHandler:

@@ -293,7 +293,7 @@ class TestWorkflows:
 
 
 class TestFallback:
-    """What a program does about each kind of refusal; the README of the LLM has the recipe."""
+    """Handling of each kind of error; the README of the LLM has the recipe."""
 
     FIRST, SECOND = "@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b"
 

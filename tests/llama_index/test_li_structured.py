@@ -61,7 +61,7 @@ class Trip(BaseModel):
 
 
 def answer(script: Script, form: str, arguments: str, **options: Any) -> None:
-    """Script a call of ``Person`` in the form that is asked for."""
+    """Script a call of ``Person`` in the requested form."""
     if form == "structured_predict":
         script.completion({"content": "", "tool_calls": [tool_call("Person", arguments)]}, **options)
     else:

@@ -52,7 +52,7 @@ class FakeAI:
     """``env.AI``: asynchronous, options in the third argument, errors thrown as text.
 
     With ``stream`` the answer is a stream, even of a model that does not; with ``returnRawResponse`` it is a whole
-    ``Response``, refusals too.
+    ``Response``, error responses too.
 
     Args:
         emulator: Answers the calls.
@@ -123,7 +123,7 @@ def env_ai(emulator: Emulator) -> FakeAI:
 
 
 class Scripted:
-    """A binding that answers, or throws, what it is told.
+    """A binding with scripted answers and errors.
 
     Args:
         answer: Called with the three arguments; may be a coroutine function.

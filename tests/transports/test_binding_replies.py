@@ -1,4 +1,4 @@
-"""Everything that ``env.AI.run`` may give back: streams that end in every way, whole responses, nothing."""
+"""All possible results of ``env.AI.run``: streams with every kind of end, whole responses, nothing."""
 
 from __future__ import annotations
 

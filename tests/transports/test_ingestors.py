@@ -24,7 +24,7 @@ WORKER = BatchWorker("https://batch.example.workers.dev", headers={"X-Key": "sec
 
 @pytest.fixture(params=["binding", "batch_worker"])
 def door(request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: dict[str, Any]) -> dict[str, Any]:
-    """Settings that lead through one of the doors."""
+    """Settings for one of the transports."""
     emulator.queue.settings.progress = "at_once"
     if request.param == "binding":
         return {"binding": env_ai}
@@ -39,7 +39,7 @@ def door(request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: di
 
 @pytest.fixture
 def submitted(door: dict[str, Any], env_ai: Any, emulator: Any) -> Callable[[], list[int]]:
-    """Texts of each submission that came through the door."""
+    """Texts of each submission that the transport received."""
 
     def count() -> list[int]:
         if "binding" in door:

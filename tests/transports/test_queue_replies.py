@@ -127,7 +127,7 @@ def test_vectors_of_a_worker_that_groups_texts_are_read_under_either_spelling(qu
 
 @settings(max_examples=40)
 @given(st.data())
-def test_items_of_either_spelling_come_out_in_the_order_of_the_requests(data: st.DataObject) -> None:
+def test_items_of_both_spellings_are_in_the_order_of_the_requests(data: st.DataObject) -> None:
     size = data.draw(st.integers(min_value=1, max_value=6))
     spelled: dict[str, list[Any]] = {"responses": [], "results": []}
     for index in data.draw(st.permutations(range(size))):
@@ -157,7 +157,7 @@ LOST = f"AiError: AiError: Request not found in queue ({JOB})"
 
 
 def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
-    """Returns the refusal of a poll for a job that the queue does not know, in the form of each route."""
+    """Returns the error response to a poll for an unknown job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":

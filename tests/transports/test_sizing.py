@@ -52,7 +52,7 @@ def test_the_free_texts_of_a_day() -> None:
         assert 10_000 - TOKENS * usd / 1e6 / USD_PER_NEURON < neurons <= 10_000
 
 
-def test_the_estimate_prints_what_is_shown() -> None:
+def test_the_estimate_prints_the_figures_of_the_readme() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", SIZING, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", SIZING, re.DOTALL)
     with contextlib.redirect_stdout(io.StringIO()) as printed:

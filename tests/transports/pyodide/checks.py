@@ -1,4 +1,4 @@
-"""What must hold in Pyodide, with ``env.AI`` written in JavaScript. Run by ``run.mjs``; not collected by pytest."""
+"""Checks in Pyodide, with ``env.AI`` written in JavaScript. Run by ``run.mjs``; not collected by pytest."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def halves(items: S) -> tuple[S, S]:
 
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
-    """Return one reply for those of several requests. Empties these, so that no vector is held twice.
+    """Merge the replies of several requests. Empty them, so that no vector is in memory twice.
 
     Raises:
         APIResponseValidationError: The vectors differ in length.

@@ -68,7 +68,7 @@ def input_hash(text: str, doc_id: str | int | None = None) -> bytes:
 
     Args:
         text: The input as :func:`canonical` writes it.
-        doc_id: Id of the input if equal inputs are to get answers of their own, else None.
+        doc_id: Id of the input if equal inputs get separate answers, else None.
     """
     if doc_id is not None:
         text = f"{text}\n{json.dumps(doc_id)}"
@@ -127,7 +127,7 @@ class PromptTemplate:
         missing = [name for name in self.names if row.get(name) is None]
         if missing:
             raise ConfigurationError(
-                f"the input {doc_id!r:.200} has no {', '.join(missing)}, which prompt names; it has "
+                f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
                 f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders"
             )
         return "".join(literal if name is None else f"{literal}{row[name]}" for literal, name in self._parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
 from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure
+from workers_ai.ledger._report_text import report_html, report_text
 from workers_ai.types import ChatReply, Usage
 
 if TYPE_CHECKING:
@@ -218,19 +218,10 @@ class GenerateReport:
 
     def summary(self, failures: int = 10) -> str:
         """Return the report as lines of text, with the first so many of the failures."""
-        lines = [f"Generation with {self.model}"]
-        lines += [f"  {name:<10} {value}" for name, value in self._facts()]
-        listed = self.failures[:failures]
-        for failure in listed:
-            code = f" (code {failure.code})" if failure.code is not None else ""
-            lines.append(f"  failed     {failure.id}: {failure.message}{code}")
-        if self.failed > len(listed):
-            lines.append(f"  failed     ... and {self.failed - len(listed):,} more")
-        return "\n".join(lines)
+        return report_text(f"Generation with {self.model}", self._facts(), self.failures[:failures], self.failed)
 
     def __str__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
-        return f"<table><caption>Generation with {html.escape(self.model)}</caption>{rows}</table>"
+        return report_html(f"Generation with {self.model}", self._facts(), self.failures)

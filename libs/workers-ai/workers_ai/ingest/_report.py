@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure, Row
+from workers_ai.ledger._report_text import report_html, report_text
 
 if TYPE_CHECKING:
     from array import array
@@ -94,27 +94,10 @@ class IngestReport:
 
     def summary(self, failures: int = 10) -> str:
         """Return the report as lines of text, with the first so many of the failures."""
-        lines = [f"Ingestion with {self.model}"]
-        lines += [f"  {name:<9} {value}" for name, value in self._facts()]
-        listed = self.failures[:failures]
-        for failure in listed:
-            code = f" (code {failure.code})" if failure.code is not None else ""
-            lines.append(f"  failed    {failure.id}: {failure.message}{code}")
-        if self.failed > len(listed):
-            lines.append(f"  failed    ... and {self.failed - len(listed):,} more")
-        return "\n".join(lines)
+        return report_text(f"Ingestion with {self.model}", self._facts(), self.failures[:failures], self.failed)
 
     def __str__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in self._facts())
-        failed = "".join(
-            f"<tr><td>{html.escape(str(f.id))}</td><td>{f.code if f.code is not None else ''}</td>"
-            f"<td>{html.escape(f.message)}</td></tr>"
-            for f in self.failures[:100]
-        )
-        table = f"<table><caption>Ingestion with {html.escape(self.model)}</caption>{rows}</table>"
-        if failed:
-            table += f"<table><tr><th>failed id</th><th>code</th><th>message</th></tr>{failed}</table>"
-        return table
+        return report_html(f"Ingestion with {self.model}", self._facts(), self.failures)

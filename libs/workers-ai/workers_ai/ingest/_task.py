@@ -95,7 +95,7 @@ class EmbedTask:
         return BatchStatus("done", [item], read_usage(usage, reply.headers.get("cf-ai-neurons")))
 
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
-        """Return the items as they are: requests of embeddings carry no reference."""
+        """Return the items unchanged, since embedding requests have no references."""
         return items
 
     def read(

@@ -112,7 +112,7 @@ class ConnectionFields(SettingsModel):
 
 
 class ChatFields(ConnectionFields):
-    """Parameters of a chat call. Only those that are set are sent."""
+    """Parameters of a chat call. Unset parameters are not sent."""
 
     api: Literal["chat_completions", "run", "responses"] | None = None
     """The route: OpenAI-compatible chat completions (the default), the native ``run``, or ``responses`` (gpt-oss only,

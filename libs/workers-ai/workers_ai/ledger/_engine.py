@@ -67,7 +67,7 @@ _LAST_COLLECT_S: Final = 3600.0
 _UNREACHED_POLLS: Final = 3
 
 _HEARD_S: Final = 300.0
-"""If a poll was answered within so many seconds, the queue is up; a job whose polls fail is then itself at fault."""
+"""If a poll was answered within so many seconds, the queue is up: failing polls of a job are due to the job."""
 
 _COLLECTORS: Final = 2
 """Workers that fetch results. Results are large: few collectors keep memory flat."""

@@ -177,10 +177,10 @@ def unreachable(error: WorkersAIError | None) -> bool:
 
 
 class Health:
-    """Failures of the service in a row, over all workers of a run.
+    """Count consecutive failures of the service, over all workers of a run.
 
     Args:
-        most_single: Failed single inputs that end the run if nothing has succeeded; None for no such bound.
+        most_single: Number of failed single inputs, with no success, that ends the run; None for no limit.
     """
 
     def __init__(self, most_single: int | None = None) -> None:

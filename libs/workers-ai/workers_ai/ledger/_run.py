@@ -157,8 +157,8 @@ class Run:
         if engine.stopped is None and (open_inputs := self.ledger.unfinished(self.number)):
             if self.outline.wait:
                 raise LedgerError(
-                    f"{open_inputs:,} {engine.task.noun} have no result in the ledger {self.ledger.path}, as another "
-                    "process has dropped them: run the same call again; its results are kept"
+                    f"{open_inputs:,} {engine.task.noun} have no result in the ledger {self.ledger.path}, since "
+                    "another process deleted them: run the same call again; its results are kept"
                 )
             self.pending = open_inputs
         tally.reused = tally.documents - tally.done - tally.failed - self.pending

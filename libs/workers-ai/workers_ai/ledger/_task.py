@@ -82,7 +82,7 @@ class Task(Protocol):
         ...
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
-        """Send a direct request; its reply as the only item of a finished job."""
+        """Send a direct request; return its reply as the only item of a finished job."""
         ...
 
     def begin(self, dimensions: int | None) -> None:

@@ -125,7 +125,7 @@ def _results(turns: list[Turn]) -> tuple[list[tuple[str, str, str]], dict[int, s
 
 
 def _statements(turn: Turn) -> list[str]:
-    """Return the statements of a turn; those of users are changed to the second person."""
+    """Return the statements of a turn. Statements of users are changed to the second person."""
     statements = sentences(turn.text)
     if turn.role != "user":
         return statements

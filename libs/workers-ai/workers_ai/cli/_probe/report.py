@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def change(self) -> str:
-        """What to change if the service differs."""
+        """Necessary change if the service differs."""
         if self.question.where:
             return f"{self.question.where} assumes {self.question.choice!r}; the service: {self.answer!r}"
         known = "" if self.answer in self.question.positions else ", a new position"
