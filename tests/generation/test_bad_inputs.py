@@ -24,7 +24,7 @@ class NoSchema:
 
 
 ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
-    ({"prompt": "Hi {name}"}, ROW, r"'r' has no name, which prompt names; it has text, lang.*\{\{"),
+    ({"prompt": "Hi {name}"}, ROW, r"'r' has no name for the placeholders of prompt; it has text, lang.*\{\{"),
     ({"prompt": "Hi {text.upper}"}, ROW, r"placeholder \{text\.upper\} of prompt is not a plain name"),
     ({"prompt": "Hi {text[0]}"}, ROW, "is not a plain name"),
     ({"prompt": 'As {"a": 1}: {text}'}, ROW, "not a plain name"),

@@ -148,7 +148,7 @@ class SettingsModel(BaseModel):
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
         """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
-        given = {self.keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
+        given = {self._keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
         checked = {name: self._checked(name, value) for name, value in given.items()}
         copied = super().model_copy(update=checked, deep=deep)
         vars(copied).pop("_faces", None)
