@@ -150,7 +150,9 @@ def test_the_cache_of_a_gateway(chat: Callable[..., ChatWorkersAI], emulator: Em
     assert statuses == ["MISS", "HIT"]
 
 
-@pytest.mark.parametrize(("code", "says"), [(2009, "AI Gateway requires a token"), (10000, "api_token|CLOUDFLARE_API_TOKEN")])
+@pytest.mark.parametrize(
+    ("code", "says"), [(2009, "AI Gateway requires a token"), (10000, "api_token|CLOUDFLARE_API_TOKEN")]
+)
 def test_layer_of_a_rejection(
     code: int, says: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
