@@ -65,13 +65,14 @@ def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Sett
 def _client_options(settings: Settings) -> dict[str, Any]:
     """Return the options of the clients created here.
 
-    Connections are not bounded: ``max_concurrency`` bounds requests. Loopback hosts are never reached through a proxy.
+    Connections are not bounded: ``max_concurrency`` bounds requests. The pool keeps 20 idle connections as httpx does,
+    because httpcore checks each idle connection at each request. Loopback hosts are never reached through a proxy.
     """
     import httpx
 
     return {
         "verify": _tls_context(),
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),
         "trust_env": not is_loopback(httpx.URL(settings.base_url).host),
     }
 
