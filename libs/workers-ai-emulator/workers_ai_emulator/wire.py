@@ -67,7 +67,7 @@ class Call:
         """Return the body as a JSON object.
 
         Raises:
-            ServiceError: Like :meth:`json`, or if the value is no object (5006).
+            ServiceError: Like :meth:`json`, or if the value is not an object (5006).
         """
         value = self.json()
         if not isinstance(value, dict):
