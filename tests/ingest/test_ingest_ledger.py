@@ -14,9 +14,9 @@ import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
 from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
-from workers_ai.ledger import _file as ledger_file
 from workers_ai.ledger._failure_policy import Retry
 from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._store import file as ledger_file
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1

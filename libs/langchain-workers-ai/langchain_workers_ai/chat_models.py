@@ -19,7 +19,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field, field_validator, model_validator
 
-from langchain_workers_ai._call_options import (
+from langchain_workers_ai._chat.call_options import (
     Method,
     Schema,
     Tool,
@@ -31,9 +31,9 @@ from langchain_workers_ai._call_options import (
     thread_id,
     traced_keywords,
 )
+from langchain_workers_ai._chat.profiles import ResolvedProfile, profile_of
+from langchain_workers_ai._chat.queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._profiles import ResolvedProfile, profile_of
-from langchain_workers_ai._queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
 from langchain_workers_ai._translation.answers import chunk_translator, finish_result
 from langchain_workers_ai._translation.from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._translation.to_wire import to_wire

@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
+from langchain_workers_ai._ingestion.precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.integration import EmbeddingFields, agather, check_model, embed_flows, gather, join_embeddings
 

@@ -10,7 +10,7 @@ from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
-from langchain_workers_ai._queued import queue_params
+from langchain_workers_ai._chat.queued import queue_params
 from langchain_workers_ai._translation.from_wire import to_result
 from langchain_workers_ai._translation.to_wire import to_wire
 from langchain_workers_ai.chat_models import ChatWorkersAI

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
-from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._precomputed import find_within, reading_all
+from langchain_workers_ai._ingestion.documents import Documents, Source, batched, document_key, key_of
+from langchain_workers_ai._ingestion.precomputed import find_within, reading_all
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.client import AsyncClient, Client

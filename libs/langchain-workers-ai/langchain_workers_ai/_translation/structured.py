@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workers_ai._call_options import Method, Schema
+    from langchain_workers_ai._chat.call_options import Method, Schema
 
 __all__ = ["response_format_of", "structured_call", "value_or_raw"]
 

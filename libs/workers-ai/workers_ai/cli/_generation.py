@@ -18,11 +18,11 @@ from workers_ai.cli._documents import SUFFIXES, Columns, InputError
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
 from workers_ai.ingest._parquet import arrow
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._fingerprints import ChatFingerprint
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
-from workers_ai.ledger._schema import files_beside, identity
+from workers_ai.ledger._store.file import LedgerFile
+from workers_ai.ledger._store.fingerprints import ChatFingerprint
+from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

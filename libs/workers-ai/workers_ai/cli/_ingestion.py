@@ -14,7 +14,7 @@ from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_d
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
 from workers_ai.ledger._progress import LineBar
-from workers_ai.ledger._schema import files_beside, identity
+from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

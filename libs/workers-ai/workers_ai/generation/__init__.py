@@ -6,7 +6,7 @@ from workers_ai.generation._gathering import QueuedClient
 from workers_ai.generation._inputs import ChatInput
 from workers_ai.generation._report import Answer, Answers, GenerateReport
 from workers_ai.ledger._records import Failure
-from workers_ai.ledger._schema import LedgerError
+from workers_ai.ledger._store.schema import LedgerError
 
 __all__ = [
     "Answer",

@@ -15,9 +15,9 @@ from workers_ai.errors import ConfigurationError
 from workers_ai.generation._inputs import PromptTemplate, Renderer
 from workers_ai.generation._output import OutputFormat
 from workers_ai.generation._task import GenerateTask
-from workers_ai.ledger._fingerprints import ChatFingerprint
 from workers_ai.ledger._records import Limits, check_mode
 from workers_ai.ledger._run import Outline, shown, total_of
+from workers_ai.ledger._store.fingerprints import ChatFingerprint
 
 if TYPE_CHECKING:
     import os

@@ -14,10 +14,10 @@ from workers_ai.errors import ConfigurationError
 from workers_ai.ingest._report import IngestReport
 from workers_ai.ingest._task import EmbedTask
 from workers_ai.ledger._engine import Mode
-from workers_ai.ledger._fingerprints import Fingerprint
 from workers_ai.ledger._progress import Bar
 from workers_ai.ledger._records import Limits, check_mode
 from workers_ai.ledger._run import Outline, Run, arun, run, shown, total_of
+from workers_ai.ledger._store.fingerprints import Fingerprint
 
 if TYPE_CHECKING:
     import os

@@ -14,7 +14,6 @@ from workers_ai._validation import require_one_of
 from workers_ai._wire.batch import json_bytes
 from workers_ai.catalogue import USD_PER_NEURON, lookup
 from workers_ai.ledger._engine import Mode
-from workers_ai.ledger._fingerprints import Fingerprint
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._progress import neurons_of
@@ -30,6 +29,7 @@ from workers_ai.ledger._records import (
     unsendable,
 )
 from workers_ai.ledger._source import iter_source
+from workers_ai.ledger._store.fingerprints import Fingerprint
 
 if TYPE_CHECKING:
     import os

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from workers_ai._calls.requests import Calls
     from workers_ai._flow.steps import Flow
-    from workers_ai.ledger._fingerprints import Fingerprint
     from workers_ai.ledger._records import Stored
+    from workers_ai.ledger._store.fingerprints import Fingerprint
 
 __all__ = ["EmbedTask"]
 

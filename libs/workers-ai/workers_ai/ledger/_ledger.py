@@ -12,11 +12,11 @@ import platform
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._liveness import process_start
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import Claim, Document, Fed, Measured, Stored
-from workers_ai.ledger._schema import LedgerError
+from workers_ai.ledger._store.file import LedgerFile
+from workers_ai.ledger._store.liveness import process_start
+from workers_ai.ledger._store.schema import LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 from workers_ai._flow.concurrency import agather, gather
 from workers_ai.errors import BatchItemError, WorkersAIError
 from workers_ai.ledger._engine import QUEUE_WORKERS, Engine, Mode
-from workers_ai.ledger._file import LEASE_S
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import Bar, NoBar, Tally, progress_bar
-from workers_ai.ledger._schema import LedgerError
 from workers_ai.ledger._source import AsyncDocuments, SyncDocuments
+from workers_ai.ledger._store.file import LEASE_S
+from workers_ai.ledger._store.schema import LedgerError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 
     from workers_ai._connection import Connection
-    from workers_ai.ledger._fingerprints import AnyFingerprint
     from workers_ai.ledger._records import Failure, Limits
     from workers_ai.ledger._source import Documents
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint
     from workers_ai.ledger._task import Task
 
 __all__ = ["Outline", "Run", "arun", "run", "shown", "total_of"]

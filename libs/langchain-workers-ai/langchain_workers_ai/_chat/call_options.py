@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
-from langchain_workers_ai._profiles import ResolvedProfile
+from langchain_workers_ai._chat.profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.integration import CHAT_PARAMS, PER_CALL, masked_headers, require_kind, unknown_keyword
 
