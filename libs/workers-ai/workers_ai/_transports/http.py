@@ -337,7 +337,7 @@ def parsed(response: httpx.Response) -> JSON:
     Raises:
         ValueError: The body is not JSON.
     """
-    body: JSON = getattr(response, "parsed_body", None) if isinstance(response, load_bodies().ParsedResponse) else None
+    body = response.parsed_body if isinstance(response, load_bodies().ParsedResponse) else None
     return parse_body(response.content) if body is None else body
 
 
