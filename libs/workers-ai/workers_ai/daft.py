@@ -85,7 +85,7 @@ class WorkersAIProvider(Provider):
         return self._name
 
     def get_text_embedder(
-        self, model: str | None = None, dimensions: int | None = None, **options: Any
+        self, model: str | None = None, dimensions: int | None = None, **options: object
     ) -> TextEmbedderDescriptor:
         """Return the descriptor of an embedder for one column.
 
@@ -108,7 +108,7 @@ class WorkersAIProvider(Provider):
         return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
 
     def get_prompter(
-        self, model: str | None = None, return_format: Any = None, system_message: str | None = None, **options: Any
+        self, model: str | None = None, return_format: Any = None, system_message: str | None = None, **options: object
     ) -> MessageDescriptor:
         """Return the backend of ``daft.functions.prompt`` for columns of text.
 
@@ -129,7 +129,7 @@ class WorkersAIProvider(Provider):
         given = GenerationOptions.read("prompt", options)
         return MessageDescriptor(self._name, self._settings, model or "", given, return_format, system_message)
 
-    def get_text_classifier(self, model: str | None = None, **options: Any) -> ClassifierDescriptor:
+    def get_text_classifier(self, model: str | None = None, **options: object) -> ClassifierDescriptor:
         """Return the backend of ``daft.functions.classify_text``. Arguments as for :meth:`get_prompter`.
 
         Raises:

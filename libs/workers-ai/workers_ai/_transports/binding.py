@@ -43,7 +43,7 @@ if sys.platform == "emscripten":
     def _to_js(text: str) -> Any:
         return _JS_JSON.parse(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         text = _JS_JSON.stringify(value)
         return text if isinstance(text, str) else "null"  # undefined has no JSON
 
@@ -52,7 +52,7 @@ else:
     def _to_js(text: str) -> Any:
         return json.loads(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         return json.dumps(value)
 
 
@@ -85,7 +85,7 @@ class BindingTransport:
     def __copy__(self) -> BindingTransport:
         return BindingTransport(self._settings, self._binding)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BindingTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> BindingTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> NoReturn:

@@ -133,7 +133,7 @@ class HttpTransport:
     def __copy__(self) -> HttpTransport:
         return HttpTransport(self._settings, self._own_sync, self._own_async)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HttpTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> HttpTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
@@ -337,7 +337,7 @@ def parsed(response: httpx.Response) -> JSON:
     Raises:
         ValueError: The body is not JSON.
     """
-    body = response.parsed_body if isinstance(response, load_bodies().ParsedResponse) else None
+    body: JSON = getattr(response, "parsed_body", None) if isinstance(response, load_bodies().ParsedResponse) else None
     return parse_body(response.content) if body is None else body
 
 

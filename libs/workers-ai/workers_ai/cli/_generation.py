@@ -27,6 +27,8 @@ from workers_ai.ledger._store.schema import files_beside, identity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from workers_ai.types import JSON
+
 __all__ = ["Generation", "read_inputs"]
 
 SOME_FAILED: Final = 3
@@ -78,7 +80,7 @@ def read_inputs(path: Path, id_column: str = "id", *, as_rows: bool = False) -> 
             raise InputError(f"{row.place}: {exc.message}") from exc
 
 
-def _input(row: Mapping[str, Any], id_column: str, *, as_rows: bool) -> _Input:
+def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Input:
     body = row.get("body")
     if "custom_id" in row and isinstance(body, Mapping) and "messages" in body:
         return _Input(checked_id(row["custom_id"]), _chat_of(body), None)
@@ -95,7 +97,7 @@ def _input(row: Mapping[str, Any], id_column: str, *, as_rows: bool) -> _Input:
     return _Input(doc_id, given, metadata)
 
 
-def _chat_of(body: Mapping[str, Any]) -> ChatInput:
+def _chat_of(body: Mapping[str, JSON]) -> ChatInput:
     params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
     if "max_completion_tokens" in params:
         params["max_tokens"] = params.pop("max_completion_tokens")
@@ -176,10 +178,10 @@ class Generation:
         shape |= {"labels": found.labels} if found.labels else {"schema": found.schema}
         return {**self.options, **{name: value for name, value in shape.items() if value is not None}}
 
-    def _inputs(self, options: Mapping[str, Any]) -> Iterator[_Input]:
+    def _inputs(self, options: Mapping[str, object]) -> Iterator[_Input]:
         return read_inputs(self.source, self.id_column, as_rows=options.get("prompt") is not None)
 
-    def _pairs(self, options: Mapping[str, Any]) -> Iterator[tuple[str | int, Any]]:
+    def _pairs(self, options: Mapping[str, object]) -> Iterator[tuple[str | int, Any]]:
         return ((entry.id, entry.given) for entry in self._inputs(options))
 
     def _check_places(self) -> None:
@@ -198,7 +200,7 @@ class Generation:
                 )
             taken.add(place)
 
-    def _write(self, report: GenerateReport, options: Mapping[str, Any]) -> int:
+    def _write(self, report: GenerateReport, options: Mapping[str, object]) -> int:
         """Write the answers. The file appears whole or not at all; return the number of rows."""
         part = self.output.with_name(f"{self.output.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         write = _write_parquet if self.output.suffix.lower() == ".parquet" else _write_jsonl
@@ -209,7 +211,7 @@ class Generation:
             part.unlink(missing_ok=True)
         return count
 
-    def _rows(self, report: GenerateReport, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _rows(self, report: GenerateReport, options: Mapping[str, object]) -> Iterator[dict[str, Any]]:
         entries = self._inputs(options)
         for answer in report.answers():
             entry = next(entries, None)
@@ -228,7 +230,7 @@ def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 

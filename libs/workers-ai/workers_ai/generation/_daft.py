@@ -148,7 +148,7 @@ class _Prompter:
             self._client = self._client.queued(descriptor.model, ledger=descriptor.options.ledger)
             self._limit = 0
 
-    async def prompt(self, messages: tuple[Any, ...]) -> Any:
+    async def prompt(self, messages: tuple[object, ...]) -> Any:
         """Return the answer of one row; None for a null and for a failed row."""
         if any(message is None for message in messages):
             return None
@@ -162,7 +162,7 @@ class _Prompter:
             self._options.failed(exc)
             return None
 
-    async def _ask(self, messages: tuple[Any, ...]) -> str:
+    async def _ask(self, messages: tuple[object, ...]) -> str:
         if self._limit and self._slots is None:
             self._slots = asyncio.Semaphore(self._limit)
         if self._slots is None:
@@ -170,12 +170,13 @@ class _Prompter:
         async with self._slots:
             return await self._send(messages)
 
-    async def _send(self, messages: tuple[Any, ...]) -> str:
-        odd = next((message for message in messages if not isinstance(message, str)), None)
-        if odd is not None:
-            raise ConfigurationError(f"prompt of Workers AI takes columns of text, not {type(odd).__name__}")
+    async def _send(self, messages: tuple[object, ...]) -> str:
+        texts = [message for message in messages if isinstance(message, str)]
+        if len(texts) < len(messages):
+            odd = next(type(message).__name__ for message in messages if not isinstance(message, str))
+            raise ConfigurationError(f"prompt of Workers AI takes columns of text, not {odd}")
         chat = [{"role": "system", "content": self._system}] if self._system else []
-        chat += [{"role": "user", "content": "\n".join(messages)}]
+        chat += [{"role": "user", "content": "\n".join(texts)}]
         params = dict(self._options.params)
         if not self._output.is_text:
             params["response_format"] = self._output.response_format

@@ -90,7 +90,7 @@ class WorkersAIGenerator:
         error: str = "error",
         ledger: str | os.PathLike[str] | None = None,
         mode: Literal["queue", "direct"] = "queue",
-        **settings: Any,
+        **settings: object,
     ) -> None:
         require(prompt is None or messages_column is None, "pass prompt= or messages_column=, not both")
         require(output != error, f"output and error are both {output!r}: name two columns")

@@ -2,6 +2,7 @@
 
 from workers_ai.ingest._api import aingest, ingest
 from workers_ai.ingest._estimate import Estimate, estimate
+from workers_ai.ingest._options import EstimateOptions, IngestKeywords, IngestOptions
 from workers_ai.ingest._report import IngestReport
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._records import Failure, InFlight, Row
@@ -10,9 +11,12 @@ from workers_ai.ledger._store.schema import LedgerError
 
 __all__ = [
     "Estimate",
+    "EstimateOptions",
     "Failure",
     "Fingerprint",
     "InFlight",
+    "IngestKeywords",
+    "IngestOptions",
     "IngestReport",
     "Ledger",
     "LedgerError",

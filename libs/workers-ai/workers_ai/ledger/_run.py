@@ -214,7 +214,7 @@ class Run:
 
 def run(
     task: Task,
-    source: Iterable[Any],
+    source: Iterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,
@@ -244,7 +244,7 @@ def run(
 
 async def arun(
     task: Task,
-    source: Iterable[Any] | AsyncIterable[Any],
+    source: Iterable[object] | AsyncIterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,

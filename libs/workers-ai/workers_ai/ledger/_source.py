@@ -89,7 +89,7 @@ class SyncDocuments:
         BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any], convert: Convert) -> None:
+    def __init__(self, source: Iterable[object], convert: Convert) -> None:
         self._rows = iter_source(source)
         self._convert = convert
         self._owner = threading.get_ident()
@@ -136,12 +136,12 @@ class AsyncDocuments:
         BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any] | AsyncIterable[Any], convert: Convert) -> None:
+    def __init__(self, source: Iterable[object] | AsyncIterable[object], convert: Convert) -> None:
         self._convert = convert
         self._requests = _Requests()
         self._wake: anyio.Event | None = None
-        self._arows: AsyncIterator[Any] | None = None
-        self._rows: Iterator[Any] | None = None
+        self._arows: AsyncIterator[object] | None = None
+        self._rows: Iterator[object] | None = None
         self._bound = False  # whether only the thread of the event loop may read, as for a cursor of sqlite3
         if isinstance(source, AsyncIterable):
             self._arows = aiter(source)
@@ -215,7 +215,7 @@ class AsyncDocuments:
         return chunk
 
 
-def iter_source(source: Iterable[Any]) -> Iterator[Any]:
+def iter_source(source: Iterable[object]) -> Iterator[object]:
     """Return an iterator over a source.
 
     Raises:
@@ -228,6 +228,6 @@ def iter_source(source: Iterable[Any]) -> Iterator[Any]:
     raise BadRequestError(f"the source must be an iterable of pairs of id and input, not {source!r:.200}")
 
 
-def read_chunk(rows: Iterator[Any], size: int, convert: Convert) -> Chunk:
+def read_chunk(rows: Iterator[object], size: int, convert: Convert) -> Chunk:
     """Return the next documents, at most ``size``."""
     return [convert(row) for row in itertools.islice(rows, size)]
