@@ -40,7 +40,7 @@ __all__ = ["BindingTransport"]
 if sys.platform == "emscripten":
     from js import JSON as _JS_JSON
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return _JS_JSON.parse(text)
 
     def _to_json(value: object) -> str:
@@ -49,7 +49,7 @@ if sys.platform == "emscripten":
 
 else:
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return json.loads(text)
 
     def _to_json(value: object) -> str:

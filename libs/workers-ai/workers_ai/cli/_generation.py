@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 
@@ -47,7 +47,7 @@ class _Input(NamedTuple):
     """One input with its id, and the other columns of its row as JSON text."""
 
     id: str | int
-    given: Any
+    given: JSON
     metadata: str | None
 
 
@@ -125,11 +125,11 @@ class Generation:
     source: Path
     output: Path
     ledger: Path
-    options: dict[str, Any]
+    options: dict[str, JSON]
     resume: bool = False
     id_column: str = "id"
     as_json: bool = False
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: dict[str, JSON] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> GenerateEstimate:
         """Estimate requests and cost; send nothing.
@@ -167,7 +167,7 @@ class Generation:
             typer.echo(f"  written    {count:,} rows to {self.output}")
         return SOME_FAILED if report.failed else 0
 
-    def _shaped(self) -> dict[str, Any]:
+    def _shaped(self) -> dict[str, JSON]:
         """Return the options; with ``resume`` those of the ledger."""
         if not self.resume:
             return dict(self.options)
@@ -178,10 +178,10 @@ class Generation:
         shape |= {"labels": found.labels} if found.labels else {"schema": found.schema}
         return {**self.options, **{name: value for name, value in shape.items() if value is not None}}
 
-    def _inputs(self, options: Mapping[str, object]) -> Iterator[_Input]:
+    def _inputs(self, options: Mapping[str, JSON]) -> Iterator[_Input]:
         return read_inputs(self.source, self.id_column, as_rows=options.get("prompt") is not None)
 
-    def _pairs(self, options: Mapping[str, object]) -> Iterator[tuple[str | int, Any]]:
+    def _pairs(self, options: Mapping[str, JSON]) -> Iterator[tuple[str | int, JSON]]:
         return ((entry.id, entry.given) for entry in self._inputs(options))
 
     def _check_places(self) -> None:
@@ -200,7 +200,7 @@ class Generation:
                 )
             taken.add(place)
 
-    def _write(self, report: GenerateReport, options: Mapping[str, object]) -> int:
+    def _write(self, report: GenerateReport, options: Mapping[str, JSON]) -> int:
         """Write the answers. The file appears whole or not at all; return the number of rows."""
         part = self.output.with_name(f"{self.output.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         write = _write_parquet if self.output.suffix.lower() == ".parquet" else _write_jsonl
@@ -211,7 +211,7 @@ class Generation:
             part.unlink(missing_ok=True)
         return count
 
-    def _rows(self, report: GenerateReport, options: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+    def _rows(self, report: GenerateReport, options: Mapping[str, JSON]) -> Iterator[dict[str, JSON]]:
         entries = self._inputs(options)
         for answer in report.answers():
             entry = next(entries, None)
@@ -220,7 +220,7 @@ class Generation:
             yield _row(answer, entry.metadata)
 
 
-def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
+def _row(answer: Answer, metadata: str | None) -> dict[str, JSON]:
     data = None if answer.data is None else json.dumps(answer.data, ensure_ascii=False, default=_plain)
     usage, error = answer.usage, answer.error
     values = (
@@ -230,12 +230,12 @@ def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> JSON:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 
 
-def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+def _write_jsonl(path: Path, rows: Iterable[dict[str, JSON]]) -> int:
     count = 0
     with path.open("x", encoding="utf-8") as file:
         for row in rows:
@@ -246,11 +246,11 @@ def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+def _write_parquet(path: Path, rows: Iterable[dict[str, JSON]]) -> int:
     pa, pq = arrow()
     schema = pa.schema([(name, pa.int64() if name in _NUMBERS else pa.string()) for name in _COLUMNS])
     count = 0
-    chunk: list[dict[str, Any]] = []
+    chunk: list[dict[str, JSON]] = []
     with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for row in rows:
             chunk.append({**row, "id": str(row["id"])})
@@ -262,7 +262,7 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def read_schema(path: Path) -> dict[str, Any]:
+def read_schema(path: Path) -> dict[str, JSON]:
     """Return the JSON schema in a file.
 
     Raises:

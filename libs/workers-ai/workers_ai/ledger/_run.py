@@ -7,7 +7,7 @@ from collections.abc import Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._flow.concurrency import agather, gather
 from workers_ai.errors import BatchItemError, WorkersAIError
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 
-    from workers_ai._connection import Connection
+    from workers_ai._connection import Connection, Transport
+    from workers_ai._flow.steps import Flow
     from workers_ai.ledger._records import Failure, Limits
     from workers_ai.ledger._source import Documents
     from workers_ai.ledger._store.fingerprints import AnyFingerprint
@@ -268,7 +269,7 @@ async def arun(
     return begun
 
 
-async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
+async def _serving(documents: AsyncDocuments, work: Awaitable[object]) -> None:
     """Await the workers while a task reads documents for them; raise their error."""
     import anyio
 
@@ -286,7 +287,7 @@ async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
         raise error
 
 
-def _workers(begun: Run, connection: Connection) -> tuple[list[Any], Any, int]:
+def _workers(begun: Run, connection: Connection) -> tuple[list[Flow[None]], Transport, int]:
     count = connection.calls.concurrency
     if begun.outline.mode == "queue":
         count = min(count, QUEUE_WORKERS)

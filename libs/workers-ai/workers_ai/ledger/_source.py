@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterable, Generator, Iterable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from workers_ai.errors import BadRequestError
 
@@ -40,18 +40,21 @@ class _ClosedError(Exception):
     """The run has ended, and the source is no longer read."""
 
 
+_Reply: TypeAlias = "SimpleQueue[Chunk | BaseException]"
+
+
 class _Requests:
     """Requests of worker threads for chunks. The thread or task that owns the source answers them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._waiting: list[SimpleQueue[Any]] = []
-        self.pending: SimpleQueue[tuple[int, SimpleQueue[Any]] | None] = SimpleQueue()
+        self._waiting: list[_Reply] = []
+        self.pending: SimpleQueue[tuple[int, _Reply] | None] = SimpleQueue()
 
     def request(self, size: int, wake: Callable[[], object] | None = None) -> Chunk:
         """Wait for a chunk. Called on a worker's thread."""
-        reply: SimpleQueue[Any] = SimpleQueue()
+        reply: _Reply = SimpleQueue()
         with self._lock:
             if self._closed:
                 raise _ClosedError
@@ -64,8 +67,7 @@ class _Requests:
             self._waiting.remove(reply)
         if isinstance(found, BaseException):
             raise found
-        chunk: Chunk = found
-        return chunk
+        return found
 
     def close(self) -> None:
         """End every waiting worker, however long the source takes."""
