@@ -62,6 +62,19 @@ REPLIES = {
         response({key: value for key, value in call("clock", "{}").items() if key != "call_id"}),
         Want(calls=(Call("clock", {}, "fc_1"),), finish="tool_calls"),
     ),
+    "calls and texts of other kinds": (
+        response(
+            {"type": "output_text", "text": "Let me "},
+            {
+                "type": "message",
+                "content": [
+                    {"type": "output_text", "text": "see."},
+                    {"type": "tool_use", "id": "call_1", "name": "clock", "input": {"city": "Oslo"}},
+                ],
+            },
+        ),
+        Want("Let me see.", calls=(CLOCK_CALL,), finish="tool_calls"),
+    ),
     "a refusal": (
         response({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}),
         Want(refusal="No."),

@@ -97,6 +97,7 @@ def plan_chat(
         json_mode=json_mode,
         max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens else card.default_max_tokens,
         thinking_off=_turns_thinking_off(fields),
+        tools=_tool_names(fields.get("tools")),
     )
     stream = stream and api != "responses" and "response_format" not in fields
     body = _body(model, prepared, given, api, stream)
@@ -110,6 +111,15 @@ def plan_chat(
         return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)
     path = "v1/responses" if api == "responses" else "v1/chat/completions"
     return ChatPlan(Request(path, body, model, "chat", headers=headers or {}), context, stream)
+
+
+def _tool_names(tools: JSON) -> frozenset[str]:
+    """Return the names of tools, nested or flat."""
+    entries = (
+        [tool.get("function", tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    )
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _turns_thinking_off(body: Mapping[str, JSON]) -> bool:
