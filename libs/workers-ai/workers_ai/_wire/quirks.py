@@ -62,6 +62,12 @@ NO_REASONING_BACK: Final = Quirk(
     evidence=f"{_PUBLISHED}; a message of the older schema has no field for it",
     families=("native", "hybrid"),
 )
+NO_NULL_EFFORT: Final = Quirk(
+    what="a reasoning_effort of None is not sent: the schema has no null",
+    evidence=f"{_PUBLISHED}; only the newer schema has null. Not sent to unknown models either",
+    models=("gpt-oss", "qwen3-30b", "sea-lion"),
+    families=("native", "hybrid", "decision", None),
+)
 NINE_LETTER_IDS: Final = Quirk(
     what="ids of tool calls are replaced unless they are 9 letters or digits",
     evidence=f"{_PUBLISHED}; pattern [a-zA-Z0-9]{{9}} of mistral-small-3.1 and llama-4-scout",
@@ -101,6 +107,7 @@ QUIRKS: Final = (
     COMPLETE_TOOLS,
     DEVELOPER_IS_SYSTEM,
     NO_REASONING_BACK,
+    NO_NULL_EFFORT,
     NINE_LETTER_IDS,
     NO_USER_AFTER_TOOL,
     RESPONSES_IN_QUEUE,

@@ -147,7 +147,8 @@ class ChatFields(ConnectionFields):
     response_format: dict[str, Any] | None = None
     """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
     reasoning_effort: str | None = ""
-    """Effort of a reasoning model; values differ by model. None is sent as null (no reasoning); "" is not sent."""
+    """Effort of a reasoning model; values differ by model. None is sent as null (no reasoning) to models that accept
+    null; "" is not sent."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Options of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None = None

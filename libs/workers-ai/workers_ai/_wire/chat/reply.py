@@ -21,6 +21,7 @@ __all__ = [
     "cut_reason",
     "finish_reason",
     "first_choice",
+    "is_failed_response",
     "kept_headers",
     "read_chat",
     "read_content",
@@ -300,6 +301,11 @@ def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds
     if response is None and context.json_mode and not calls and "response" in result and not cut:
         text = "null"  # in JSON mode, null is an answer; elsewhere it means no text
     return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
+
+
+def is_failed_response(result: Mapping[str, JSON]) -> bool:
+    """Return whether a result is a failed response of the Responses route with its error."""
+    return "output" in result and result.get("status") == "failed" and bool(result.get("error"))
 
 
 def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:

@@ -17,7 +17,7 @@ from workers_ai._wire.chat.schemas import (
 )
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
-from workers_ai._wire.quirks import choose_form
+from workers_ai._wire.quirks import NO_NULL_EFFORT, choose_form
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
 
-_NULLABLE: Final = frozenset({"reasoning_effort"})
+
 _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})
 
 
@@ -62,7 +62,8 @@ def plan_chat(
     Args:
         model: Model id.
         messages: OpenAI-shaped messages.
-        params: Parameters of :data:`CHAT_PARAMS`. None means not set, except for ``reasoning_effort``.
+        params: Parameters of :data:`CHAT_PARAMS`. None means not set. A ``reasoning_effort`` of None is sent as null to
+            models that accept it.
         api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
             there; else ``"chat_completions"``.
         stream: Whether to request a stream. With a JSON schema or JSON mode, the reply is requested whole, since the
@@ -76,12 +77,14 @@ def plan_chat(
         BadRequestError: A message is invalid.
         ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
     """
+    card = lookup(model)
     given = {
         k: v
         for k, v in params.items()
-        if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE) and v != ""
+        if (v or k not in _UNSET_IF_EMPTY)
+        and (v is not None or (k == "reasoning_effort" and not NO_NULL_EFFORT.of(card)))
+        and v != ""
     }
-    card = lookup(model)
     require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
     api = api or _default_api(given, card)
     _check_route(api, given, model)

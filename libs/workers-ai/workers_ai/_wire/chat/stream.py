@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from workers_ai._wire.chat.reply import cut_reason, finish_reason, first_choice, read_content, reasoning_text, unwrap
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
-from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
@@ -223,7 +223,8 @@ class ChatStreamReader:
         error: WorkersAIError = error_from_reply(
             200, self._headers, "", model=self._context.model, body=event, scrub=self._scrub
         )
-        if isinstance(error, APIResponseValidationError):
+        is_named = type(error) is NAMES.get(details.name or "")
+        if isinstance(error, APIResponseValidationError) or (self._text and is_named and details.code is None):
             error = self._interrupted(f"the service reported an error in the stream: {details.message}")
             error.code = details.code
         error.partial = self.partial
