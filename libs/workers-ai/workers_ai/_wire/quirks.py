@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
 
-__all__ = ["QUIRKS", "Quirk", "choose_form", "repair_request"]
+__all__ = ["QUIRKS", "Quirk", "accepts_null_effort", "choose_form", "repair_request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,11 @@ QUIRKS: Final = (
     SCHEMA_BEFORE_TOOL,
 )
 """All quirks: parameters that are omitted or changed for some models only."""
+
+
+def accepts_null_effort(model: str) -> bool:
+    """Return whether a ``reasoning_effort`` of None is sent to a model as null."""
+    return not NO_NULL_EFFORT.of(lookup(model))
 
 
 def choose_form(

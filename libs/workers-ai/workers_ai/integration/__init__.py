@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
-    from workers_ai._wire.chat.reply import shortened, unwrap
+    from workers_ai._wire.chat.reply import early_end, shortened, unwrap
     from workers_ai._wire.chat.request import run_request
     from workers_ai._wire.chat.schema_validation import conform
     from workers_ai._wire.chat.schemas import inline_refs
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
     from workers_ai._wire.json_writing import is_cache_mark, plain_json
     from workers_ai._wire.params import CHAT_PARAMS
+    from workers_ai._wire.quirks import accepts_null_effort
     from workers_ai._wire.request import Request
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
@@ -54,6 +55,7 @@ __all__ = [
     "LedgerFile",
     "Reply",
     "Request",
+    "accepts_null_effort",
     "adrive",
     "agather",
     "argument_error",
@@ -61,6 +63,7 @@ __all__ = [
     "check_texts",
     "conform",
     "drive",
+    "early_end",
     "embed_flows",
     "gather",
     "image_data_url",
@@ -94,6 +97,7 @@ _MODULES = {
     "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
+    "_wire.quirks": ("accepts_null_effort",),
     # Flows, their drivers, and the rate limiter of a framework
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
     "_calls.replies": ("Reply",),
@@ -105,7 +109,7 @@ _MODULES = {
     "_connection": ("Connection",),
     # Requests and replies
     "_wire.chat.images": ("image_data_url",),
-    "_wire.chat.reply": ("shortened", "unwrap"),
+    "_wire.chat.reply": ("early_end", "shortened", "unwrap"),
     "_wire.chat.request": ("run_request",),
     "_wire.chat.schema_validation": ("conform",),
     "_wire.chat.schemas": ("inline_refs",),

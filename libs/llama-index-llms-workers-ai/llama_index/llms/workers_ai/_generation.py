@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
 from workers_ai.errors import BatchItemError, ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, accepts_null_effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "st
 """Parameters without effect: an answer of a corpus calls no tool and is not streamed."""
 
 
-def generation_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of ``generate`` for the options of a chat call.
+def generation_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
         ConfigurationError: A setting of a single request was passed.
@@ -40,7 +40,7 @@ def generation_options(options: Mapping[str, Any]) -> dict[str, Any]:
         value = options[name]
         if name in _NAMED and value is not None:
             named[name] = value
-        elif value is not None or name == "reasoning_effort":
+        elif value is not None or (name == "reasoning_effort" and accepts_null_effort(model)):
             body[name] = value
     return {**named, "extra_body": body or None}
 

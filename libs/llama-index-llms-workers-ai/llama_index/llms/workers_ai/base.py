@@ -43,7 +43,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, early_end, unknown_keyword
 
 if TYPE_CHECKING:
     import os
@@ -414,7 +414,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if unknown := sorted(options.keys() - _GENERATION):
             raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
         model, params, _ = self._options(llm_kwargs or {})
-        arguments = {"ledger": ledger, "model": model, "schema": output_cls, **generation_options(params), **options}
+        arguments = {
+            "ledger": ledger,
+            "model": model,
+            "schema": output_cls,
+            **generation_options(model, params),
+            **options,
+        }
         return rendered_rows(self, prompt, rows), arguments
 
     def _prepare_chat_with_tools(
@@ -504,7 +510,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         selections = list(to_tool_selections(response))
         if error_on_no_tool_call and not selections:
-            raise ValueError(f"Expected at least one tool call, but got none: {response.message.content!r}")
+            why = early_end(response.additional_kwargs.get("finish_reason"))
+            raise ValueError(
+                f"Expected at least one tool call, but got none: {response.message.content!r}" + (why and f": {why}")
+            )
         return selections
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Content",
     "cut_reason",
+    "early_end",
     "finish_reason",
     "first_choice",
     "is_failed_response",
@@ -41,6 +42,11 @@ _FINISH: Final[dict[str, FinishReason]] = {
 }
 _COMPLETE: Final = frozenset({"stop", "tool_calls", "eos", "end_turn", "stop_sequence", "tool_use"})
 """Finish reasons of a complete answer, those of third-party models behind a gateway included."""
+_EARLY_ENDS: Final = {
+    "length": "the answer was truncated at max_tokens; increase max_tokens or shorten the task",
+    "content_filter": "a content filter stopped the answer; change the prompt",
+    "error": "the service failed during the answer; send the request again",
+}
 _TEXTS: Final = frozenset({"text", "output_text"})
 _REASONING: Final = frozenset({"reasoning", "thinking", "reasoning_text", "reasoning_content"})
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "function", "toolUse", "functionCall"})
@@ -98,6 +104,13 @@ def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishRe
     if reason not in ("stop", "tool_calls"):
         return reason
     return "tool_calls" if calls else "stop"
+
+
+def early_end(reason: str | None) -> str:
+    """Return why an answer ended early, with the remedy; "" for the finish reason of a complete answer."""
+    if not reason or reason in _COMPLETE:
+        return ""
+    return _EARLY_ENDS.get(reason, f"the answer ended early, with finish reason {reason!r}")
 
 
 class Content(NamedTuple):

@@ -17,7 +17,7 @@ from workers_ai._wire.chat.schemas import (
 )
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
-from workers_ai._wire.quirks import NO_NULL_EFFORT, choose_form
+from workers_ai._wire.quirks import accepts_null_effort, choose_form
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -77,14 +77,14 @@ def plan_chat(
         BadRequestError: A message is invalid.
         ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
     """
-    card = lookup(model)
     given = {
         k: v
         for k, v in params.items()
         if (v or k not in _UNSET_IF_EMPTY)
-        and (v is not None or (k == "reasoning_effort" and not NO_NULL_EFFORT.of(card)))
+        and (v is not None or (k == "reasoning_effort" and accepts_null_effort(model)))
         and v != ""
     }
+    card = lookup(model)
     require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
     api = api or _default_api(given, card)
     _check_route(api, given, model)
