@@ -23,7 +23,6 @@ from langchain_workers_ai._call_options import (
     Method,
     Schema,
     Tool,
-    constructor_keywords,
     mask_keywords,
     merge_body,
     pick_stop,
@@ -90,7 +89,6 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
         "extra_body": "model_kwargs",
-        "extra_headers": "default_headers",
     }
     _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter", "callbacks", "cache"}
 
@@ -141,8 +139,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @classmethod
     def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments by field name. Arguments of the OpenAI SDK are translated, or ignored with a warning."""
-        return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
+        """Return arguments by field name. A profile copied from another object is left out: its model may differ."""
+        if isinstance(data.get("profile"), ResolvedProfile):
+            data = {name: value for name, value in data.items() if name != "profile"}
+        return super()._known(data)
 
     def _call(
         self,

@@ -51,6 +51,8 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     """Number of documents to return; None for all."""
     max_concurrency: int | None = Field(default=8, ge=1)
     """Maximum number of concurrent requests of this object. A request has up to 100 documents."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
 
     @field_validator("model")
     @classmethod

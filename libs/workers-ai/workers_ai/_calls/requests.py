@@ -125,7 +125,7 @@ class Calls:
         policy = self.policy
         if given.get("max_retries") is not None:
             policy = replace(policy, max_retries=settings.max_retries)
-        calls = replace(self, settings=settings, policy=policy, overrides=overrides)
+        calls = replace(self, settings=settings, policy=policy, overrides=overrides.over(self.overrides))
         return calls, {name: value for name, value in options.items() if name not in names}
 
     def exchange(

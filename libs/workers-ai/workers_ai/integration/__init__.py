@@ -34,14 +34,23 @@ if TYPE_CHECKING:
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
+    from workers_ai.integration._openai_keywords import (
+        FOREIGN_KEYWORDS,
+        TRANSLATED_KEYWORDS,
+        check_one_answer,
+        translated_keywords,
+        warn_ignored,
+    )
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
     from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
 
 __all__ = [
     "CHAT_PARAMS",
+    "FOREIGN_KEYWORDS",
     "MAX_CONCURRENCY",
     "PER_CALL",
+    "TRANSLATED_KEYWORDS",
     "CallIds",
     "Calls",
     "ChatConstructor",
@@ -60,6 +69,7 @@ __all__ = [
     "agather",
     "argument_error",
     "check_model",
+    "check_one_answer",
     "check_texts",
     "conform",
     "drive",
@@ -84,13 +94,22 @@ __all__ = [
     "run_request",
     "shortened",
     "text_hash",
+    "translated_keywords",
     "unknown_keyword",
     "unwrap",
+    "warn_ignored",
 ]
 
 _MODULES = {
     # Fields of pydantic classes
     "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
+    "integration._openai_keywords": (
+        "FOREIGN_KEYWORDS",
+        "TRANSLATED_KEYWORDS",
+        "check_one_answer",
+        "translated_keywords",
+        "warn_ignored",
+    ),
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),

@@ -13,6 +13,7 @@ from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
 from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai.integration._openai_keywords import translated_arguments
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class ConnectionFields(SettingsModel):
             self._resolve({name: getattr(self, name) for name in (*SETTINGS, "binding")}),
             **{name: getattr(self, name) for name in HANDLES},
         )
+        if body := getattr(self, "extra_body", None):
+            connection = connection.for_call({"extra_body": body})
         return Client._of(connection), AsyncClient._of(connection)
 
     def _connection(self) -> Connection:
@@ -168,6 +171,10 @@ class ChatFields(ConnectionFields):
             del params["reasoning_effort"]
         return params
 
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return super()._known(translated_arguments(cls.__name__, data, frozenset(cls.model_fields), cls._extra_keyword))
+
 
 class EmbeddingFields(ConnectionFields):
     """Options of embedding calls."""
@@ -193,6 +200,8 @@ class EmbeddingFields(ConnectionFields):
     (3040), ``"always"`` sends all of them. Queries never go through the queue."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
     """Seconds to wait for the queue; None waits without end."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
 
     def _check_shape(self, model: str) -> None:
         """Check that the route of a model supports these options.

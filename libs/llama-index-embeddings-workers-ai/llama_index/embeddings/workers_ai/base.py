@@ -61,7 +61,6 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         def __init__(self, model: str = ..., **keywords: Any) -> None: ...
         def __init__(self, *args: Any, **keywords: Any) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no embedding request"
     _keyword_aliases: ClassVar[dict[str, str]] = {
         **EmbeddingFields._keyword_aliases,
         "model": "model_name",
@@ -126,6 +125,8 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         ]
         if self.dimensions is not None:  # appended only if set, so that existing cache keys stay valid
             options.append(self.dimensions)
+        if self.extra_body:
+            options.append(self.extra_body)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
     def _shape(self, kind: _Kind) -> dict[str, Any]:
