@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from langchain_core.runnables.config import var_child_runnable_config
-from pydantic import SecretStr
 
 from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.integration import (
@@ -14,7 +13,6 @@ from workers_ai.integration import (
     FOREIGN_KEYWORDS,
     PER_CALL,
     TRANSLATED_KEYWORDS,
-    masked_headers,
     require_kind,
     translated_keywords,
     unknown_keyword,
@@ -37,7 +35,6 @@ __all__ = [
     "Method",
     "Schema",
     "Tool",
-    "mask_keywords",
     "merge_body",
     "pick_stop",
     "read_keywords",
@@ -90,17 +87,6 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def traced_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
-
-
-def mask_keywords(given: dict[str, Any]) -> dict[str, Any]:
-    """Return keywords with secrets masked."""
-    masked = dict(given)
-    if given.get("extra_headers"):
-        masked["extra_headers"] = masked_headers("extra_headers", given["extra_headers"])
-    gateway = given.get("gateway")
-    if isinstance(gateway, Mapping) and isinstance(gateway.get("token"), str):
-        masked["gateway"] = {**gateway, "token": SecretStr(gateway["token"])}
-    return masked
 
 
 def pick_stop(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:

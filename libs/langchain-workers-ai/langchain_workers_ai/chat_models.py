@@ -23,7 +23,6 @@ from langchain_workers_ai._call_options import (
     Method,
     Schema,
     Tool,
-    mask_keywords,
     merge_body,
     pick_stop,
     read_keywords,
@@ -41,7 +40,7 @@ from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import ChatFields, check_model
+from workers_ai.integration import ChatFields, check_model, mask_secrets, masks_arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -57,6 +56,10 @@ if TYPE_CHECKING:
 __all__ = ["ChatWorkersAI"]
 
 
+@masks_arguments(
+    "invoke", "ainvoke", "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed",
+    "generate", "agenerate", "generate_prompt", "agenerate_prompt", "bind_tools", "with_structured_output",
+)  # fmt: skip
 class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
@@ -369,8 +372,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         def bind(self, **kwargs: Any) -> Any:
             """Bind keywords of a call and mask secrets. See :meth:`langchain_core.runnables.Runnable.bind`."""
-            with framework_errors:
-                return super().bind(**mask_keywords(kwargs))
+            mask_secrets(kwargs)
+            return super().bind(**kwargs)
 
     # LangChain's fallbacks resolve the annotations of the next two methods at run time.
 

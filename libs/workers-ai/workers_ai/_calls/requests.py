@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from workers_ai._calls.attempts import Attempts
 from workers_ai._calls.per_call import PER_CALL, Overrides, override
@@ -13,7 +13,7 @@ from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
 from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY
+from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
 from workers_ai._wire.sse import is_event_stream
@@ -108,15 +108,15 @@ class Calls:
     def for_call(self, options: Mapping[str, Any], *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Any]:
         """Return the flows with the settings of one call, and the other options.
 
-        Assign the options to the name of the given ones: those may hold secrets, which a traceback would show.
-
         Args:
-            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings.
+            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings. Secrets
+                are masked in place: a traceback would show them.
             keep: Settings that stay among the options.
 
         Raises:
             ConfigurationError: A setting of the call is malformed.
         """
+        mask_secrets(cast("dict[str, Any]", options))
         names = (PER_CALL & options.keys()) - keep
         if not names:
             return self, dict(options)

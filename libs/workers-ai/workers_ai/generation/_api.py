@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workers_ai._settings.settings import mask_secrets, reject_settings
+from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings
 from workers_ai.client import AsyncClient, Client
 from workers_ai.generation._options import Options
 from workers_ai.generation._report import GenerateReport, answer_of
@@ -168,7 +168,7 @@ def generate(
         extra_body, mode, requests_per_job, limit_cost_usd, expected_output_tokens, deadline_s, repair, dedupe, wait,
         on_answer, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
-    mask_secrets(settings)
+    mask_secrets(settings, CLIENT_KEYWORDS)
     own = client is None
     if client is not None:
         reject_settings("generate", settings)
@@ -224,7 +224,7 @@ async def agenerate(
         extra_body, mode, requests_per_job, limit_cost_usd, expected_output_tokens, deadline_s, repair, dedupe, wait,
         on_answer, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
-    mask_secrets(settings)
+    mask_secrets(settings, CLIENT_KEYWORDS)
     own = client is None
     if client is not None:
         reject_settings("agenerate", settings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
-from workers_ai._settings.settings import mask_secrets, reject_settings
+from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings
 from workers_ai._validation import require_int, require_one_of
 from workers_ai.catalogue import lookup
 from workers_ai.client import AsyncClient, Client
@@ -165,7 +165,7 @@ def ingest(
         ledger, model, mode, pooling, instruction, truncate_inputs, normalize, empty_text, texts_per_job, deadline_s,
         limit_cost_usd, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
-    mask_secrets(settings)
+    mask_secrets(settings, CLIENT_KEYWORDS)
     own = client is None
     if client is not None:
         reject_settings("ingest", settings)
@@ -209,7 +209,7 @@ async def aingest(
         ledger, model, mode, pooling, instruction, truncate_inputs, normalize, empty_text, texts_per_job, deadline_s,
         limit_cost_usd, raise_on_failure, progress, total, take_over,
     )  # fmt: skip
-    mask_secrets(settings)
+    mask_secrets(settings, CLIENT_KEYWORDS)
     own = client is None
     if client is not None:
         reject_settings("aingest", settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.keywords import PER_CALL
-    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
+    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
     from workers_ai._wire.chat.reply import early_end, shortened, unwrap
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
+    from workers_ai.integration._masking import masks_arguments
     from workers_ai.integration._openai_keywords import (
         FOREIGN_KEYWORDS,
         TRANSLATED_KEYWORDS,
@@ -81,7 +82,7 @@ __all__ = [
     "is_cache_mark",
     "join_embeddings",
     "mask_secrets",
-    "masked_headers",
+    "masks_arguments",
     "parse_answer",
     "parse_growing",
     "parse_json",
@@ -103,6 +104,7 @@ __all__ = [
 _MODULES = {
     # Fields of pydantic classes
     "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
+    "integration._masking": ("masks_arguments",),
     "integration._openai_keywords": (
         "FOREIGN_KEYWORDS",
         "TRANSLATED_KEYWORDS",
@@ -113,7 +115,7 @@ _MODULES = {
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),
-    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
+    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets"),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
     "_wire.quirks": ("accepts_null_effort",),

@@ -19,7 +19,12 @@ from workers_ai._settings.keywords import ALIASES, SETTINGS
 from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
 from workers_ai._validation import require, unknown_keyword
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration._openai_keywords import FOREIGN_KEYWORDS, check_one_answer, warn_ignored
+from workers_ai.integration._openai_keywords import (
+    FOREIGN_KEYWORDS,
+    TRANSLATED_KEYWORDS,
+    check_one_answer,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -75,7 +80,7 @@ class SettingsModel(BaseModel):
     _token_from_env: bool = PrivateAttr(default=False)
 
     def __init__(self, *args: Any, **data: Any) -> None:
-        mask_secrets(data)
+        self._mask(data)
         data = self._known(self._with_model(args, data))
         check_clients(data.get("http_client"), data.get("http_async_client"))
         _check_policies(data.get("retry"), data.get("limiter"))
@@ -93,6 +98,11 @@ class SettingsModel(BaseModel):
         except ValidationError as exc:
             raise _configuration_error(type(self).__name__, exc) from None
         self._token_from_env = settings.token_from_env
+
+    @classmethod
+    def _mask(cls, data: dict[str, Any]) -> None:
+        """Mask secrets among the arguments of the constructor in place, and remove the values of unknown keywords."""
+        mask_secrets(data, _accepted(cls))
 
     @classmethod
     def _with_model(cls, args: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
@@ -203,6 +213,13 @@ class SettingsModel(BaseModel):
 def _keywords(cls: type[BaseModel]) -> frozenset[str]:
     """Return the names and aliases of all fields."""
     return frozenset(name for field, info in cls.model_fields.items() for name in (field, info.alias) if name)
+
+
+@functools.cache
+def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
+    """Return all keywords of the constructor, those without effect included."""
+    others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
+    return _keywords(cls) | others | cls._keyword_aliases.keys()
 
 
 def _without_excluded(schema: Any) -> Any:

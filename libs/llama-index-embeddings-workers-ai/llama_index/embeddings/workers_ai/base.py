@@ -15,7 +15,16 @@ from pydantic import Field, model_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
+from workers_ai.integration import (
+    MAX_CONCURRENCY,
+    PER_CALL,
+    EmbeddingFields,
+    agather,
+    check_texts,
+    embed_flows,
+    gather,
+    masks_arguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +48,7 @@ _CONCURRENCY: Final = ("max_concurrency", "num_workers")
 dispatcher = get_dispatcher(__name__)
 
 
+@masks_arguments("get_text_embedding_batch", "aget_text_embedding_batch", "__call__", "acall")
 class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     """An embedding model of Cloudflare Workers AI.
 

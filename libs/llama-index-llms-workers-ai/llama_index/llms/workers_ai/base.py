@@ -49,6 +49,7 @@ from workers_ai.integration import (
     TRANSLATED_KEYWORDS,
     ChatFields,
     early_end,
+    masks_arguments,
     translated_keywords,
     unknown_keyword,
     warn_ignored,
@@ -91,6 +92,17 @@ _IGNORED: Final = FOREIGN_KEYWORDS | {"allow_parallel_tool_calls", "formatted", 
 """Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 
 
+@masks_arguments(
+    *(
+        f"{prefix}{name}"
+        for prefix in ("", "a")
+        for name in (
+            "chat", "stream_chat", "complete", "stream_complete", "predict", "stream", "chat_with_tools",
+            "stream_chat_with_tools", "predict_and_call", "structured_predict", "stream_structured_predict",
+            "structured_predict_many",
+        )
+    )
+)  # fmt: skip
 class WorkersAI(ChatFields, StructuredPrediction):
     """A chat model of Cloudflare Workers AI.
 
