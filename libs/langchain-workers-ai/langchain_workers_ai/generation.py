@@ -10,7 +10,7 @@ from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
-from langchain_workers_ai._queued import queue_params
+from langchain_workers_ai._queued import limited, queue_params
 from langchain_workers_ai._translation.from_wire import to_result
 from langchain_workers_ai._translation.to_wire import to_wire
 from langchain_workers_ai.chat_models import ChatWorkersAI
@@ -168,7 +168,8 @@ class WorkersAIBatchGenerator:
                 continues later.
         """
         with framework_errors:
-            report = generate(self._source(inputs, ids, config), client=self._llm.client, **self._arguments(inputs))
+            client = limited(self._llm.client, self._llm.rate_limiter)
+            report = generate(self._source(inputs, ids, config), client=client, **self._arguments(inputs))
             return self._report(report, config)
 
     async def agenerate(
@@ -183,7 +184,8 @@ class WorkersAIBatchGenerator:
                 source: Data = self._asource(inputs, ids, config)
             else:
                 source = self._source(inputs, ids, config)
-            report = await agenerate(source, client=self._llm.async_client, **self._arguments(inputs))
+            client = limited(self._llm.async_client, self._llm.rate_limiter)
+            report = await agenerate(source, client=client, **self._arguments(inputs))
             return self._report(report, config)
 
     def estimate(self, inputs: Iterable[Any], ids: Iterable[str | int] | None = None) -> GenerateEstimate:
