@@ -7,7 +7,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from llama_index.core.extractors import SummaryExtractor
+from llama_index.core.extractors import KeywordExtractor, QuestionsAnsweredExtractor, SummaryExtractor
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.rate_limiter import TokenBucketRateLimiter
 from llama_index.core.schema import TextNode
@@ -141,15 +141,18 @@ def test_invalid_arguments_raise_at_once(
     assert emulator.log.requests == 0
 
 
-def test_stock_extractor_of_llama_index(emulator: Emulator, tmp_path: Path) -> None:
-    limiter = TokenBucketRateLimiter(requests_per_minute=2)
+def test_stock_extractors_of_llama_index(emulator: Emulator, tmp_path: Path) -> None:
+    limiter = TokenBucketRateLimiter(requests_per_minute=6)
     llm = WorkersAI(**wired(emulator, model=MODEL, rate_limiter=limiter)).queued(
         ledger=tmp_path / "ledger", window_s=0.05
     )
-    extractor = SummaryExtractor(llm=llm, num_workers=100, show_progress=False)
+    extractors = [
+        kind(llm=llm, num_workers=100, show_progress=False)
+        for kind in (SummaryExtractor, KeywordExtractor, QuestionsAnsweredExtractor)
+    ]
     nodes = [TextNode(text=f"The ferry number {number} leaves.") for number in range(60)]
-    pipeline = IngestionPipeline(transformations=[extractor], disable_cache=True)
-    found = asyncio.run(pipeline.arun(nodes=nodes))
-    assert all(node.metadata["section_summary"] for node in found)
-    assert sizes(emulator) == [60]
+    found = IngestionPipeline(transformations=extractors, disable_cache=True).run(nodes=nodes)
+    names = {"section_summary", "excerpt_keywords", "questions_this_excerpt_can_answer"}
+    assert all(node.metadata.keys() >= names for node in found)
+    assert sizes(emulator) == [60, 60, 60]
     assert llm.model_copy()._queued is llm._queued

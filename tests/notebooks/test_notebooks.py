@@ -25,7 +25,7 @@ EXPECTED = {
         "['42']",
         "destination='Moss'",
         "opens at ten",
-    ]
+    ],
 }
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
