@@ -173,7 +173,10 @@ class _Prompter:
     async def _send(self, messages: tuple[Any, ...]) -> str:
         odd = next((message for message in messages if not isinstance(message, str)), None)
         if odd is not None:
-            raise ConfigurationError(f"prompt of Workers AI takes columns of text, not {type(odd).__name__}")
+            raise ConfigurationError(
+                f"prompt takes columns of text, not {type(odd).__name__}: cast the column to a string; send "
+                "images as data URLs with workers_ai.generation"
+            )
         chat = [{"role": "system", "content": self._system}] if self._system else []
         chat += [{"role": "user", "content": "\n".join(messages)}]
         params = dict(self._options.params)
