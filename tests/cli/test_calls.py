@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from workers_ai.cli import _chat
 from workers_ai_emulator import Emulator, Fault
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -214,3 +215,61 @@ def test_a_reader_that_ends_early_gets_no_message(workers_ai: Any, monkeypatch: 
 
     monkeypatch.setattr("workers_ai.cli._models.listing", closed)
     assert workers_ai("models", status=1).output == ""
+
+
+def typing(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
+    """Sit at a terminal, type these lines or keys, and end with Ctrl-D."""
+    script = iter([*lines, EOFError])
+
+    def read(prompt: str) -> str:
+        line = next(script)
+        if not isinstance(line, str):
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", read)
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda self: True)
+
+
+def test_a_conversation_in_a_terminal(workers_ai: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator.faults.add(Fault.say("\x1b[2JHi\tthere\x07."))
+    typing(monkeypatch, "Hello", "  ", "Why is the sky blue?")
+    result = workers_ai("chat", "--session", "trip.json")
+    assert result.stdout.replace("\r\n", "\n") == f"[2JHi\tthere.\n{SKY}\n"
+    assert result.stderr.splitlines()[0] == f"{CHAT}. Ctrl-C stops an answer, Ctrl-D ends."
+    assert [message["content"] for message in sent(emulator)["messages"]] == [
+        "Hello", "\x1b[2JHi\tthere\x07.", "Why is the sky blue?",
+    ]  # fmt: skip
+    typing(monkeypatch)
+    assert "2 earlier turns" in workers_ai("chat", "--session", "trip.json").stderr
+
+
+def test_an_error_or_ctrl_c_ends_one_turn(workers_ai: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    emulator.faults.add(Fault.error(403, 5035, "paid plan"))
+    write = _chat._Screen.write
+
+    def interrupt(screen: Any, text: str) -> None:
+        write(screen, text)
+        if "blue" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_chat._Screen, "write", interrupt)
+    typing(monkeypatch, "First", "Why is the sky blue?", "Hello")
+    result = workers_ai("chat")
+    assert [line.partition("(")[0].strip() for line in result.stderr.splitlines()[1:]] == [
+        "workers-ai: paid plan", "workers-ai: interrupted: this turn is not kept", "",
+    ]  # fmt: skip
+    assert sent(emulator)["messages"] == [{"role": "user", "content": "Hello"}]
+
+
+def test_ctrl_c_at_the_prompt_ends_with_130(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    typing(monkeypatch, KeyboardInterrupt)
+    workers_ai("chat", status=130)
+
+
+def test_a_terminal_shows_the_reasoning_apart(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    typing(monkeypatch, "Why is the sky blue?")
+    result = workers_ai("chat", "-m", "@cf/openai/gpt-oss-120b")
+    assert result.stdout == f"{SKY}\n"
+    assert len(result.stderr.splitlines()) > 1
+    assert "needs a prompt" in workers_ai("chat", "--json", status=2).stderr
