@@ -10,7 +10,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,8 @@ from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from workers_ai.types import JSON
 
 __all__ = ["app", "run"]
 
@@ -96,13 +98,14 @@ def chat(
     if interactive and as_json:
         raise typer.BadParameter("needs a prompt", param_hint="--json")
     with one_line_errors():
+        from workers_ai._wire.params import ChatKeywords
         from workers_ai.cli import _chat as commands
         from workers_ai.cli._texts import stdin_text
         from workers_ai.client import Client
 
         conversation = commands.Conversation.open(session, model, system)
-        options = _given(max_tokens=max_tokens, temperature=temperature)
-        with Client(**_given(account_id=account_id, base_url=base_url, gateway=gateway)) as client:
+        options = ChatKeywords(max_tokens=max_tokens, temperature=temperature)
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
             if interactive:
                 commands.converse(client, conversation, options)
                 return
@@ -145,14 +148,15 @@ def embed(
     Exit status: 0 embedded, 1 an error, 2 usage, 130 interrupted.
     """
     with one_line_errors():
+        from workers_ai._wire.params import EmbedKeywords
         from workers_ai.cli import _texts as commands
         from workers_ai.client import Client
 
         commands.check_output(output)
         documents = commands.read_texts(texts or (), file, "TEXT")
-        options = _given(pooling=pooling, truncate_inputs=truncate, normalize=normalize, kind=kind)
-        with Client(**_given(account_id=account_id, base_url=base_url, gateway=gateway)) as client:
-            typer.echo(commands.embed(client, model, documents, output, as_json, **options))
+        options = EmbedKeywords(pooling=pooling, truncate_inputs=truncate, normalize=normalize, kind=kind)
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
+            typer.echo(commands.embed(client, model, documents, output, as_json, options))
 
 
 @app.command(
@@ -182,7 +186,7 @@ def rerank(
         from workers_ai.client import Client
 
         documents = commands.read_texts(texts or (), file, "TEXT")
-        with Client(**_given(account_id=account_id, base_url=base_url, gateway=gateway)) as client:
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
             typer.echo(commands.rerank(client, model, query, documents, top_n, as_json=as_json))
 
 
@@ -388,9 +392,10 @@ def doctor(
     Exit status: 0 no check failed, 1 a check failed, 2 usage, 130 interrupted.
     """
     with one_line_errors():
+        from workers_ai._settings.keywords import SettingKeywords
         from workers_ai.cli._doctor.command import doctor as examine
 
-        given = _given(account_id=account_id, base_url=base_url, gateway=gateway)
+        given = SettingKeywords(account_id=account_id, base_url=base_url, gateway=gateway)
         passed = examine(given, as_json=as_json)
     raise typer.Exit(0 if passed else ERROR)
 
@@ -445,7 +450,7 @@ def _joined(words: list[str]) -> Iterator[str]:
         yield "-" if is_stdin else " ".join(run_of_words)
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _given(**options: JSON) -> dict[str, JSON]:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 

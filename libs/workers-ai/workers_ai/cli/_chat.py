@@ -8,7 +8,7 @@ import sys
 import uuid
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -19,6 +19,7 @@ from workers_ai.ingest._parquet import whole_file
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai.client import Client
 
 __all__ = ["DEFAULT_MODEL", "Conversation", "answer", "answer_as_json", "converse"]
@@ -72,6 +73,10 @@ class Conversation:
         """Return the messages of a request with this prompt."""
         return [*self.messages, {"role": "user", "content": prompt}]
 
+    def affine(self, options: ChatKeywords) -> ChatKeywords:
+        """Return options of a call with the session id."""
+        return {**options, "session_id": self.session_id}
+
     def keep(self, prompt: str, text: str) -> None:
         """Add a prompt and its answer, and write the session file.
 
@@ -96,7 +101,7 @@ def _read(path: Path) -> Conversation:
         ) from exc
 
 
-def answer(client: Client, conversation: Conversation, prompt: str, options: dict[str, Any]) -> None:
+def answer(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> None:
     """Print an answer as it arrives, and keep it. Show reasoning on stderr in a terminal.
 
     Raises:
@@ -104,9 +109,7 @@ def answer(client: Client, conversation: Conversation, prompt: str, options: dic
         WorkersAIError: The call failed.
     """
     screen = _Screen()
-    stream = client.stream_chat(
-        conversation.model, conversation.asking(prompt), session_id=conversation.session_id, **options
-    )
+    stream = client.stream_chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
     finish_reason = None
     try:
         with closing(stream):
@@ -120,13 +123,13 @@ def answer(client: Client, conversation: Conversation, prompt: str, options: dic
     _warn_if_truncated(finish_reason)
 
 
-def answer_as_json(client: Client, conversation: Conversation, prompt: str, options: dict[str, Any]) -> str:
+def answer_as_json(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> str:
     """Return an answer with its usage as a JSON object, and keep it.
 
     Raises:
         WorkersAIError: The call failed.
     """
-    reply = client.chat(conversation.model, conversation.asking(prompt), session_id=conversation.session_id, **options)
+    reply = client.chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
     conversation.keep(prompt, reply.text)
     _warn_if_truncated(reply.finish_reason)
     facts = asdict(reply)
@@ -136,7 +139,7 @@ def answer_as_json(client: Client, conversation: Conversation, prompt: str, opti
     )
 
 
-def converse(client: Client, conversation: Conversation, options: dict[str, Any]) -> None:
+def converse(client: Client, conversation: Conversation, options: ChatKeywords) -> None:
     """Read prompts from the terminal and answer them, up to the end of the input (Ctrl-D).
 
     An error or Ctrl-C ends one turn, which is not kept.

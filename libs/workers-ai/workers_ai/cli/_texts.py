@@ -6,7 +6,7 @@ import json
 import sys
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -18,9 +18,11 @@ from workers_ai.ledger._records import text_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
+    from workers_ai._wire.params import EmbedKeywords
     from workers_ai.client import Client
-    from workers_ai.types import EmbedReply
+    from workers_ai.types import JSON, EmbedReply
 
 __all__ = ["EMBED_MODEL", "RERANK_MODEL", "check_output", "embed", "read_texts", "rerank", "stdin_text"]
 
@@ -82,7 +84,12 @@ def _checked(documents: list[Document]) -> list[Document]:
 
 
 def embed(
-    client: Client, model: str, documents: Sequence[Document], output: Path | None, as_json: bool, **options: Any
+    client: Client,
+    model: str,
+    documents: Sequence[Document],
+    output: Path | None,
+    as_json: bool,
+    options: EmbedKeywords,
 ) -> str:
     """Embed texts; return what to print: vectors as JSON lines, or a report if there is an output file.
 
@@ -92,7 +99,7 @@ def embed(
         documents: The texts.
         output: File for the vectors: ``.jsonl``, ``.npy`` or ``.parquet``; None to return them.
         as_json: Whether to return one JSON object, with usage.
-        **options: Options of ``Client.embed``.
+        options: Options of ``Client.embed``.
 
     Raises:
         WorkersAIError: The call failed.
@@ -101,7 +108,7 @@ def embed(
     reply = client.embed(model, [document.text for document in documents], **options)
     dimensions = len(reply.vectors[0])
     usage = reply.usage and reply.usage._asdict()
-    facts: dict[str, Any] = {"model": model, "texts": len(documents), "dimensions": dimensions, "usage": usage}
+    facts: dict[str, JSON] = {"model": model, "texts": len(documents), "dimensions": dimensions, "usage": usage}
     if output is None:
         return json.dumps(facts | {"vectors": reply.vectors}) if as_json else "\n".join(_json_lines(documents, reply))
     _WRITERS[output.suffix.lower()](output, documents, reply)
@@ -163,7 +170,7 @@ _WRITERS: Final[dict[str, Callable[[Path, Sequence[Document], EmbedReply], None]
 """Writers by suffix."""
 
 
-def _numpy() -> Any:
+def _numpy() -> ModuleType:
     try:
         import numpy as np
     except ImportError as exc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -22,10 +22,11 @@ from workers_ai.cli._errors import message_of
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import httpx
 
+    from workers_ai._settings.keywords import SettingKeywords
     from workers_ai._settings.settings import Settings
 
 __all__ = ["doctor"]
@@ -35,7 +36,7 @@ TIMEOUT_S: Final = 15.0
 _STYLES: Final = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
 
-def doctor(given: Mapping[str, Any], *, as_json: bool) -> bool:
+def doctor(given: SettingKeywords, *, as_json: bool) -> bool:
     """Check everything, print each result with its remedy, and return whether no check failed.
 
     Args:
@@ -57,7 +58,7 @@ def doctor(given: Mapping[str, Any], *, as_json: bool) -> bool:
     return not failed
 
 
-def _findings(given: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(given: SettingKeywords) -> Iterator[Finding]:
     yield check_python()
     yield from check_packages()
     settings, findings = check_settings({**given, "timeout": TIMEOUT_S})

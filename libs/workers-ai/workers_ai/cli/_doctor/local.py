@@ -6,7 +6,7 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,7 +19,9 @@ from workers_ai.cli._errors import message_of
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from workers_ai._settings.keywords import SettingKeywords
 
 __all__ = ["check_certificates", "check_packages", "check_proxy", "check_python", "check_settings", "token_source"]
 
@@ -74,7 +76,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def check_settings(given: Mapping[str, Any]) -> tuple[Settings | None, list[Finding]]:
+def check_settings(given: SettingKeywords) -> tuple[Settings | None, list[Finding]]:
     """Return the settings, or None if they are invalid, and where each comes from.
 
     Args:
@@ -93,17 +95,18 @@ def check_settings(given: Mapping[str, Any]) -> tuple[Settings | None, list[Find
     return settings, findings
 
 
-def _problems(given: Mapping[str, Any]) -> Iterator[str]:
+def _problems(given: SettingKeywords) -> Iterator[str]:
     """Yield what is wrong with the settings; look at the token also if the account is wrong."""
-    for stand_in in ({}, {"account_id": "0" * 32}):
+    with_account: SettingKeywords = {**given, "account_id": "0" * 32}
+    for settings in (given, with_account):
         try:
-            Settings.resolve(**{**given, **stand_in})
+            Settings.resolve(**settings)
         except ConfigurationError as exc:
             yield message_of(exc)
 
 
-def _source(name: str, given: Mapping[str, Any]) -> str:
-    if name in given:
+def _source(name: str, given: SettingKeywords) -> str:
+    if given.get(name):
         return f"--{name.replace('_', '-')}"
     return _variable(name) or ("base_url" if name == "account_id" else "default")
 

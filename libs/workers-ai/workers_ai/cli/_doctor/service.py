@@ -7,7 +7,7 @@ import email.utils
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -44,6 +44,7 @@ _PERMISSION: Final = (
 
 
 _ERRORS: Final = "look the code up at https://developers.cloudflare.com/workers-ai/platform/errors/, or try again later"
+_SKIPPED: Final = tuple(Finding(name, "skipped", "no connection") for name in ("token", "models", "call"))
 _SEE_CALL: Final = "the result of the call decides"
 
 
@@ -64,12 +65,13 @@ class Service:
         began = time.time()
         try:
             response = self._get(f"{self._settings.base_url}/user/tokens/verify")
-            connection = self._reached(response, time.time() - began)
         except httpx.HTTPError as exc:
-            connection = self._unreachable(exc)
+            yield from (self._unreachable(exc), *_SKIPPED)
+            return
+        connection = self._reached(response, time.time() - began)
         yield connection
         if connection.status == "failed":
-            yield from (Finding(name, "skipped", "no connection") for name in ("token", "models", "call"))
+            yield from _SKIPPED
             return
         yield _tls(response)
         yield _clock(response, time.time())
@@ -217,7 +219,7 @@ def _tls(response: httpx.Response) -> Finding:
     """Return the TLS version and who issued the certificate: a company's name points to an inspecting proxy."""
     if response.url.scheme != "https":
         return Finding("tls", "skipped", "base_url is plain http")
-    stream: Any = response.extensions.get("network_stream")
+    stream = response.extensions.get("network_stream")
     tls = stream and stream.get_extra_info("ssl_object")
     if tls is None:
         return Finding("tls", "ok", "verified")
