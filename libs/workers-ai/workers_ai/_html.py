@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ _LEFT: Final = ' style="text-align: left"'
 
 def fact_table(title: str, facts: Iterable[tuple[str, str]]) -> str:
     """Return names and values as a table of two columns, escaped."""
-    rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts)
-    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
+    rows = "".join(f"<tr><th>{_escape(name)}</th><td>{_escape(value)}</td></tr>" for name, value in facts)
+    return f"<table><caption>{_escape(title)}</caption>{rows}</table>"
 
 
 def list_table(headings: Sequence[str], rows: Sequence[Sequence[object]], total: int | None = None) -> str:
@@ -40,5 +39,11 @@ def list_table(headings: Sequence[str], rows: Sequence[Sequence[object]], total:
 
 
 def _line(tag: str, cells: Sequence[object]) -> str:
-    shown = ("" if cell is None else html.escape(str(cell)) for cell in cells)
+    shown = ("" if cell is None else _escape(str(cell)) for cell in cells)
     return f"<tr>{''.join(f'<{tag}{_LEFT}>{cell}</{tag}>' for cell in shown)}</tr>"
+
+
+def _escape(text: str) -> str:
+    import html  # only notebooks need it
+
+    return html.escape(text)
