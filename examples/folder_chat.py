@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llama_index.core import Document, VectorStoreIndex
-from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.node_parser import SentenceSplitter
@@ -52,7 +52,7 @@ def open_chat(folder: Path) -> BaseChatEngine:
     embedding = WorkersAIBatchEmbedding(model=EMBED_MODEL, ledger=folder / ".folder-chat.ledger")
     nodes = IngestionPipeline(transformations=[SentenceSplitter(chunk_size=256), embedding]).run(documents=documents)
     return VectorStoreIndex(list(nodes), embed_model=embedding).as_chat_engine(
-        chat_mode="condense_plus_context",
+        chat_mode=ChatMode.CONDENSE_PLUS_CONTEXT,
         llm=WorkersAI(model=CHAT_MODEL, max_tokens=600, on_busy="retry"),
         memory=ChatMemoryBuffer.from_defaults(token_limit=HISTORY_TOKENS),
         similarity_top_k=10,

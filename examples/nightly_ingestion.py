@@ -43,21 +43,20 @@ def chunks(folder: Path) -> Iterator[Document]:
                 yield Document(chunk, id=f"{source}#{number}", metadata={"source": source})
 
 
-def open_store(index: Path) -> Chroma:
+def open_store(index: Path, embeddings: WorkersAIEmbeddings) -> Chroma:
     """Return the vector store in a folder. Programs that search use it, too."""
-    embeddings = WorkersAIEmbeddings(model=MODEL)
     return Chroma("corpus", embeddings, persist_directory=str(index / "chroma"))
 
 
 def main(folder: Path, index: Path) -> int:
     """Bring the store up to date with the folder; return the exit status."""
     index.mkdir(parents=True, exist_ok=True)
-    store = open_store(index)
+    embeddings = WorkersAIEmbeddings(model=MODEL)
     records = SQLRecordManager("corpus", db_url=f"sqlite:///{index / 'records.sqlite3'}")
     records.create_schema()
     ingestor = WorkersAIBatchIngestor(
-        store.embeddings,
-        store,
+        embeddings,
+        open_store(index, embeddings),
         ledger=index / "ledger.sqlite3",
         record_manager=records,
         deadline_s=DEADLINE_S,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from pydantic import BaseModel, Field, ValidationError
-from workers import Request, Response, WorkerEntrypoint
+from workers import Request, Response, WorkerEntrypoint  # pyright: ignore[reportMissingImports]
 
 from workers_ai import AsyncClient
 from workers_ai.errors import RateLimitError, WorkersAIError

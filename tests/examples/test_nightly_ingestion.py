@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from langchain_workers_ai import WorkersAIEmbeddings
 from workers_ai_emulator import Emulator, ItemFailure
 
 TEXTS = {"ferry.md": "The ferry to Moss leaves at 14:02.", "museum.txt": "The museum is closed on Mondays."}
@@ -33,7 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 def sources(nightly: ModuleType, index: Path, question: str) -> list[str]:
     """Return the sources that a search finds."""
-    return [found.metadata["source"] for found in nightly.open_store(index).similarity_search(question, k=9)]
+    store = nightly.open_store(index, WorkersAIEmbeddings(model=nightly.MODEL))
+    return [found.metadata["source"] for found in store.similarity_search(question, k=9)]
 
 
 def test_a_second_night_pays_for_changes_only(
