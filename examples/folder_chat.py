@@ -16,7 +16,7 @@ from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.schema import MetadataMode
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding
 from llama_index.llms.workers_ai import WorkersAI
@@ -50,7 +50,7 @@ def open_chat(folder: Path) -> BaseChatEngine:
     if not documents:
         raise ValueError(f"{folder} has no {', '.join(sorted(SUFFIXES))} files")
     embedding = WorkersAIBatchEmbedding(model=EMBED_MODEL, ledger=folder / ".folder-chat.ledger")
-    nodes = IngestionPipeline(transformations=[SentenceSplitter(chunk_size=256), embedding]).run(documents=documents)
+    nodes = IngestionPipeline(transformations=[TokenTextSplitter(chunk_size=256), embedding]).run(documents=documents)
     return VectorStoreIndex(list(nodes), embed_model=embedding).as_chat_engine(
         chat_mode=ChatMode.CONDENSE_PLUS_CONTEXT,
         llm=WorkersAI(model=CHAT_MODEL, max_tokens=600, on_busy="retry"),

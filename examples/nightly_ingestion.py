@@ -61,6 +61,7 @@ def main(folder: Path, index: Path) -> int:
         record_manager=records,
         deadline_s=DEADLINE_S,
         limit_cost_usd=LIMIT_COST_USD,
+        progress=False,
     )
     try:
         report = ingestor.ingest(chunks(folder), cleanup="full", source_id_key="source")
@@ -73,6 +74,7 @@ def main(folder: Path, index: Path) -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder with .md, .rst and .txt files")
     parser.add_argument("index", type=Path, help="folder for the vector store and the ledger")
