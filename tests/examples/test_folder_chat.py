@@ -83,6 +83,7 @@ def test_an_empty_folder_is_an_error(example: ModuleType, tmp_path: Path) -> Non
 
 def test_a_second_start_embeds_nothing(example: ModuleType, folder: Path, workers_ai_emulator: Emulator) -> None:
     example.open_chat(folder)
-    assert workers_ai_emulator.log.texts_embedded == 5
+    embedded = workers_ai_emulator.log.texts_embedded
+    assert embedded > 3, "the long text is split"
     example.open_chat(folder)
-    assert workers_ai_emulator.log.texts_embedded == 5
+    assert workers_ai_emulator.log.texts_embedded == embedded
