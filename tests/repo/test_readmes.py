@@ -1,4 +1,4 @@
-"""READMEs: their code runs, files, commands and tests in them exist, and tables agree with the code."""
+"""READMEs and pages of the site: code runs, cited files, commands and tests exist, tables agree with the code."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ def blocks(path: Path) -> Iterator[tuple[int, str]]:
         yield text[: match.start()].count("\n") + 2, match.group(1)
 
 
+CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if any(blocks(path))]
+
+
 def run(code: str, names: dict[str, Any], where: str) -> None:
     """Run a block; top-level ``await`` is allowed."""
     compiled = compile(code, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -67,11 +70,11 @@ def event_loop_of_llama_index() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.usefixtures("event_loop_of_llama_index")
-@pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
+@pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run each block of a README alone, as a reader who pastes one block into a script."""
+    """Run each block of a page alone, as a reader who pastes one block into a script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
@@ -87,7 +90,7 @@ def test_code_runs_on_the_emulator(
 @pytest.mark.parametrize(("sign", "place"), ELSEWHERE.items())
 def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
     assert (ROOT / place).exists()
-    assert any(sign in code for path in READMES for _, code in blocks(path))
+    assert any(sign in code for path in CODE for _, code in blocks(path))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
@@ -127,7 +130,7 @@ def scripts() -> set[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_cited_commands_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    verbs = re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    verbs = re.findall(r"^(\w+)\(\) [({]", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     wrong = []
     for command in re.findall(r"uv run (?:--(?:group|with) [\w-]+ )*((?:python )?[\w./<>-]+)", text):
         name = command.removeprefix("python ")

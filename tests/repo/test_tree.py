@@ -21,6 +21,7 @@ TOP_LEVEL = {
     "cassettes",
     "docs",
     "libs",
+    "mkdocs.yml",
     "notebooks",
     "pyproject.toml",
     "tests",
