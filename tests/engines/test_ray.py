@@ -94,8 +94,8 @@ def test_settings_are_checked_when_the_object_is_created(settings: dict[str, Any
             WorkersAIEmbedder(**settings, **options)
 
 
-def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
-    rows = run_readme("Ray")["rows"]
+def test_the_guide(run_guide: Callable[[str], dict[str, Any]]) -> None:
+    rows = run_guide("Ray")["rows"]
     assert sorted(row["id"] for row in rows) == list(range(300))
     assert {row["vector"].shape for row in rows} == {(768,)}
 

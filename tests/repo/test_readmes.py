@@ -16,6 +16,7 @@ import pytest
 from repository import PACKAGES, READMES, ROOT, project_of, tracked
 
 from workers_ai import Settings, errors
+from workers_ai_emulator import Emulator
 
 DOCUMENTS = [
     *READMES,
@@ -56,6 +57,15 @@ def run(code: str, names: dict[str, Any], where: str) -> None:
         asyncio.run(result)
 
 
+def run_tests(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the tests that a block defines, each with a new emulator, as the emulator's fixture does."""
+    for test in [value for name, value in names.items() if name.startswith("test_")]:
+        emulator = Emulator()
+        with emulator.serve() as url, monkeypatch.context() as patch:
+            patch.setenv("CLOUDFLARE_BASE_URL", url)
+            test(emulator)
+
+
 @pytest.fixture
 def event_loop_of_llama_index() -> Iterator[None]:
     """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
@@ -83,6 +93,7 @@ def test_code_runs_on_the_emulator(
         if not any(sign in code for sign in ELSEWHERE):
             names: dict[str, Any] = {"__name__": "readme"}
             run("\n" * (line - 1) + code, names, str(path))
+            run_tests(names, monkeypatch)
             names.clear()
     gc.collect()
 
