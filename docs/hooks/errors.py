@@ -90,7 +90,12 @@ def _list(with_code: bool) -> str:
     for name, entry in table().items():
         if name.isdecimal() == with_code:
             error = _error(name, entry)
-            cells = [f"[{name}]({name}.md)", entry["title"], f"`{type(error).__name__}`", _retried(error)[:3].rstrip(",")]
+            cells = [
+                f"[{name}]({name}.md)",
+                entry["title"],
+                f"`{type(error).__name__}`",
+                _retried(error)[:3].rstrip(","),
+            ]
             if with_code:
                 cells.insert(2, str(error.status_code))
             else:

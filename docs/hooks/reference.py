@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from pathlib import Path
 
 LIST = Path(__file__).parents[2] / "tests" / "repo" / "public_names.txt"
 MARK = "<!-- public modules -->"
@@ -28,7 +29,14 @@ def public_modules() -> dict[str, dict[str, str]]:
 
 
 def _page(module: str, names: dict[str, str]) -> str:
-    lines = [f"# `{module}`", "", f"::: {module}", "    options:", "      members: false", "      show_root_heading: false"]
+    lines = [
+        f"# `{module}`",
+        "",
+        f"::: {module}",
+        "    options:",
+        "      members: false",
+        "      show_root_heading: false",
+    ]
     lines += ["      show_root_toc_entry: false", ""]
     for name, alias in names.items():
         if name != "__version__" and not alias:

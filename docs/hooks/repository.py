@@ -7,10 +7,10 @@ that have a page lead to that page; other links to files outside ``docs`` become
 from __future__ import annotations
 
 import json
-import os.path
+import posixpath
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -84,9 +84,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def target(match: re.Match[str]) -> str:
         text, link, anchor = match[1], match[2], match[3] or ""
-        path = os.path.normpath(os.path.join(os.path.dirname(source), link))
+        path = posixpath.normpath(str(PurePosixPath(source).parent / link))
         if shown := _pages.get(path) or _pages.get(f"{path}/README.md"):
-            return f"[{text}]({os.path.relpath(shown, os.path.dirname(page.file.src_uri) or '.')}{anchor})"
+            return f"[{text}]({posixpath.relpath(shown, str(PurePosixPath(page.file.src_uri).parent))}{anchor})"
         if (ROOT / path).exists() and not path.startswith("docs/"):
             return f"{text} (`{path}` in the repository)"
         return match[0]
