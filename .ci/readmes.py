@@ -55,8 +55,9 @@ def main() -> int:
             subprocess.run([*install, *sys.argv[1:]], check=True, cwd=home)
             python = Path(home) / ("Scripts" if os.name == "nt" else "bin") / "python"
             command = [python, "-W", "ignore", ROOT / "tests" / "repo" / "page_code.py", *pages]
-            failed |= subprocess.run(command, cwd=home, check=False).returncode != 0
-        sys.stdout.write("".join(f"runs alone: {page.relative_to(ROOT)}\n" for page in pages))
+            result = "failed" if subprocess.run(command, cwd=home, check=False).returncode else "runs alone"
+            failed |= result == "failed"
+        sys.stdout.write("".join(f"{result}: {page.relative_to(ROOT)}\n" for page in pages))
     return failed
 
 

@@ -17,6 +17,20 @@ from workers_ai.ingest import LedgerError
 
 TABLE = Path(__file__).parents[1] / "errors" / "errors.toml"
 MARKS = {"<!-- codes -->": True, "<!-- errors without a code -->": False}
+GROUPS = {
+    "": "Without a code",
+    "1": "1000: service",
+    "2": "2000: AI Gateway",
+    "3": "3000: service",
+    "4": "4000: allocation",
+    "5": "5000: models and queue",
+    "6": "6000: API",
+    "7": "7000: API",
+    "8": "8000: model server",
+    "9": "9000: API",
+    "10": "10000: API",
+}
+"""Heading in the navigation by the thousands of a code."""
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 EVIDENCE = {
     "documented": "Cloudflare [documents](https://developers.cloudflare.com/workers-ai/platform/errors/) this code.",
@@ -53,14 +67,13 @@ def _page(name: str, entry: Entry) -> str:
     module = "workers_ai.ingest" if cls == "LedgerError" else "workers_ai.errors"
     shown = f"{cls}: {error}"
     heading = f"# {name}: {entry['title']}"
-    facts = [f"| error | [`{cls}`][{module}.{cls}] |"]
+    facts = [f"[`{cls}`][{module}.{cls}]", f"retried: {_retried(error)}"]
     if name.isdecimal():
-        facts.append(f"| HTTP status | {error.status_code} |")
-    facts.append(f"| retried | {_retried(error)} |")
+        facts.insert(1, f"HTTP {error.status_code}")
     do = "\n".join(f"{number}. {line}" for number, line in enumerate(entry["do"], 1))
     source = EVIDENCE[entry["evidence"]] if name.isdecimal() else ""
     return (
-        f"{heading}\n\n| | |\n|---|---|\n" + "\n".join(facts) + f"\n\n## What you see\n\n```text\n{shown}\n```\n\n"
+        f"{heading}\n\n{' · '.join(facts)}\n{{ .facts }}\n\n## What you see\n\n```text\n{shown}\n```\n\n"
         f"## Why\n\n{entry['why']}\n\n{source}\n\n## What to do\n\n{do}\n\n"
         "[All errors](index.md) · [Capacity and cost](../guides/capacity.md)\n"
     )
@@ -68,6 +81,17 @@ def _page(name: str, entry: Entry) -> str:
 
 def _retried(error: errors.WorkersAIError) -> str:
     return "yes, `max_retries` times (2)" if error.is_retryable else "no"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the pages to the navigation."""
+    groups: dict[str, list[dict[str, str]]] = {title: [] for title in GROUPS.values()}
+    for name, entry in table().items():
+        family = name[:-3] if name.isdecimal() else ""
+        groups[GROUPS[family]].append({f"{name}: {entry['title']}": f"errors/{name}.md"})
+    section = next(entry["Errors"] for entry in config.nav if "Errors" in entry)
+    section += [{title: pages} for title, pages in groups.items()]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

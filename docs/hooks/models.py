@@ -56,6 +56,10 @@ COLUMNS: dict[str, list[Column]] = {
 OTHER: list[Column] = [MODEL, NOTES, QUEUE, PRICE]
 
 
+def _task(card: ModelCard) -> str:
+    return "Decisions" if card.family == "decision" else card.task or "Other"
+
+
 def _table(columns: list[Column], cards: list[ModelCard]) -> list[str]:
     head = ["| " + " | ".join(name for name, _ in columns) + " |", "|" + "---|" * len(columns)]
     return head + ["| " + " | ".join(cell(card) for _, cell in columns) + " |" for card in cards]
@@ -67,8 +71,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     current = [card for card in known_models() if not card.retired_on]
     lines: list[str] = []
-    for task in dict.fromkeys(card.task or "Other" for card in current):
-        cards = [card for card in current if (card.task or "Other") == task]
+    for task in dict.fromkeys(map(_task, current)):
+        cards = [card for card in current if _task(card) == task]
         lines += [f"## {task}", "", *_table(COLUMNS.get(task, OTHER), cards), ""]
     retired = [card for card in known_models() if card.retired_on]
     columns: list[Column] = [

@@ -10,6 +10,14 @@ from mkdocs.structure.pages import Page
 
 LIST = Path(__file__).parents[2] / "tests" / "repo" / "public_names.txt"
 MARK = "<!-- public modules -->"
+PACKAGES = (
+    "langchain_workers_ai",
+    "llama_index.embeddings.workers_ai",
+    "llama_index.llms.workers_ai",
+    "llama_index.postprocessor.workers_ai_rerank",
+    "workers_ai",
+    "workers_ai_emulator",
+)
 
 
 def public_modules() -> dict[str, dict[str, str]]:
@@ -46,6 +54,17 @@ def _page(module: str, names: dict[str, str]) -> str:
         lines += ["## Defined elsewhere", ""]
         lines += [f"- `{name}`: [`{alias}`][{alias}]" for name, alias in aliases.items()]
     return "\n".join(lines) + "\n"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the public modules to the navigation, grouped by package."""
+    groups: dict[str, list[dict[str, str]]] = {}
+    for module in public_modules():
+        package = next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), module)
+        groups.setdefault(package, []).append({module: f"reference/{module}.md"})
+    section = next(entry["Reference"] for entry in config.nav if "Reference" in entry)
+    section += [{package: pages} for package, pages in groups.items()]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -26,6 +26,14 @@ _origins: dict[str, str] = {}
 """Path in the repository by page that is made from it."""
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add notebooks and examples to the navigation."""
+    for title, pattern in (("Notebooks", "notebooks/*.ipynb"), ("Examples", "examples/*.py")):
+        section = next(entry[title] for entry in config.nav if title in entry)
+        section += [f"{path.parent.name}/{path.stem}.md" for path in sorted(ROOT.glob(pattern))]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from files outside ``docs``."""
     for file in files.documentation_pages():
