@@ -61,7 +61,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     groups: dict[str, list[dict[str, str]]] = {}
     for module in public_modules():
         package = next((name for name in PACKAGES if module == name or module.startswith(f"{name}.")), module)
-        groups.setdefault(package, []).append({module: f"reference/{module}.md"})
+        label = module.removeprefix(f"{package}.")
+        groups.setdefault(package, []).append({label: f"reference/{module}.md"})
     section = next(entry["Reference"] for entry in config.nav if "Reference" in entry)
     section += [{package: pages} for package, pages in groups.items()]
     return config
