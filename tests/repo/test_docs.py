@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import re
+import textwrap
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from page_code import run_block
 from repository import ROOT
 
 from workers_ai import errors
@@ -44,3 +49,31 @@ def test_the_table_of_statuses_is_the_mapping() -> None:
             cls = classify(ErrorDetails(""), status)
             assert cls is not None
             assert (cls.__name__, cls.is_retryable or status == 409) == (name, retried == "yes")
+
+
+UPSTREAM = sorted(path for path in (DOCS / "upstream").rglob("*") if path.suffix in {".mdx", ".ipynb"})
+
+
+def parts(path: Path) -> list[str]:
+    """Return the Python code of a page or notebook, part by part."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".mdx":
+        return [
+            textwrap.dedent(code)
+            for code in re.findall(r"^ *```python[^\n]*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+        ]
+    cells = json.loads(text)["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
+@pytest.mark.usefixtures("workers_ai_emulator_env", "event_loop_of_llama_index")
+@pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_pages_for_other_sites_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the parts of a page one after another, as in a notebook."""
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(part for part in parts(path) if not part.startswith("%pip"))
+    run_block(path, 1, code)
+    gc.collect()

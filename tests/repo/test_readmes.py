@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,16 +26,6 @@ def name_of(path: Path) -> str:
 
 
 CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if any(blocks(path))]
-
-
-@pytest.fixture
-def event_loop_of_llama_index() -> Iterator[None]:
-    """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
-    asyncio.set_event_loop(None)
-    loop.close()
 
 
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
