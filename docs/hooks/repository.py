@@ -48,6 +48,7 @@ def _repository_pages() -> Iterator[tuple[str, str, str]]:
     """Yield path in the repository, page and text."""
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         yield name, name.lower(), _read(ROOT / name)
+    yield "tests/contract/README.md", "conformance.md", _read(ROOT / "tests" / "contract" / "README.md")
     for path in sorted(ROOT.glob("libs/*/README.md")):
         yield f"libs/{path.parent.name}/README.md", f"packages/{path.parent.name}.md", _read(path)
     notebooks = sorted(ROOT.glob("notebooks/*.ipynb"))

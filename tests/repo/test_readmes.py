@@ -147,6 +147,21 @@ def test_the_settings_table_has_every_setting() -> None:
     assert first - settings == {"api_key", "http_client", "http_async_client"}
 
 
+@pytest.mark.parametrize("path", [*READMES, ROOT / "docs" / "index.md"], ids=name_of)
+def test_the_table_of_versions_is_what_the_packages_require(path: Path) -> None:
+    projects = [project_of(ROOT / "libs" / name)["project"] for name in PACKAGES]
+    required = {line for project in projects for line in project["dependencies"]}
+    versions = {line.removeprefix("Programming Language :: Python :: 3.") for line in projects[0]["classifiers"]}
+    minors = sorted(int(version) for version in versions if version.isdecimal())
+    rows = table(path, "package")
+    assert rows[0] == ["Python", f"3.{minors[0]} to 3.{minors[-1]}"]
+    for names, supported in rows[1:]:
+        for name, version in zip(names.split(", "), supported.replace(", below", " below").split(", "), strict=True):
+            low, high = re.fullmatch(r"([\d.]+)(?: and newer(?: below ([\d.]+))?)?", version).groups()  # type: ignore[union-attr]
+            prefix = f"{name.strip('`')}>={low}" + (f",<{high}" if high else "")
+            assert [line for line in required if line.startswith(prefix)], prefix
+
+
 def test_the_packages_table_is_the_workspace() -> None:
     rows = table(ROOT / "README.md", "distribution")
     assert {re.findall(r"`([\w-]+)`", row[0])[0]: row[1].strip("`") for row in rows} == PACKAGES
