@@ -18,7 +18,7 @@ from workers_ai_emulator import Emulator, Fault  # noqa: E402
 from workers_ai_emulator.state.queue import ItemFailure, QueueSettings  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
@@ -123,6 +123,16 @@ def test_labels(provider: Any, emulator: Emulator, tmp_path: Path, queue: bool) 
     assert found[-1] is None
     assert set(found[:-1]) <= {"ferry", "museum"}
     assert bool(sizes(emulator)) == queue
+
+
+def test_the_guide(run_guide: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        rows = run_guide("Answers in Daft")["rows"]
+    finally:
+        daft.detach_provider("workers-ai")
+    assert rows["label"][2] is None
+    assert set(rows["label"][:2]) <= {"bug", "question"}
 
 
 def test_invalid_options_raise(provider: Any) -> None:

@@ -100,6 +100,15 @@ def test_the_guide(run_guide: Callable[[str], dict[str, Any]]) -> None:
     assert {row["vector"].shape for row in rows} == {(768,)}
 
 
+def test_the_guide_on_answers(
+    run_guide: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = run_guide("Answers in Ray")["rows"]
+    assert sorted(row["id"] for row in rows) == list(range(300))
+    assert all(row["answer"] and not row["error"] for row in rows)
+
+
 def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:
     emulator = Emulator(queue=QueueSettings("at_once", failures=[ItemFailure(contains="number 7.", times=99)]))
     with emulator.serve() as url:
