@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_workers_ai._types import Fields
+    from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, Failure
-    from workers_ai.types import ChatReply
+    from workers_ai.generation import ChatInput, Failure, GenerateOptions
+    from workers_ai.types import JSON, ChatReply
 
 __all__ = ["QueueRun", "QueuedAnswers", "anything_queued", "queue_params", "queued_answers", "request_key"]
 
@@ -60,7 +61,7 @@ class QueuedAnswers:
         for key, reply, failure in zip(places, replies, failures, strict=True):
             self._outcomes[key] = failure if reply is None else reply
 
-    def reply(self, messages: list[Fields], options: Fields, model: str) -> ChatReply:
+    def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
 
         Raises:
@@ -103,14 +104,14 @@ def anything_queued(owner: object) -> bool:
     return queued_answers(owner) is not None
 
 
-def request_key(messages: list[Fields], options: Fields) -> str:
+def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     """Return the key of a request within one batch."""
     return plain_json([messages, queue_params(options)])
 
 
-def queue_params(options: Fields) -> Fields:
+def queue_params(options: ChatKeywords) -> dict[str, object]:
     """Return the options that are parameters of a request in the queue."""
-    return {name: options[name] for name in sorted(_PARAMS & options.keys())}
+    return {name: value for name, value in sorted(options.items()) if name in _PARAMS}
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class QueueRun:
     owner: object
     model: str
     requests: dict[str, tuple[int, ChatInput]]
-    extra_body: Fields
+    extra_body: Mapping[str, JSON] | None
     ledger: str | None
     deadline_s: float | None
 
@@ -141,7 +142,7 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    generate(self._source(), client=client, **self._arguments(ledger))
+                    generate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             self._read(answers, ledger)
@@ -155,7 +156,7 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    await agenerate(self._source(), client=client, **self._arguments(ledger))
+                    await agenerate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             await asyncio.to_thread(self._read, answers, ledger)
@@ -178,10 +179,9 @@ class QueueRun:
     def _source(self) -> list[tuple[str, ChatInput]]:
         return [(str(index), request) for index, request in self.requests.values()]
 
-    def _arguments(self, ledger: Path) -> Fields:
+    @property
+    def _options(self) -> GenerateOptions:
         return {
-            "ledger": ledger,
-            "model": self.model,
             "extra_body": self.extra_body or None,
             "deadline_s": self.deadline_s,
             "progress": False,
