@@ -246,6 +246,7 @@ class HttpTransport:
         with self._lock:
             if self._sync is None:
                 self._sync = _create_client(httpx.Client, self._headers.reveal(), self._settings)
+                load_bodies().bound(self._sync)
                 # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, self._sync.close).atexit = False
             return self._sync
