@@ -144,17 +144,6 @@ def test_each_code_has_its_class(code: int, status: int, cls: type, retryable: b
     assert (error.code, error.status_code, error.is_retryable, error.model) == (code, status, retryable, MODEL)
 
 
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [(8007, "AiError: This model does not support request queuing"), (10063, "batch queueing not available")],
-)
-def test_a_model_without_a_queue_is_a_configuration_error(code: int, text: str) -> None:
-    error = error_from_reply(400, {}, "", model="@cf/a", body=envelope(code, text))
-    assert type(error) is e.ConfigurationError
-    assert (error.status_code, error.code, error.is_retryable) == (400, code, False)
-    assert "mode='direct'" in str(error)
-
-
 @pytest.mark.parametrize(("status", "cls", "retryable"), STATUSES)
 @pytest.mark.parametrize("code", [None, 99999], ids=["no-code", "unknown-code"])
 def test_without_a_known_code_the_status_decides(

@@ -69,7 +69,7 @@ class Overrides(NamedTuple):
         )
 
 
-def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Overrides]:
+def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings, Overrides]:
     """Return the settings of one call, and the overrides for its requests.
 
     Args:

@@ -117,13 +117,6 @@ https://docs.anthropic.com/en/api/errors.
 _USUAL_STATUSES: Final = {**dict(reversed(CODES.values())), e.PermissionDeniedError: 403}
 """HTTP status that usually comes with each class."""
 
-_NO_QUEUE_HINT: Final = "Send direct requests (queue='never' or mode='direct'), or choose a model with a queue."
-"""Remedy for a model without the asynchronous queue."""
-_NO_QUEUE_TEXT: Final = re.compile(
-    r"not support request queu|batch queue?ing (?:is )?not (?:available|supported)", re.IGNORECASE
-)
-"""Texts of codes 8007 and 10063, which other errors have, too."""
-
 UNKNOWN_JOB: Final = 5504
 """Code of a poll for a job that the queue does not have, or no longer has."""
 _UNKNOWN_JOB_TEXT: Final = re.compile(r"request not found in (?:the )?queue", re.IGNORECASE)
@@ -392,8 +385,7 @@ def error_from_reply(
 
     Returns:
         An :class:`~workers_ai.errors.APIStatusError`; an ``APIResponseValidationError`` for a 2xx response whose
-        envelope reports a failure without a known code or text; a ``ConfigurationError`` for a submission to a model
-        without the asynchronous queue.
+        envelope reports a failure without a known code or text.
     """
     text = scrub(text)
     details = read_error(text if body is None else body, is_error=True)
@@ -414,11 +406,6 @@ def error_from_reply(
             model=model, body=scrubbed, status_code=status, code=details.code, request_id=request_id,
             response=response,
         )  # fmt: skip
-    if _NO_QUEUE_TEXT.search(details.message):
-        no_queue = e.ConfigurationError(details.message, model=model)
-        no_queue.code, no_queue.request_id, no_queue.response = details.code, request_id, response
-        no_queue.status_code, no_queue.hint = status, _NO_QUEUE_HINT
-        return no_queue
     usual = details.http_status or usual_status(details.code, _USUAL_STATUSES.get(cls, status))
     error = cls(
         details.message,

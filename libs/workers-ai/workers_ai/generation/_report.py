@@ -10,9 +10,9 @@ from workers_ai._wire.chat.reply import early_end, read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
-from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure
 from workers_ai.ledger._report_text import report_html, report_text
+from workers_ai.ledger._store.file import LedgerFile
 from workers_ai.types import ChatReply, Usage
 
 if TYPE_CHECKING:
@@ -224,4 +224,4 @@ class GenerateReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Generation with {self.model}", self._facts(), self.failures)
+        return report_html(f"Generation with {self.model}", self._facts(), self.failures, self.failed)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
         warn_ignored,
     )
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
-    from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
+    from workers_ai.ledger._store.file import LedgerFile
 
 __all__ = [
     "CHAT_PARAMS",
@@ -141,7 +141,7 @@ _MODULES = {
     "_wire.usage": ("read_usage",),
     "_wire.vectors": ("require_one_length",),
     # The ledger of an ingestion
-    "ledger._file": ("LedgerFile",),
+    "ledger._store.file": ("LedgerFile",),
     "ledger._records": ("text_hash",),
 }
 _HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}

@@ -159,7 +159,7 @@ class SettingsModel(BaseModel):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES or name == "extra_body":
             vars(self).pop("_faces", None)

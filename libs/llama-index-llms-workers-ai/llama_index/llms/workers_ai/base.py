@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     from llama_index.core.tools.types import BaseTool
     from llama_index.core.types import Model
 
+    from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.generation import ChatInput, GenerateOptions, QueuedClient, RunOptions
     from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
@@ -83,11 +84,6 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
-_GENERATION: Final = frozenset({
-    "deadline_s", "dedupe", "expected_output_tokens", "limit_cost_usd", "mode", "progress", "repair",
-    "requests_per_job", "take_over",
-})  # fmt: skip
-"""Options of ``generate`` that ``structured_predict_many`` accepts."""
 _IGNORED: Final = FOREIGN_KEYWORDS | {"allow_parallel_tool_calls", "formatted", "stream", "tool_required", "verbose"}
 """Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 
@@ -119,8 +115,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "additional_kwargs"
     _keyword_aliases: ClassVar[dict[str, str]] = {
@@ -197,7 +193,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         by_tool = self._calls_tools() and not card.prefers_schema
         return not by_tool and bool(card.json_schema or card.guided_json)
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the arguments of an equal model, for :meth:`from_dict`, without secrets and connection settings."""
         dumped: dict[str, Any] = super().to_dict(
             **{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs}
@@ -206,7 +202,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
             dumped["reasoning_effort"] = None
         return dumped
 
-    def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+    def _options(self, kwargs: Mapping[str, object]) -> tuple[str, ChatKeywords, dict[str, str]]:
         """Return the model, the options of the core's chat call, and the original names of renamed tools."""
         given = self._known_keywords(kwargs)
         options = self._set_params() | {"api": self.api}
@@ -216,9 +212,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
         options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
         options["response_format"] = _response_format(options.get("response_format"))
-        return model, options, names
+        return model, cast("ChatKeywords", options), names
 
-    def _known_keywords(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _known_keywords(self, kwargs: Mapping[str, object]) -> dict[str, Any]:
         """Return the keywords of one call with aliases resolved and ignored ones left out.
 
         Raises:
@@ -251,26 +247,26 @@ class WorkersAI(ChatFields, StructuredPrediction):
             return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
-    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def _chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         return to_chat_response(self._sync().chat(model, to_wire_messages(messages), **options), names, model)
 
-    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         reply = await self._async().chat(model, to_wire_messages(messages), **options)
         return to_chat_response(reply, names, model)
 
-    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         with closing(self._sync().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
             for delta in deltas:
                 yield streamed.add(delta)
 
-    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         return self._astream(messages, **kwargs)
 
-    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         async with aclosing(self._async().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
@@ -278,7 +274,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
                 yield streamed.add(delta)
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """Return the answer to a conversation.
 
         Raises:
@@ -287,12 +283,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """See :meth:`chat`."""
         return await self._achat(messages, **kwargs)
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         """Stream the answer. Each response holds everything so far, and the new text in ``delta``.
 
         The last response has the usage.
@@ -303,27 +299,29 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         """See :meth:`stream_chat`."""
         return await self._astream_chat(messages, **kwargs)
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """Return the answer to one prompt, sent as a user message."""
         return chat_to_completion_decorator(self._chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """See :meth:`complete`."""
         return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponseGen:
         """Stream the answer to one prompt; see :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: object
+    ) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
 
@@ -348,10 +346,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
             deadline_s: Maximum seconds of one submission; None for no limit.
 
         Raises:
-            ConfigurationError: An argument is invalid.
+            ConfigurationError: An argument is invalid, or the model has no queue.
         """
-        twin: Self = self.model_copy()
-        twin._queued = self.async_client.queued(
+        limiter = self.rate_limiter
+        client = self.async_client if limiter is None else limited(self.async_client, limiter)
+        twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+        twin._queued = client.queued(
             self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
         )
         return twin
@@ -360,11 +360,11 @@ class WorkersAI(ChatFields, StructuredPrediction):
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """Return an object of ``output_cls`` for each row, through the asynchronous queue.
 
@@ -391,55 +391,51 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         from workers_ai.generation import generate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.client if self.rate_limiter is None else limited(self.client, self.rate_limiter)
-        report = generate(inputs, client=client, **arguments)
+        report = generate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return parsed(report.answers(), output_cls, report.model)
 
     async def astructured_predict_many(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """See :meth:`structured_predict_many`."""
         from workers_ai.generation import agenerate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.async_client if self.rate_limiter is None else limited(self.async_client, self.rate_limiter)
-        report = await agenerate(inputs, client=client, **arguments)
+        report = await agenerate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return await asyncio.to_thread(parsed, report.answers(), output_cls, report.model)
 
     def _generation(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
-        ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None,
-        options: Mapping[str, Any],
-    ) -> tuple[list[tuple[int, ChatInput]], dict[str, Any]]:
-        """Return the inputs and arguments of a generation.
+        rows: Sequence[Mapping[str, object]],
+        llm_kwargs: Mapping[str, object] | None,
+        options: RunOptions,
+    ) -> tuple[list[tuple[int, ChatInput]], str, GenerateOptions]:
+        """Return the inputs, the model and the options of a generation.
 
         Raises:
             ConfigurationError: ``output_cls`` is not a pydantic class, an option is unknown, or a row does not fit.
         """
+        from workers_ai.generation import RunOptions
+
         check_output_cls(output_cls)
-        if unknown := sorted(options.keys() - _GENERATION):
-            raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
+        known = RunOptions.__annotations__.keys()
+        if unknown := sorted(options.keys() - known):
+            raise unknown_keyword("structured_predict_many", unknown[0], known, "llm_kwargs")
         model, params, _ = self._options(llm_kwargs or {})
-        arguments = {
-            "ledger": ledger,
-            "model": model,
-            "schema": output_cls,
-            **generation_options(model, params),
-            **options,
-        }
-        return rendered_rows(self, prompt, rows), arguments
+        arguments = cast("GenerateOptions", {"schema": output_cls, **generation_options(model, params), **options})
+        return rendered_rows(self, prompt, rows), model, arguments
 
     def _prepare_chat_with_tools(
         self,
@@ -449,7 +445,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         verbose: bool = False,
         allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> dict[str, Any]:
         """Return the arguments of a chat call with tools.
 

@@ -20,16 +20,16 @@ from workers_ai.integration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from langchain_core.callbacks import BaseRunManager
     from langchain_core.tools import BaseTool
 
     from langchain_workers_ai._types import Data, Fields
 
-    Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
+    Tool: TypeAlias = Mapping[str, object] | type | Callable[..., object] | BaseTool
 else:
-    Tool = Any  # importing LangChain's tools takes time
+    Tool = object  # importing LangChain's tools takes time
 
 __all__ = [
     "Method",
@@ -58,7 +58,7 @@ _TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
 """Keywords that change how a request is sent, but not its answer."""
 
 
-def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords of one call by their own names.
 
     Keywords of the OpenAI SDK are translated. Keywords without a meaning here are ignored with one warning.
@@ -66,7 +66,7 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: A keyword is unknown (the message suggests the nearest known one), or given twice.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     ignored = []
     for name, value in given.items():
         own = _ALIASES.get(name, name)
@@ -84,12 +84,12 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, **translated_keywords(owner, given, options)}
 
 
-def traced_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+def traced_keywords(given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
 
 
-def pick_stop(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
+def pick_stop(first: object, second: object) -> list[str] | None:
     """Return the first of two stop arguments that is set, as a list.
 
     Raises:
