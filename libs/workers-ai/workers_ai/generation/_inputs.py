@@ -13,7 +13,7 @@ from workers_ai._wire.json_parsing import replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.ledger._records import Document, checked_id
+from workers_ai.ledger._records import Document, as_mapping, checked_id
 
 if TYPE_CHECKING:
     from workers_ai.types import JSON
@@ -163,11 +163,12 @@ class Renderer:
         return Document(doc_id, input_hash(text, None if self.dedupe else doc_id), text)
 
     def _pair(self, item: object) -> tuple[str | int, object]:
+        item = as_mapping(item) or item
         if isinstance(item, Mapping) and "id" in item:
             given: object = item if self.prompt is not None else item.get("input", item.get("text", item))
             return checked_id(item["id"]), given
         if isinstance(item, (tuple, list)) and len(item) == 2:
-            return checked_id(item[0]), item[1]
+            return checked_id(item[0]), as_mapping(item[1]) or item[1]
         raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
 
     def render(self, doc_id: str | int, given: object) -> ChatInput:
