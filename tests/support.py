@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from workers_ai._limits.limiter import Limiter
+from workers_ai._limits.limiter import AccountLimiter
 
 if TYPE_CHECKING:
     import pytest
@@ -49,7 +49,9 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
-    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    monkeypatch.setattr(
+        "workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(lambda: monotonic() + sum(waited))
+    )
     return waited
 
 

@@ -14,7 +14,7 @@ from workers_ai.retry import RetryEvent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai._limits.limiter import Limiter
+    from workers_ai._limits.limiter import AccountLimiter
     from workers_ai._settings.settings import Settings
     from workers_ai._validation import OnBusy
     from workers_ai._wire.request import Request
@@ -31,7 +31,7 @@ class Bounds(Protocol):
     @property
     def settings(self) -> Settings: ...
     @property
-    def limiter(self) -> Limiter: ...
+    def limiter(self) -> AccountLimiter: ...
     @property
     def policy(self) -> RetryPolicy: ...
     @property

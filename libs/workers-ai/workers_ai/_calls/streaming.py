@@ -38,7 +38,7 @@ class ChatStream:
         self._reply = reply
         self._plan = plan
         self._sse = SSEDecoder()
-        self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
+        self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings._scrub)
         self._read_body = None if reply.stream is None else Read(Body(reply.stream))
         self._ticket = reply.ticket or Ticket(plan.request.model, plan.request.task)
         self._now = calls.limiter.now

@@ -196,7 +196,7 @@ class HttpTransport:
 
         url = self._urls.get((path, query))
         if url is None:
-            text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
+            text = f"{self._settings._root}/{quote(path, safe=_PATH_SAFE)}"
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
@@ -210,7 +210,7 @@ class HttpTransport:
         """The headers of every request."""
         import httpx
 
-        return _SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
+        return _SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings._headers()}))
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:

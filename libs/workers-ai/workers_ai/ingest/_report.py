@@ -10,11 +10,13 @@ from workers_ai.ledger._report_text import report_html, report_text
 from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
+    import os
     from array import array
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import Self
 
-__all__ = ["IngestReport"]
+__all__ = ["IngestReport", "Vectors"]
 
 
 @dataclass(frozen=True)
@@ -101,3 +103,32 @@ class IngestReport:
 
     def _repr_html_(self) -> str:
         return report_html(f"Ingestion with {self.model}", self._facts(), self.failures)
+
+
+class Vectors:
+    """Vectors of a ledger by text, for adapters of frameworks.
+
+    Args:
+        ledger: Path of the ledger.
+
+    Raises:
+        ConfigurationError: There is no ledger, or it is one of answers.
+        LedgerError: The file cannot be used.
+    """
+
+    def __init__(self, ledger: str | os.PathLike[str]) -> None:
+        self._ledger = LedgerFile(ledger, task="embed")
+
+    def find(self, texts: Iterable[str]) -> list[array[float] | None]:
+        """Return the vectors of texts, in their order; None where there is none."""
+        return self._ledger.find(texts)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.replies import Reply
-    from workers_ai._calls.requests import Calls
     from workers_ai._connection import Connection
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
@@ -35,14 +34,12 @@ if TYPE_CHECKING:
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
     from workers_ai.ledger._records import text_hash
-    from workers_ai.ledger._store.file import LedgerFile
 
 __all__ = [
     "CHAT_PARAMS",
     "MAX_CONCURRENCY",
     "PER_CALL",
     "CallIds",
-    "Calls",
     "ChatConstructor",
     "ChatFields",
     "Connection",
@@ -51,7 +48,6 @@ __all__ = [
     "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
-    "LedgerFile",
     "Reply",
     "Request",
     "adrive",
@@ -98,7 +94,6 @@ _MODULES = {
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
     "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
-    "_calls.requests": ("Calls",),
     "_flow.concurrency": ("agather", "gather"),
     "_flow.drivers": ("adrive", "drive"),
     "_flow.steps": ("Flow",),
@@ -116,7 +111,6 @@ _MODULES = {
     "_wire.usage": ("read_usage",),
     "_wire.vectors": ("require_one_length",),
     # The ledger of an ingestion
-    "ledger._store.file": ("LedgerFile",),
     "ledger._records": ("text_hash",),
 }
 _HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}

@@ -223,7 +223,7 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
 
 def _check_policies(retry: object, limiter: object) -> None:
     require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "wait_s"), "limiter must be a workers_ai.Limiter")
+    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
