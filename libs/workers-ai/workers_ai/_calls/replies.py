@@ -38,8 +38,8 @@ class Reply(NamedTuple):
     """A successful reply.
 
     Attributes:
-        data: The parsed body; None for an open event stream. The raw bytes of an event stream that arrived, whole,
-            under another media type.
+        data: The parsed body; None for an open event stream; raw bytes if a whole event stream arrived under another
+            media type.
         headers: The headers that replies report.
         stream: The response of an open event stream, else None.
         ticket: The ticket of an open event stream in the limiter, else None.

@@ -109,7 +109,8 @@ class Calls:
     def for_call(self, options: Options, *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Options]:
         """Return the flows with the settings of one call, and the other options.
 
-        Assign the options to the name of the given ones: those may hold secrets, which a traceback would show.
+        Assign the result to the variable of the given options: they may hold secrets, and tracebacks show local
+        variables.
 
         Args:
             options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings.
@@ -205,7 +206,7 @@ class Calls:
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Return the result of a reader. Its error shows no secret that the reply repeats."""
+        """Call a reader and return its result. Remove secrets that the reply repeats from its error."""
         try:
             return reader(*args, **options)
         except WorkersAIError as exc:

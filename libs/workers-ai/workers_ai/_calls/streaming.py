@@ -25,7 +25,7 @@ __all__ = ["ChatStream", "open_chat"]
 
 
 class ChatStream:
-    """A streamed answer, read by flows: :meth:`begin`, then :meth:`advance` until it returns None, or :meth:`leave`.
+    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None; :meth:`leave` ends it early.
 
     Args:
         calls: The flows of the client.
@@ -117,7 +117,7 @@ class ChatStream:
 
     @property
     def _is_over(self) -> bool:
-        """Whether later bytes have no meaning: the end mark or an error has arrived."""
+        """Whether the end mark or an error has arrived. Later bytes are ignored."""
         return self._reader.done or self._failure is not None
 
     def _decode(self, chunk: bytes) -> list[ChatDelta]:

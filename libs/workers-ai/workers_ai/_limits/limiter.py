@@ -224,7 +224,7 @@ class _Guarded:
             self._drain()
 
     def _update(self, work: Callable[..., None], *args: object) -> None:
-        """Do ``work`` now, or leave it to the holder of the lock."""
+        """Run ``work`` now; if the lock is held, its holder runs it."""
         self._updates.append((work, args))
         self._drain()
 

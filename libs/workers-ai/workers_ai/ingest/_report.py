@@ -21,20 +21,20 @@ __all__ = ["IngestReport", "Vectors"]
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What came of one ingestion. ``embedded + reused + failed`` is the number of documents.
+    """The result of one ingestion. ``embedded + reused + failed`` is the number of documents.
 
     Attributes:
         model: Model id.
         embedded: Documents embedded in this run.
-        reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger got it,
+        reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger embedded
             or another document has the same text.
         failed: Documents that could not be embedded.
         failures: The first 10,000 of them, as (id, code, message, position).
         retries: Submissions and requests that were sent again, whole or in part.
-        tokens: Input tokens of what was embedded; estimated where the service does not report them.
-        neurons: Neurons of the same; by list price where the service does not report them, None without a price.
+        tokens: Input tokens of this run; estimated where the service does not report them.
+        neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
-        seconds: How long it took.
+        seconds: Duration in seconds.
         ledger: The ledger's file.
         run: The run's number in it.
         truncated: Documents whose text is probably longer than the model reads: text beyond its window has no influence
