@@ -404,7 +404,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), the name of a tool, or an OpenAI
                 dict.
             strict: Request arguments that follow the schema exactly. Sent only if set.
-            **kwargs: object parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
+            **kwargs: Any parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
 
         Raises:
             ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
@@ -429,7 +429,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 model: the schema if the model rejects tools or ``tool_choice``, else a forced tool call.
             include_raw: Return ``{"raw", "parsed", "parsing_error"}`` instead of raising.
             strict: Sent with the schema if set. Invalid with ``"json_mode"``.
-            **kwargs: object parameter of a call, such as ``max_tokens``.
+            **kwargs: Any parameter of a call, such as ``max_tokens``.
 
         Raises:
             ConfigurationError: The schema or the method is invalid.
