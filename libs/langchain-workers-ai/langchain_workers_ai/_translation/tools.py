@@ -70,7 +70,10 @@ def without_dict_docs(schema: Data) -> Data:
 
 
 def recursive_schema(cls: type[BaseModel]) -> Fields | None:
-    """Return the schema of a class that refers to itself; None for other classes. LangChain returns an empty schema for it."""
+    """Return the schema of a class that refers to itself; None for other classes.
+
+    LangChain returns an empty schema for such a class.
+    """
     own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
     defined = own.get("$defs") or own.get("definitions")
     if not defined or inline_refs(own) is not own:

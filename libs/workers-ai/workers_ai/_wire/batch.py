@@ -17,7 +17,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai._wire.chat.reply import shortened, unwrap
+from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai._wire.json_parsing import whole_number
@@ -263,6 +263,8 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
         details = read_error(result) or details
     elif result is None:
         details = ErrorDetails("the queue returned no result for this item")
+    elif isinstance(result, dict) and is_failed_response(result):
+        details = read_error(result)
     if details is None:
         return BatchItem(index, reference, True, result, None)
     error = BatchItemError(
