@@ -21,10 +21,10 @@ from workers_ai.integration import CHAT_PARAMS, plain_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.rate_limiters import BaseRateLimiter
 
     from langchain_workers_ai._types import Fields
-    from langchain_workers_ai.chat_models import ChatWorkersAI
     from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, Failure, GenerateOptions
@@ -54,7 +54,7 @@ class QueuedAnswers:
         owner: The model of the batch. Calls of other models do not use these answers.
     """
 
-    def __init__(self, owner: ChatWorkersAI) -> None:
+    def __init__(self, owner: BaseChatModel) -> None:
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
@@ -147,7 +147,7 @@ class QueueRun:
         deadline_s: Seconds the batch may take; None for no limit.
     """
 
-    owner: ChatWorkersAI
+    owner: BaseChatModel
     model: str
     requests: dict[str, tuple[int, ChatInput]]
     extra_body: Mapping[str, JSON] | None
