@@ -349,7 +349,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             )
             return twin
 
-    def _answered(self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]) -> QueuedAnswers:
+    def _answered(
+        self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
+    ) -> QueuedAnswers[Self]:
         """Return the answers of a batch, generated through the queue."""
         _check_configs(config, len(inputs))
         with framework_errors:
@@ -358,7 +360,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     async def _aanswered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
-    ) -> QueuedAnswers:
+    ) -> QueuedAnswers[Self]:
         """Return the answers of a batch, generated through the queue."""
         _check_configs(config, len(inputs))
         with framework_errors:
@@ -367,7 +369,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     def _queue_run(
         self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
-    ) -> QueueRun:
+    ) -> QueueRun[Self]:
         """Return the queue run for the inputs of a batch. Invalid and cached inputs are left out."""
         from workers_ai.generation import ChatInput
 
