@@ -30,9 +30,10 @@ GONE = 2**22 + 1
 
 
 @pytest.fixture
-def opened(ledger: Path) -> Callable[..., Ledger]:
-    """Return a function that opens the ledger."""
-    return lambda **options: Ledger(ledger, SHAPE, **options)
+def opened(ledger: Path) -> Iterator[Callable[..., Ledger]]:
+    """Return a function that opens the ledger; the end of the test closes it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(Ledger(ledger, SHAPE, **options))
 
 
 def feed(ledger: Ledger, run: int, *texts: str) -> None:
@@ -481,7 +482,8 @@ def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
     Ledger(ledger, Fingerprint("@cf/baai/bge-m4")).close()
     with Ledger(ledger, SHAPE) as again:
         assert again.fingerprint == SHAPE
-    assert Ledger(ledger).fingerprint == SHAPE
+    with Ledger(ledger) as found:
+        assert found.fingerprint == SHAPE
 
 
 @pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])
