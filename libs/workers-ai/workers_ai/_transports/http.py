@@ -58,7 +58,7 @@ def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Setti
 
     try:
         client = kind(headers=headers.reveal(), **_client_options(settings, kept))
-        client.headers.setdefault("host", httpx.URL(settings.root).netloc.decode("ascii"))
+        client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
         client._cookies = load_bodies().NoCookies()  # the setter of `cookies` would copy it
         return client
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
