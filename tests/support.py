@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import httpx
 
-from workers_ai._limits.limiter import Limiter
+from workers_ai._limits.limiter import AccountLimiter
 
 if TYPE_CHECKING:
     import pytest
@@ -60,7 +60,9 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
-    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    monkeypatch.setattr(
+        "workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(lambda: monotonic() + sum(waited))
+    )
     return waited
 
 

@@ -93,7 +93,7 @@ class Ingestor:
 
     def _in_virtual_time(self, client: Client | AsyncClient) -> None:
         client._connection.calls.clock = self.clock
-        client._connection.calls.limiter = limiter.Limiter(self.clock)
+        client._connection.calls.limiter = limiter.AccountLimiter(self.clock)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from workers_ai.ingest import Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai_emulator import Emulator
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

@@ -1,4 +1,4 @@
-"""Inputs of a generation: rendered to chat requests, and identified by a hash."""
+"""Inputs of a generation: render them to chat requests, and compute their hashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXAMPLE: Final = "(id, text), (id, messages), (id, row) with prompt=, or (id, C
 
 @dataclass(frozen=True)
 class ChatInput:
-    """A chat request that is rendered already: what one item of the queue holds.
+    """A rendered chat request: the contents of one item of the queue.
 
     Attributes:
         messages: OpenAI-shaped messages.
@@ -85,7 +85,7 @@ class PromptTemplate:
         template: The text. ``{{`` and ``}}`` stand for braces.
 
     Raises:
-        ConfigurationError: A placeholder is malformed, or there is none.
+        ConfigurationError: A placeholder is malformed, or the template has none.
     """
 
     def __init__(self, template: str) -> None:

@@ -41,7 +41,7 @@ class _Scrub:
         self._ids: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        text = self._settings.scrub(text)
+        text = self._settings._scrub(text)
         if self._settings.account_id:
             text = text.replace(self._settings.account_id, "ACCOUNT")
         text = _TIME_ID.sub("id-0000000000000", _HEX_ID.sub("0" * 32, text))
@@ -84,7 +84,7 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
 def _interaction(call: Call, reply: Reply, settings: Settings, scrub: _Scrub) -> dict[str, JSON]:
     request: JSON = {
         "method": "POST",
-        "uri": scrub.text(f"{settings.root}/{call.path}"),
+        "uri": scrub.text(f"{settings._root}/{call.path}"),
         "body": scrub.body(json.dumps(dict(call.body))),
         "headers": {"content-type": "application/json"},
     }
