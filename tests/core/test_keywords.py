@@ -21,6 +21,12 @@ from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
 from workers_ai._settings.settings import _CHECKS
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
 from workers_ai._wire.vectors import EmbedOptions
+from workers_ai.generation import GenerateOptions, agenerate, generate
+from workers_ai.generation import _options as generate_options
+from workers_ai.generation import estimate as estimate_generation
+from workers_ai.ingest import IngestOptions, aingest, ingest
+from workers_ai.ingest import _options as ingest_options
+from workers_ai.ingest import estimate as estimate_ingestion
 from workers_ai.integration import ChatFields, ConnectionFields, EmbeddingFields
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -67,6 +73,26 @@ def test_chat_parameters_and_embedding_options_are_the_same_in_every_list() -> N
     assert set(EmbedOptions._fields) <= EMBED_KEYWORDS
     own = set(EmbeddingFields.model_fields) - set(ConnectionFields.model_fields)
     assert own == EMBED_KEYWORDS - {"kind", "batch_size"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "estimate", "options", "checked"),
+    [
+        ((ingest, aingest), estimate_ingestion, IngestOptions, ingest_options.Options),
+        ((generate, agenerate), estimate_generation, GenerateOptions, generate_options.Options),
+    ],
+)
+def test_options_of_a_run_are_the_same_in_every_list(calls: Any, estimate: Any, options: Any, checked: Any) -> None:
+    names = {field.name for field in fields(checked) if field.init} - {"ledger", "model"}
+    assert names == set(options.__annotations__)
+    for call in calls:
+        shown = inspect.signature(call).parameters
+        assert set(shown) == {"source", "client", "ledger", "model", *names, *SETTINGS}
+        assert shown["mode"].default == "queue"
+    shown = set(inspect.signature(estimate).parameters) - {"source", "ledger", "model"}
+    assert {"mode"} < shown < names
+    with pytest.raises(e.ConfigurationError, match="estimate has no keyword 'model_id'"):
+        estimate([], model="@cf/a/b", model_id="@cf/a/b")
 
 
 def test_every_chat_parameter_is_sent(account: dict[str, Any]) -> None:

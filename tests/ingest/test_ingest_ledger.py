@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
 from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
-from workers_ai.ledger import _file as ledger_file
 from workers_ai.ledger._failure_policy import Retry
 from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._store import file as ledger_file
+from workers_ai.ledger._store.schema import connect
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1
@@ -334,6 +336,24 @@ def test_an_empty_file_that_is_only_read_stays_empty(ledger: Path) -> None:
     with pytest.raises(ConfigurationError, match="is empty"):
         Ledger(ledger)
     assert ledger.read_bytes() == b""
+
+
+def test_a_new_ledger_waits_for_the_process_that_creates_it(ledger: Path) -> None:
+    """SQLite's own timeout does not cover this wait: the change to a write-ahead log fails at once."""
+    other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.1, other.close)
+    release.start()
+    connect(ledger, make=True).close()
+    release.join()
+
+
+def test_a_ledger_that_stays_locked_is_an_error(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers_ai.ledger._store.schema._BUSY_S", 0.05)
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerError, match="another process holds it"):
+            connect(ledger, make=True)
 
 
 def changed(path: Path, script: str) -> None:

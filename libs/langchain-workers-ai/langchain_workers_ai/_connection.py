@@ -18,7 +18,7 @@ class Connection(ConnectionFields):
         with framework_errors:
             super().__init__(*args, **data)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         with framework_errors:
             super().__setattr__(name, value)
 

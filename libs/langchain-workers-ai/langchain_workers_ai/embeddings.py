@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
+from langchain_workers_ai._ingestion.precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.integration import EmbeddingFields, agather, check_model, embed_flows, gather, join_embeddings
 
@@ -43,8 +43,8 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "no call of this kind"
     _keyword_aliases: ClassVar[dict[str, str]] = {
@@ -81,22 +81,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         return self.model
 
     def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return embed_flows(
-            calls,
-            self.model,
-            texts,
-            kind=kind,
-            batch_size=self.batch_size,
-            empty_text=self.empty_text,
-            queue=self.queue,
-            deadline_s=self.deadline_s,
-            api=self.api,
-            dimensions=self.dimensions,
-            pooling=self.pooling,
-            truncate_inputs=self.truncate_inputs,
-            query_instruction=self.query_instruction,
-            normalize=self.normalize,
-        )
+        return embed_flows(calls, self.model, texts, **self._embed_options(kind, self.batch_size))
 
     @property
     def _kind(self) -> Kind:

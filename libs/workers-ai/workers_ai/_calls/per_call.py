@@ -52,7 +52,7 @@ class Overrides(NamedTuple):
         return request._replace(headers=headers, timeout=self.timeout, gateway=self.gateway)
 
 
-def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Overrides]:
+def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings, Overrides]:
     """Return the settings of one call, and the overrides for its requests.
 
     Args:

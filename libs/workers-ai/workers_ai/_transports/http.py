@@ -119,7 +119,7 @@ class HttpTransport:
     def _reset(self) -> None:
         self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
         self._sync: httpx.Client | None = None
-        self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[object, _LoopClient] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
         _transports.add(self)
 
@@ -133,7 +133,7 @@ class HttpTransport:
     def __copy__(self) -> HttpTransport:
         return HttpTransport(self._settings, self._own_sync, self._own_async)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HttpTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> HttpTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
@@ -264,7 +264,7 @@ class HttpTransport:
             await client.open(weakref.WeakMethod(self._forget), loop)
         return client
 
-    def _forget(self, loop: Any) -> None:
+    def _forget(self, loop: object) -> None:
         self._loops.pop(loop, None)
 
     def close(self) -> None:
@@ -302,7 +302,7 @@ class _LoopClient:
 
         self.client = _create_client(httpx.AsyncClient, headers, settings)
 
-    async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
+    async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
         self._lifetime = _lifetime(self.client, forget, loop)
         await anext(self._lifetime)
 
@@ -311,7 +311,7 @@ class _LoopClient:
 
 
 async def _lifetime(
-    client: httpx.AsyncClient, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any
+    client: httpx.AsyncClient, forget: weakref.WeakMethod[Callable[[object], None]], loop: object
 ) -> AsyncGenerator[None, None]:
     try:
         yield
@@ -321,7 +321,7 @@ async def _lifetime(
         await client.aclose()
 
 
-def running_loop() -> Any:
+def running_loop() -> object:
     """Return the running event loop of asyncio, or the token of trio's."""
     try:
         return asyncio.get_running_loop()

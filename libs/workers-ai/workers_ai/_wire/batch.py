@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from workers_ai._wire.chat.reply import shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
@@ -72,7 +72,7 @@ class UnclearReplyError(BatchError):
     """The response to a poll has neither a state nor a result. The state of the job is unknown; poll again."""
 
 
-def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Any) -> dict[str, JSON]:
+def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
     """Return the inputs of one chat request of a batch. Arguments are those of :meth:`workers_ai.Client.chat`.
 
     In the queue, gpt-oss accepts the ``input`` form; every other model accepts ``messages``.

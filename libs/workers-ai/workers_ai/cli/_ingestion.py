@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
@@ -15,7 +15,7 @@ from workers_ai.cli._outputs import foreign_output
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
 from workers_ai.ledger._progress import LineBar
-from workers_ai.ledger._schema import files_beside, identity
+from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from workers_ai.cli._documents import Document
     from workers_ai.ingest import Row
+    from workers_ai.types import JSON
 
 __all__ = ["Ingestion"]
 
@@ -62,7 +63,7 @@ class Ingestion:
     quarantine: Path | None = None
     take_over: bool = False
     as_json: bool = False
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: dict[str, JSON] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> Estimate:
         """Return requests, cost and time; send nothing. No account is needed.
@@ -163,7 +164,7 @@ class Ingestion:
         if why := foreign_output(self.output, self.ledger, "text_hash"):
             raise InputError(why)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, JSON]:
         shape = self.shape
         if self.resume:
             with Ledger(self.ledger, task="embed") as ledger:

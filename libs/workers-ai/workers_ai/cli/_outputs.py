@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.ingest._parquet import arrow
-from workers_ai.ledger._file import LedgerFile
+from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -101,7 +101,7 @@ class QueuedClient(AsyncClient):
         vars(self).update(state)
         self._reset()
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: object) -> ChatReply:
         """Return the answer to a conversation, through the queue.
 
         Args:
@@ -129,7 +129,7 @@ class QueuedClient(AsyncClient):
             self._timers[loop] = loop.call_later(self._window_s, self._submit, loop)
         return await added.reply
 
-    def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any]) -> ChatInput:
+    def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
         if model != self._model:
             raise ConfigurationError(
                 f"this client queues requests to {self._model}, not to {model}: create another one"

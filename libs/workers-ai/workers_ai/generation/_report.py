@@ -10,9 +10,9 @@ from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
-from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure
 from workers_ai.ledger._report_text import report_html, report_text
+from workers_ai.ledger._store.file import LedgerFile
 from workers_ai.types import ChatReply, Usage
 
 if TYPE_CHECKING:

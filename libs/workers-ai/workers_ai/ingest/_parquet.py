@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
 
     from workers_ai.ledger._records import Row
 
@@ -21,7 +22,7 @@ _ROWS_AT_ONCE: Final = 2000
 
 
 def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLike[str]) -> int:
-    """Write embedded documents, in bounded memory; gives their number.
+    """Write embedded documents, in bounded memory. Return their number.
 
     The file appears whole or not at all, also if several processes write it at once. Documents without a vector are
     left out.
@@ -60,8 +61,8 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
     return count
 
 
-def arrow() -> tuple[Any, Any]:
-    """The modules ``pyarrow`` and ``pyarrow.parquet``.
+def arrow() -> tuple[ModuleType, ModuleType]:
+    """Return the modules ``pyarrow`` and ``pyarrow.parquet``.
 
     Raises:
         ConfigurationError: pyarrow is not installed.
@@ -75,7 +76,7 @@ def arrow() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _writer(file: BinaryIO) -> Iterator[Any]:
+def _writer(file: BinaryIO) -> Iterator[Callable[[list[tuple[Row, str | None]]], None]]:
     pa, pq = arrow()
     writer: Any = None
 

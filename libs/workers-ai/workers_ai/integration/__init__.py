@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from workers_ai._wire.vectors import require_one_length
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
-    from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
+    from workers_ai.ledger._store.file import LedgerFile
 
 __all__ = [
     "CHAT_PARAMS",
@@ -116,7 +116,7 @@ _MODULES = {
     "_wire.usage": ("read_usage",),
     "_wire.vectors": ("require_one_length",),
     # The ledger of an ingestion
-    "ledger._file": ("LedgerFile",),
+    "ledger._store.file": ("LedgerFile",),
     "ledger._records": ("text_hash",),
 }
 _HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}

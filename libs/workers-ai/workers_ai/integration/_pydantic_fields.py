@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import Field, SecretStr, field_serializer
 
@@ -12,15 +12,17 @@ from workers_ai._settings.keywords import SETTINGS
 from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
-from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
     from workers_ai._connection import Connection
+    from workers_ai._wire.params import EmbedKeywords
     from workers_ai.client import AsyncClient, Client
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
+_EMBED_FIELDS: Final = tuple(sorted(EMBED_KEYWORDS - {"kind", "batch_size"}))
 _CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 
 
@@ -192,6 +194,11 @@ class EmbeddingFields(ConnectionFields):
     (3040), ``"always"`` sends all of them. Queries never go through the queue."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
     """Seconds to wait for the queue; None waits without end."""
+
+    def _embed_options(self, kind: Literal["document", "query"], batch_size: int | None) -> EmbedKeywords:
+        """Return the options of an embedding call."""
+        options = cast("EmbedKeywords", {name: getattr(self, name) for name in _EMBED_FIELDS})
+        return {**options, "kind": kind, "batch_size": batch_size}
 
     def _check_shape(self, model: str) -> None:
         """Check that the route of a model supports these options.

@@ -73,7 +73,7 @@ class SettingsModel(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
-    def __init__(self, *args: Any, **data: Any) -> None:
+    def __init__(self, *args: object, **data: object) -> None:
         mask_secrets(data)
         data = self._known(self._with_model(args, data))
         check_clients(data.get("http_client"), data.get("http_async_client"))
@@ -141,7 +141,7 @@ class SettingsModel(BaseModel):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES:
             vars(self).pop("_faces", None)

@@ -194,7 +194,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Model:
         """Return the answer as an object of ``output_cls``.
 
@@ -221,7 +221,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Model:
         """See :meth:`structured_predict`."""
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
@@ -237,7 +237,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Generator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None, None]:
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
         if call is None:
@@ -253,7 +253,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> AsyncGenerator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None]:
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
         if call is None:

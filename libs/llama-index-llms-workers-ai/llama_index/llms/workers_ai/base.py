@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from llama_index.core.tools.types import BaseTool
     from llama_index.core.types import Model
 
+    from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.generation import ChatInput, GenerateOptions, QueuedClient, RunOptions
     from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
@@ -73,11 +74,6 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
-_GENERATION: Final = frozenset({
-    "deadline_s", "dedupe", "expected_output_tokens", "limit_cost_usd", "mode", "progress", "repair",
-    "requests_per_job", "take_over",
-})  # fmt: skip
-"""Options of ``generate`` that ``structured_predict_many`` accepts."""
 _IGNORED: Final = frozenset({
     "allow_parallel_tool_calls", "cache_control", "extra_query", "formatted", "metadata", "modalities", "n",
     "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "stream",
@@ -102,8 +98,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "additional_kwargs"
     _keyword_aliases: ClassVar[dict[str, str]] = {
@@ -173,7 +169,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         by_tool = self._calls_tools() and not card.prefers_schema
         return not by_tool and bool(card.json_schema or card.guided_json)
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the arguments of an equal model, for :meth:`from_dict`, without secrets and connection settings."""
         dumped: dict[str, Any] = super().to_dict(
             **{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs}
@@ -182,7 +178,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
             dumped["reasoning_effort"] = None
         return dumped
 
-    def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+    def _options(self, kwargs: Mapping[str, object]) -> tuple[str, ChatKeywords, dict[str, str]]:
         """Return the model, the options of the core's chat call, and the original names of renamed tools."""
         given = self._known_keywords(kwargs)
         options = self._set_params() | {"api": self.api}
@@ -192,9 +188,9 @@ class WorkersAI(ChatFields, StructuredPrediction):
         options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
         options["response_format"] = _response_format(options.get("response_format"))
-        return model, options, names
+        return model, cast("ChatKeywords", options), names
 
-    def _known_keywords(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _known_keywords(self, kwargs: Mapping[str, object]) -> dict[str, Any]:
         """Return the keywords of one call with aliases resolved and ignored ones left out.
 
         Raises:
@@ -233,26 +229,26 @@ class WorkersAI(ChatFields, StructuredPrediction):
             return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
-    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def _chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         return to_chat_response(self._sync().chat(model, to_wire_messages(messages), **options), names, model)
 
-    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         reply = await self._async().chat(model, to_wire_messages(messages), **options)
         return to_chat_response(reply, names, model)
 
-    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         with closing(self._sync().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
             for delta in deltas:
                 yield streamed.add(delta)
 
-    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         return self._astream(messages, **kwargs)
 
-    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         async with aclosing(self._async().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
@@ -260,7 +256,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
                 yield streamed.add(delta)
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """Return the answer to a conversation.
 
         Raises:
@@ -269,12 +265,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """See :meth:`chat`."""
         return await self._achat(messages, **kwargs)
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         """Stream the answer. Each response holds everything so far, and the new text in ``delta``.
 
         The last response has the usage.
@@ -285,27 +281,29 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         """See :meth:`stream_chat`."""
         return await self._astream_chat(messages, **kwargs)
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """Return the answer to one prompt, sent as a user message."""
         return chat_to_completion_decorator(self._chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """See :meth:`complete`."""
         return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponseGen:
         """Stream the answer to one prompt; see :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: object
+    ) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
 
@@ -344,11 +342,11 @@ class WorkersAI(ChatFields, StructuredPrediction):
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """Return an object of ``output_cls`` for each row, through the asynchronous queue.
 
@@ -375,49 +373,51 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         from workers_ai.generation import generate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.client if self.rate_limiter is None else limited(self.client, self.rate_limiter)
-        report = generate(inputs, client=client, **arguments)
+        report = generate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return parsed(report.answers(), output_cls, report.model)
 
     async def astructured_predict_many(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """See :meth:`structured_predict_many`."""
         from workers_ai.generation import agenerate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.async_client if self.rate_limiter is None else limited(self.async_client, self.rate_limiter)
-        report = await agenerate(inputs, client=client, **arguments)
+        report = await agenerate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return await asyncio.to_thread(parsed, report.answers(), output_cls, report.model)
 
     def _generation(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
-        ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None,
-        options: Mapping[str, Any],
-    ) -> tuple[list[tuple[int, ChatInput]], dict[str, Any]]:
-        """Return the inputs and arguments of a generation.
+        rows: Sequence[Mapping[str, object]],
+        llm_kwargs: Mapping[str, object] | None,
+        options: RunOptions,
+    ) -> tuple[list[tuple[int, ChatInput]], str, GenerateOptions]:
+        """Return the inputs, the model and the options of a generation.
 
         Raises:
             ConfigurationError: ``output_cls`` is not a pydantic class, an option is unknown, or a row does not fit.
         """
+        from workers_ai.generation import RunOptions
+
         check_output_cls(output_cls)
-        if unknown := sorted(options.keys() - _GENERATION):
-            raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
+        known = RunOptions.__annotations__.keys()
+        if unknown := sorted(options.keys() - known):
+            raise unknown_keyword("structured_predict_many", unknown[0], known, "llm_kwargs")
         model, params, _ = self._options(llm_kwargs or {})
-        arguments = {"ledger": ledger, "model": model, "schema": output_cls, **generation_options(params), **options}
-        return rendered_rows(self, prompt, rows), arguments
+        arguments = cast("GenerateOptions", {"schema": output_cls, **generation_options(params), **options})
+        return rendered_rows(self, prompt, rows), model, arguments
 
     def _prepare_chat_with_tools(
         self,
@@ -427,7 +427,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         verbose: bool = False,
         allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> dict[str, Any]:
         """Return the arguments of a chat call with tools.
 

@@ -43,8 +43,8 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "no rerank request"
     _keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields._keyword_aliases, "model_name": "model"}
@@ -66,7 +66,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         """Return the name of the class in dumps."""
         return "WorkersAIRerank"
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the arguments of an equal reranker, without secrets and connection settings."""
         return super().to_dict(**{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import SecretStr
 
-from langchain_workers_ai._profiles import ResolvedProfile
+from langchain_workers_ai._chat.profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
 from workers_ai.integration import CHAT_PARAMS, PER_CALL, masked_headers, require_kind, unknown_keyword
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from langchain_workers_ai._types import Data, Fields
 
-    Tool: TypeAlias = dict[str, Any] | type | Callable[..., Any] | BaseTool
+    Tool: TypeAlias = Mapping[str, object] | type | Callable[..., object] | BaseTool
 else:
-    Tool = Any  # importing LangChain's tools takes time
+    Tool = object  # importing LangChain's tools takes time
 
 __all__ = [
     "Method",
@@ -61,7 +61,7 @@ _TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
 """Keywords that change how a request is sent, but not its answer."""
 
 
-def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords of one call by their own names.
 
     Keywords of the OpenAI SDK are translated. Keywords without a meaning here are ignored with one warning.
@@ -69,7 +69,7 @@ def read_keywords(owner: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: A keyword is unknown (the message suggests the nearest known one), or given twice.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     ignored = []
     for name, value in given.items():
         own = _ALIASES.get(name, name)
@@ -114,7 +114,7 @@ def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]
     return out
 
 
-def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, object]:
     """Return the keywords of a constructor. Keywords of the OpenAI SDK are translated or ignored, as for a call.
 
     Args:
@@ -145,12 +145,12 @@ def _check_one_answer(owner: str, n: object) -> None:
         raise ConfigurationError(f"{owner} has n={n!r}: the service returns one answer per call; use batch()")
 
 
-def traced_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+def traced_keywords(given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
 
 
-def mask_keywords(given: dict[str, Any]) -> dict[str, Any]:
+def mask_keywords(given: dict[str, Any]) -> dict[str, object]:
     """Return keywords with secrets masked."""
     masked = dict(given)
     if given.get("extra_headers"):
@@ -161,7 +161,7 @@ def mask_keywords(given: dict[str, Any]) -> dict[str, Any]:
     return masked
 
 
-def pick_stop(first: Sequence[str] | str | None, second: Sequence[str] | str | None) -> list[str] | None:
+def pick_stop(first: object, second: object) -> list[str] | None:
     """Return the first of two stop arguments that is set, as a list.
 
     Raises:
