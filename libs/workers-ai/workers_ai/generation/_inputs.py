@@ -184,7 +184,7 @@ class Renderer:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
-            if isinstance(given, str) and not given.strip():
+            if self._is_blank(given):
                 text = ""  # reported as failed, whatever the prompt adds to it
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
@@ -198,6 +198,13 @@ class Renderer:
             f"the input {doc_id!r:.200} is a {type(given).__name__}; pass a text, a list of messages, a row or a "
             "ChatInput"
         )
+
+    def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
+        """Return whether a text, or every value that the prompt takes from a row, is blank."""
+        values = (
+            [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
+        )
+        return all(isinstance(value, str) and not value.strip() for value in values)
 
     def _system(self) -> list[Mapping[str, JSON]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
