@@ -46,14 +46,14 @@ def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[st
 
 
 @pytest.fixture
-def run_guide(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Return a function that runs the code of a section of the guide and returns its variables."""
+def run_guide(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs a block of code of a section of the guide and returns its variables."""
     for name in ("account_id", "api_token", "base_url"):
         monkeypatch.setenv(f"CLOUDFLARE_{name.upper()}", settings[name])
 
-    def run(section: str) -> dict[str, Any]:
+    def run(section: str, block: int = 0) -> dict[str, Any]:
         text = GUIDE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-        (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[block]
         namespace: dict[str, Any] = {}
         exec(compile(code, str(GUIDE), "exec"), namespace)
         return namespace

@@ -9,6 +9,14 @@ import pytest
 from nbclient import NotebookClient
 
 EXPECTED = {
+    "bulk_generation": [
+        "inputs       120",
+        "killed after 30 answers\n -9",
+        "failed    0",
+        "reused 120 of 120, 0 tokens, $0.00",
+        "at most $0.",
+        "120 rows",
+    ],
     "langchain_quickstart": [
         "Sognefjord",
         "Mjosa",
@@ -17,7 +25,7 @@ EXPECTED = {
         "['42']",
         "destination='Moss'",
         "opens at ten",
-    ]
+    ],
 }
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
@@ -36,6 +44,7 @@ def test_runs_on_the_emulator(path: Path, workers_ai_emulator_url: str, monkeypa
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "token")
+    monkeypatch.setenv("BULK_DOCUMENTS", "120")
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
     shown = "\n".join(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.types import JSON
 
-__all__ = ["HttpTransport", "body_text", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "body_text", "create_client", "parsed", "running_loop", "untie"]
 
 AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
 
@@ -45,7 +45,7 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
+def create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
     """Create a client.
 
     Raises:
@@ -245,7 +245,7 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                self._sync = _create_client(httpx.Client, self._headers.reveal(), self._settings)
+                self._sync = create_client(httpx.Client, self._headers.reveal(), self._settings)
                 # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, self._sync.close).atexit = False
             return self._sync
@@ -300,7 +300,7 @@ class _LoopClient:
     def __init__(self, headers: httpx.Headers, settings: Settings) -> None:
         import httpx
 
-        self.client = _create_client(httpx.AsyncClient, headers, settings)
+        self.client = create_client(httpx.AsyncClient, headers, settings)
 
     async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
         self._lifetime = _lifetime(self.client, forget, loop)

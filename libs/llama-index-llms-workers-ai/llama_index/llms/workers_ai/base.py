@@ -346,10 +346,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
             deadline_s: Maximum seconds of one submission; None for no limit.
 
         Raises:
-            ConfigurationError: An argument is invalid.
+            ConfigurationError: An argument is invalid, or the model has no queue.
         """
-        twin: Self = self.model_copy()
-        twin._queued = self.async_client.queued(
+        limiter = self.rate_limiter
+        client = self.async_client if limiter is None else limited(self.async_client, limiter)
+        twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+        twin._queued = client.queued(
             self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
         )
         return twin
