@@ -47,7 +47,7 @@ def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[st
 
 @pytest.fixture
 def run_guide(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Return a function that runs a block of code of a section of the guide and returns its variables."""
+    """Return a function that runs one block of code of a section of the guide and returns its variables."""
     for name in ("account_id", "api_token", "base_url"):
         monkeypatch.setenv(f"CLOUDFLARE_{name.upper()}", settings[name])
 

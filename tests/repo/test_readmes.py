@@ -17,6 +17,8 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "cassettes").rglob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+    *(ROOT / "notebooks").rglob("*.md"),
     *(ROOT / "tests").rglob("*.md"),
 ]
 
@@ -95,7 +97,16 @@ def test_cited_commands_exist(path: Path) -> None:
     wrong = []
     for command in re.findall(r"uv run (?:--(?:group|with) [\w-]+ )*((?:python )?[\w./<>-]+)", text):
         name = command.removeprefix("python ")
-        known = name in scripts() | {"pytest", "pyright", "mypy", "ruff", "lint-imports"}
+        known = name in scripts() | {
+            "pytest",
+            "pyright",
+            "mypy",
+            "ruff",
+            "lint-imports",
+            "uvicorn",
+            "pywrangler",
+            "jupyter",
+        }
         if not known and "<" not in name and not (ROOT / name).is_file():
             wrong.append(command)
     for line in re.findall(r"bash \.ci/run((?: [a-z]+)*)", text):

@@ -20,6 +20,7 @@ TOP_LEVEL = {
     "SECURITY.md",
     "cassettes",
     "docs",
+    "examples",
     "libs",
     "mkdocs.yml",
     "notebooks",

@@ -224,4 +224,4 @@ class GenerateReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Generation with {self.model}", self._facts(), self.failures)
+        return report_html(f"Generation with {self.model}", self._facts(), self.failures, self.failed)

@@ -185,6 +185,16 @@ def _call_of(part: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
     }
 
 
+class _Answer(NamedTuple):
+    """The answer in a reply of any family."""
+
+    text: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    refusal: str | None = None
+    logprobs: JSON = None
+
+
 def _reasoning_of(value: JSON) -> str:
     """Return the text of reasoning: a string, a part, or a list of parts."""
     if isinstance(value, str):
@@ -200,7 +210,7 @@ def _reasoning_of(value: JSON) -> str:
 def reasoning_text(message: Mapping[str, JSON]) -> str:
     """Return the reasoning of a message or delta, under either of its names."""
     for name in ("reasoning_content", "reasoning"):
-        if text := _reasoning_of(message.get(name)):
+        if (value := message.get(name)) and (text := _reasoning_of(value)):
             return text
     return ""
 
@@ -224,10 +234,11 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if not isinstance(result, dict):
         raise _no_answer(data, context)
     usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
-    raw = _raw_finish(result)
+    choice = first_choice(result)
+    raw = _raw_finish(result, choice)
     cut = cut_reason(raw, usage, context)
     ids = CallIds(context.known_ids)
-    if (choice := first_choice(result)) is not None:
+    if choice is not None:
         reply = _read_choice(choice, result, ids, cut)
     elif isinstance(result.get("output"), list):
         reply = _read_responses(result, context, ids, cut)
@@ -256,8 +267,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     )
 
 
-def _raw_finish(result: Mapping[str, JSON]) -> JSON:
-    choice = first_choice(result)
+def _raw_finish(result: Mapping[str, JSON], choice: Mapping[str, JSON] | None) -> JSON:
     raw = choice.get("finish_reason") if choice else None
     details = result.get("incomplete_details")
     if isinstance(details, dict) and (reason := details.get("reason")):
@@ -284,7 +294,7 @@ def shortened(data: JSON, limit: int = 2000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> ChatReply:
+def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> _Answer:
     """Read a choice. Fields that it lacks are read from the native fields beside the choices (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -298,7 +308,7 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
     )
     if isinstance(own := message.get("refusal"), str):
         refusal = own or refusal
-    return ChatReply(
+    return _Answer(
         text=text if text or refusal else json_text(result.get("response")),
         reasoning=reasoning_text(message) or reasoning or reasoning_text(result),
         tool_calls=calls,
@@ -307,13 +317,13 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
     )
 
 
-def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
+def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
     calls = read_tool_calls(result.get("tool_calls"), ids, cut)
     response = result.get("response")
     text = json_text(response)
     if response is None and context.json_mode and not calls and "response" in result and not cut:
         text = "null"  # in JSON mode, null is an answer; elsewhere it means no text
-    return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
+    return _Answer(text, reasoning_text(result), calls)
 
 
 def is_failed_response(result: Mapping[str, JSON]) -> bool:
@@ -321,7 +331,7 @@ def is_failed_response(result: Mapping[str, JSON]) -> bool:
     return "output" in result and result.get("status") == "failed" and bool(result.get("error"))
 
 
-def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
+def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
     if result.get("status") not in (None, "completed", "incomplete"):
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
@@ -345,9 +355,7 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
         refusals.append(content.refusal)
         calls += read_tool_calls(list(content.calls), ids, cut)
     text = "".join(texts) or json_text(result.get("output_text"))
-    return ChatReply(
-        text=text, reasoning="\n".join(reasoning), tool_calls=tuple(calls), refusal="".join(refusals) or None
-    )
+    return _Answer(text, "\n".join(reasoning), tuple(calls), "".join(refusals) or None)
 
 
 def _list(value: JSON) -> list[JSON]:

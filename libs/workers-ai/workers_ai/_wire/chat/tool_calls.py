@@ -132,6 +132,8 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
     ``cut`` is the finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
     arguments become ``{}``.
     """
+    if raw is None:
+        return ()
     calls = []
     for entry in _entries(raw):
         name, arguments = _parts(entry)
