@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import inspect
 import types
 from collections.abc import Iterator
@@ -30,6 +31,14 @@ EXPECTED = {
         12 answers
         requests sent: 1
         2 figures
+    """,
+    "bulk_generation": """
+        inputs       120
+        killed after 30 answers
+        <th>failed</th><td>0</td>
+        reused 120 of 120, 0 tokens, $0.00
+        at most $0.
+        120 rows
     """,
     "langchain_quickstart": """
         Sognefjord
@@ -115,7 +124,8 @@ def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
         monkeypatch.setenv(name, "restored afterwards")
         monkeypatch.delenv(name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, Any] = {"__name__": "__main__"}
+    monkeypatch.setenv("BULK_DOCUMENTS", "120")
+    names: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     yield names
     if "server" in names:
         names["server"].stop()

@@ -22,6 +22,7 @@ TOP_LEVEL = {
     "docs",
     "examples",
     "libs",
+    "mkdocs.yml",
     "notebooks",
     "pyproject.toml",
     "tests",

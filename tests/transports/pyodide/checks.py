@@ -66,7 +66,7 @@ async def check_chat() -> None:
 
 
 async def check_null_is_sent_as_null() -> None:
-    await client().chat(LLAMA, HELLO, reasoning_effort=None)
+    await client().chat("@cf/zai-org/glm-5.2", HELLO, api="run", reasoning_effort=None)
     assert last_call()[1] == {"messages": HELLO, "reasoning_effort": None}
 
 

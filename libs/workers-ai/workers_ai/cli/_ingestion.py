@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import typer
 
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
+from workers_ai.cli._errors import PARTIAL
+from workers_ai.cli._outputs import foreign_output
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
 from workers_ai.ledger._progress import LineBar
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ingestion"]
 
-SOME_FAILED: Final = 3
 _BAD_SHOWN: Final = 5
 
 
@@ -103,7 +104,7 @@ class Ingestion:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written   {count:,} rows to {self.output}")
             self._print_duplicates(report)
-        return SOME_FAILED if report.failed else 0
+        return PARTIAL if report.failed else 0
 
     def _print_duplicates(self, report: IngestReport) -> None:
         if report.duplicate_ids:
@@ -144,7 +145,7 @@ class Ingestion:
         return count
 
     def _check_places(self) -> None:
-        """Raise InputError if the output cannot be written or would replace the input or the ledger."""
+        """Raise InputError if the output cannot be written or would replace a file that this run does not own."""
         if not (folder := self.output.absolute().parent).is_dir():
             raise InputError(f"the folder of the output does not exist: {folder}")
         for what, path in (("output", self.output), ("ledger", self.ledger)):
@@ -160,6 +161,8 @@ class Ingestion:
             taken.add(_place(path))
         if self.output.suffix.lower() != ".parquet":
             raise InputError(f"the output {self.output} must have the suffix .parquet")
+        if why := foreign_output(self.output, self.ledger, "text_hash"):
+            raise InputError(why)
 
     def _options(self) -> dict[str, JSON]:
         shape = self.shape
