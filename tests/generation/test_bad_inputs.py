@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -167,15 +166,3 @@ def test_a_model_without_a_queue_answers_directly(sync: Generator) -> None:
     queue = FakeQueue()
     report = sync(inputs(3), queue, model="@cf/zai-org/glm-4.7-flash", mode="direct")
     assert (report.answered, queue.direct) == (3, 3)
-
-
-def test_arguments_of_generate_and_agenerate_agree() -> None:
-    import inspect
-
-    from workers_ai.generation import agenerate
-    from workers_ai.generation._options import Options
-
-    first, second = (inspect.signature(call).parameters for call in (generate, agenerate))
-    assert list(first) == list(second)
-    fields = [field.name for field in dataclasses.fields(Options) if field.init]
-    assert fields == [name for name in first if name not in ("source", "client", "settings")]

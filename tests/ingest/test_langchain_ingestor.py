@@ -824,7 +824,7 @@ def test_an_upsert_deletes_only_after_it_has_added(
 def test_ids_of_documents_do_not_depend_on_the_process() -> None:
     script = """
 from langchain_core.documents import Document
-from langchain_workers_ai._documents import document_key
+from langchain_workers_ai._ingestion.documents import document_key
 class Thing:
     def __init__(self): self.tags = {"x", "y", "z"}
 circle = {"tags": {"a", "b", "c"}, 1: frozenset("pqr"), "thing": Thing()}

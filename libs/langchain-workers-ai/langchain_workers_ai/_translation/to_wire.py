@@ -1,7 +1,7 @@
 """Translate LangChain messages to OpenAI-shaped messages. Pure; the core adapts these to the service.
 
 Common blocks of other providers are translated here, others by LangChain's own translators. An unknown block is passed
-on unchanged, and the core rejects it by its type. It is never sent as Data or as Python text.
+on unchanged, and the core rejects it by its type. It is never sent as JSON or as Python text.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from workers_ai.integration import inline_refs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langchain_workers_ai._call_options import Tool
+    from langchain_workers_ai._chat.call_options import Tool
     from langchain_workers_ai._types import Data, Fields
 
 __all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]

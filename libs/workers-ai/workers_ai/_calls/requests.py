@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from workers_ai._calls.attempts import Attempts
 from workers_ai._calls.per_call import PER_CALL, Overrides, override
@@ -13,7 +13,7 @@ from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
 from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY
+from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
 from workers_ai._wire.sse import is_event_stream
@@ -33,6 +33,7 @@ __all__ = ["Calls", "Reply"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Options = TypeVar("Options", bound="Mapping[str, object]")
 
 _EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
@@ -88,11 +89,11 @@ class Calls:
             gate=_gate_of(settings),
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         is_default = self.policy == RetryPolicy(max_retries=self.settings.max_retries)
         return _restored, (self.settings, None if is_default else self.policy, self.overrides, self.paced)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Calls:
+    def __deepcopy__(self, memo: dict[int, object]) -> Calls:
         return replace(self, gate=_gate_of(self.settings))
 
     @property
@@ -105,28 +106,29 @@ class Calls:
         total = self.settings.total_timeout
         return self if total is None or self.ends is not None else replace(self, ends=self.clock() + total)
 
-    def for_call(self, options: Mapping[str, Any], *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Any]:
+    def for_call(self, options: Options, *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Options]:
         """Return the flows with the settings of one call, and the other options.
 
-        Assign the options to the name of the given ones: those may hold secrets, which a traceback would show.
-
         Args:
-            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings.
+            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings. Secrets
+                are masked in place: a traceback would show them.
             keep: Settings that stay among the options.
 
         Raises:
             ConfigurationError: A setting of the call is malformed.
         """
+        mask_secrets(cast("dict[str, object]", options))
         names = (PER_CALL & options.keys()) - keep
         if not names:
-            return self, dict(options)
+            return self, cast("Options", dict(options))
         given = {name: options[name] for name in names}
         settings, overrides = override(self.settings, given)
         policy = self.policy
         if given.get("max_retries") is not None:
             policy = replace(policy, max_retries=settings.max_retries)
-        calls = replace(self, settings=settings, policy=policy, overrides=overrides)
-        return calls, {name: value for name, value in options.items() if name not in names}
+        calls = replace(self, settings=settings, policy=policy, overrides=overrides.over(self.overrides))
+        rest = {name: value for name, value in options.items() if name not in names}
+        return calls, cast("Options", rest)
 
     def exchange(
         self,

@@ -23,7 +23,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +212,7 @@ class _Guarded:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._updates: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._updates: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
 
     def _acquire(self) -> bool:
         """Acquire the lock. Return False if this thread, interrupted, holds it already."""
@@ -223,7 +223,7 @@ class _Guarded:
         if self._updates:
             self._drain()
 
-    def _update(self, work: Callable[..., None], *args: Any) -> None:
+    def _update(self, work: Callable[..., None], *args: object) -> None:
         """Do ``work`` now, or leave it to the holder of the lock."""
         self._updates.append((work, args))
         self._drain()

@@ -40,19 +40,19 @@ __all__ = ["BindingTransport"]
 if sys.platform == "emscripten":
     from js import JSON as _JS_JSON
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return _JS_JSON.parse(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         text = _JS_JSON.stringify(value)
         return text if isinstance(text, str) else "null"  # undefined has no JSON
 
 else:
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return json.loads(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         return json.dumps(value)
 
 
@@ -85,7 +85,7 @@ class BindingTransport:
     def __copy__(self) -> BindingTransport:
         return BindingTransport(self._settings, self._binding)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BindingTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> BindingTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> NoReturn:

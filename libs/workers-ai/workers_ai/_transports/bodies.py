@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from workers_ai.types import JSON
 
 __all__ = [
-    "HINT",
     "MAX_BODY_BYTES",
     "NoCookies",
     "ParsedResponse",
@@ -37,9 +36,6 @@ __all__ = [
 MAX_BODY_BYTES: int = 256 * 2**20
 """Largest decoded body, in bytes: many times the largest result of the queue."""
 
-HINT: Final = "workers_ai_hint"
-"""Extension of a response: the remedy of its error, which only the transport can name."""
-
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 _OUT_OF_TIME: Final = "total_timeout ended before the response was complete"
@@ -54,11 +50,22 @@ class ParsedResponse(httpx.Response):
         status_code: HTTP status.
         headers: HTTP headers.
         body: The parsed JSON body.
+        content: The body in bytes, for an error response; None to leave it out.
+        hint: Remedy of the error, if only the transport knows it.
     """
 
-    def __init__(self, status_code: int, headers: list[tuple[str, str]], body: JSON) -> None:
-        super().__init__(status_code, headers=headers)
+    def __init__(
+        self,
+        status_code: int,
+        headers: list[tuple[str, str]],
+        body: JSON,
+        *,
+        content: bytes | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(status_code, headers=headers, content=content)
         self.parsed_body = body
+        self.hint = hint
 
 
 class NoCookies(httpx.Cookies):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.types import JSON
 
-__all__ = ["HttpTransport", "body_text", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
 
 AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
 
@@ -48,7 +48,7 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _create_client(kind: type[AnyClient], headers: _SecretHeaders, settings: Settings, kept: int) -> AnyClient:
+def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Settings, kept: int) -> AnyClient:
     """Create a client that keeps ``kept`` idle connections.
 
     Raises:
@@ -85,7 +85,7 @@ def _client_options(settings: Settings, kept: int) -> dict[str, Any]:
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
-class _SecretHeaders:
+class SecretHeaders:
     """Headers that no ``repr`` or dump shows."""
 
     __slots__ = ("_headers",)
@@ -94,7 +94,7 @@ class _SecretHeaders:
         self._headers = headers
 
     def __repr__(self) -> str:
-        return "_SecretHeaders('**********')"
+        return "SecretHeaders('**********')"
 
     def reveal(self) -> httpx.Headers:
         """Return the headers."""
@@ -124,7 +124,7 @@ class HttpTransport:
     def _reset(self) -> None:
         self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
         self._sync: Clients[httpx.Client] | None = None
-        self._loops: weakref.WeakKeyDictionary[Any, _LoopClients] = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[object, _LoopClients] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
         _transports.add(self)
 
@@ -138,7 +138,7 @@ class HttpTransport:
     def __copy__(self) -> HttpTransport:
         return HttpTransport(self._settings, self._own_sync, self._own_async)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HttpTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> HttpTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
@@ -228,11 +228,11 @@ class HttpTransport:
         return url
 
     @functools.cached_property
-    def _headers(self) -> _SecretHeaders:
+    def _headers(self) -> SecretHeaders:
         """The headers of every request."""
         import httpx
 
-        return _SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
+        return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
@@ -267,7 +267,7 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                self._sync = Clients(functools.partial(_create_client, httpx.Client, self._headers, self._settings))
+                self._sync = Clients(functools.partial(create_client, httpx.Client, self._headers, self._settings))
                 # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, _close_all, self._sync).atexit = False
             return self._sync
@@ -286,7 +286,7 @@ class HttpTransport:
             await opened.open(weakref.WeakMethod(self._forget), loop)
         return opened.clients
 
-    def _forget(self, loop: Any) -> None:
+    def _forget(self, loop: object) -> None:
         self._loops.pop(loop, None)
 
     def close(self) -> None:
@@ -324,12 +324,12 @@ class _LoopClients:
     A loop closes its async generators when it shuts down. One of them holds the clients.
     """
 
-    def __init__(self, headers: _SecretHeaders, settings: Settings) -> None:
+    def __init__(self, headers: SecretHeaders, settings: Settings) -> None:
         import httpx
 
-        self.clients = Clients(functools.partial(_create_client, httpx.AsyncClient, headers, settings))
+        self.clients = Clients(functools.partial(create_client, httpx.AsyncClient, headers, settings))
 
-    async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
+    async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
         self._lifetime = _lifetime(self.clients, forget, loop)
         await anext(self._lifetime)
 
@@ -338,7 +338,7 @@ class _LoopClients:
 
 
 async def _lifetime(
-    clients: Clients[httpx.AsyncClient], forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any
+    clients: Clients[httpx.AsyncClient], forget: weakref.WeakMethod[Callable[[object], None]], loop: object
 ) -> AsyncGenerator[None, None]:
     try:
         yield
@@ -349,7 +349,7 @@ async def _lifetime(
             await client.aclose()
 
 
-def running_loop() -> Any:
+def running_loop() -> object:
     """Return the running event loop of asyncio, or the token of trio's."""
     try:
         return asyncio.get_running_loop()

@@ -14,9 +14,9 @@ status, and the response to a poll with an unknown id. All likely forms are read
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai._wire.chat.reply import shortened, unwrap
+from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai._wire.json_parsing import whole_number
@@ -72,7 +72,7 @@ class UnclearReplyError(BatchError):
     """The response to a poll has neither a state nor a result. The state of the job is unknown; poll again."""
 
 
-def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Any) -> dict[str, JSON]:
+def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
     """Return the inputs of one chat request of a batch. Arguments are those of :meth:`workers_ai.Client.chat`.
 
     In the queue, gpt-oss accepts the ``input`` form; every other model accepts ``messages``.
@@ -263,6 +263,8 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
         details = read_error(result) or details
     elif result is None:
         details = ErrorDetails("the queue returned no result for this item")
+    elif isinstance(result, dict) and is_failed_response(result):
+        details = read_error(result)
     if details is None:
         return BatchItem(index, reference, True, result, None)
     error = BatchItemError(

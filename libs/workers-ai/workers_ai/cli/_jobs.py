@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workers_ai.ingest import Ledger
-from workers_ai.ledger._file import LedgerFile
+from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
@@ -18,7 +18,7 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError, Batch
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
 from workers_ai.generation._report import misfit
 from workers_ai.ledger._progress import neurons_of
-from workers_ai.ledger._records import Document, Measured
+from workers_ai.ledger._records import AnswerEntry, Document, Measured
 from workers_ai.ledger._task import Outcome, Prepared, Rewrite
 from workers_ai.types import BatchItem, BatchStatus, ChatReply, Usage
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from workers_ai._connection import Connection
     from workers_ai._flow.steps import Flow
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai.generation._output import OutputFormat
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
@@ -164,7 +165,7 @@ class GenerateTask:
         assert self._connection is not None
         messages, params = self._request(read_input(texts[0]))
         calls = self._connection.calls
-        options = {**params, "extra_body": self._extra_body}
+        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
         plan = plan_call(calls.settings, self.model, messages, options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
@@ -202,8 +203,11 @@ class GenerateTask:
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
         message = canonical_message(reply)
-        counts = (usage.input_tokens, usage.output_tokens, usage.neurons, 0) if usage else (None, None, None, 0)
-        row = (group[0], message, reply.finish_reason, *counts, request_id, time.time())
+        row = AnswerEntry(group[0], message, reply.finish_reason, None, None, None, 0, request_id, time.time())
+        if usage:
+            row = row._replace(
+                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, neurons=usage.neurons
+            )
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -240,7 +244,10 @@ class GenerateTask:
             for outcome, length in zip(silent, lengths, strict=True):
                 made = left_out * length // max(1, sum(lengths))
                 row = outcome.rows[0]
-                outcome.rows[0] = (*row[:3], left_in // len(silent), made, None, 1, *row[7:])
+                assert isinstance(row, AnswerEntry)
+                outcome.rows[0] = row._replace(
+                    input_tokens=left_in // len(silent), output_tokens=made, neurons=None, estimated=1
+                )
             if not total.total_tokens:
                 total = Usage(left_in, left_out, left_in + left_out, neurons=total.neurons)
         return total

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
 
     from workers_ai.ledger._records import Row
 
-__all__ = ["arrow", "write_parquet"]
+__all__ = ["arrow", "whole_file", "write_parquet"]
 
 _ROWS_AT_ONCE: Final = 2000
 
 
 def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLike[str]) -> int:
-    """Write embedded documents, in bounded memory; gives their number.
+    """Write embedded documents, in bounded memory. Return their number.
 
     The file appears whole or not at all, also if several processes write it at once. Documents without a vector are
     left out.
@@ -35,33 +36,42 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
         ConfigurationError: pyarrow is not installed.
         OSError: The file cannot be written.
     """
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     count = 0
-    try:
-        # An open file, since pyarrow itself cannot spell every path.
-        with part.open("xb") as file:
-            with _writer(file) as write:
-                chunk: list[tuple[Row, str | None]] = []
-                for row, metadata in rows:
-                    if row.vector is not None:
-                        chunk.append((row, metadata))
-                    if len(chunk) == _ROWS_AT_ONCE:
-                        write(chunk)
-                        count += len(chunk)
-                        chunk = []
+    with whole_file(path) as file, _writer(file) as write:
+        chunk: list[tuple[Row, str | None]] = []
+        for row, metadata in rows:
+            if row.vector is not None:
+                chunk.append((row, metadata))
+            if len(chunk) == _ROWS_AT_ONCE:
                 write(chunk)
                 count += len(chunk)
+                chunk = []
+        write(chunk)
+        count += len(chunk)
+    return count
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield an open file that becomes ``path`` when the block ends; after an error, ``path`` is as before.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as file:  # opened here, since pyarrow itself cannot spell every path
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return count
 
 
-def arrow() -> tuple[Any, Any]:
-    """The modules ``pyarrow`` and ``pyarrow.parquet``.
+def arrow() -> tuple[ModuleType, ModuleType]:
+    """Return the modules ``pyarrow`` and ``pyarrow.parquet``.
 
     Raises:
         ConfigurationError: pyarrow is not installed.
@@ -75,7 +85,7 @@ def arrow() -> tuple[Any, Any]:
 
 
 @contextmanager
-def _writer(file: BinaryIO) -> Iterator[Any]:
+def _writer(file: BinaryIO) -> Iterator[Callable[[list[tuple[Row, str | None]]], None]]:
     pa, pq = arrow()
     writer: Any = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure, Row
 from workers_ai.ledger._report_text import report_html, report_text
+from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
     from array import array
@@ -100,4 +100,4 @@ class IngestReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Ingestion with {self.model}", self._facts(), self.failures)
+        return report_html(f"Ingestion with {self.model}", self._facts(), self.failures, self.failed)

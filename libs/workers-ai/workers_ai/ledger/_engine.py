@@ -36,7 +36,7 @@ from workers_ai.ledger._failure_policy import (
     unreachable,
 )
 from workers_ai.ledger._polling_queue import PendingJob, PollingQueue
-from workers_ai.ledger._records import Claim
+from workers_ai.ledger._records import LARGE_RUN, Claim
 from workers_ai.types import BatchJob
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ _COLLECTORS: Final = 2
 QUEUE_WORKERS: Final = _COLLECTORS + 1
 """Workers that the queue can keep busy: one sends, the others fetch."""
 
-_LARGE_RUN: Final = 1_000_000
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
 _POLL_SLEEP_S: Final = 0.1
@@ -157,7 +156,7 @@ class Engine:
         """Inputs of one submission; more in a large run, as submissions are limited per minute."""
         if self.mode == "direct":
             return self._part
-        if self.limits.grown is not None and max(self.total or 0, self.tally.documents) > _LARGE_RUN:
+        if self.limits.grown is not None and max(self.total or 0, self.tally.documents) > LARGE_RUN:
             return self.limits.grown
         return self.limits.per_job
 

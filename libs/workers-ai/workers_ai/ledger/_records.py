@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from workers_ai._calls.queue import require_queue
 from workers_ai._validation import require_int, require_one_of
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOBS_IN_FLIGHT",
+    "LARGE_RUN",
+    "QUEUE_MINUTES",
+    "AnswerEntry",
     "AnswerRow",
     "Claim",
     "Document",
@@ -29,6 +32,7 @@ __all__ = [
     "InFlight",
     "Limits",
     "Measured",
+    "ResultRow",
     "Row",
     "Stored",
     "as_sent",
@@ -45,6 +49,12 @@ __all__ = [
 
 JOBS_IN_FLIGHT: Final = 64
 """Submissions in the queue at one time."""
+
+QUEUE_MINUTES: Final = 5.0
+"""Minutes in which most jobs of the queue are done, for estimates."""
+
+LARGE_RUN: Final = 1_000_000
+"""Inputs above which a run makes larger submissions."""
 
 _LARGEST_ID: Final = 2**63
 
@@ -163,6 +173,36 @@ class AnswerRow(NamedTuple):
     code: int | None
     error: str | None
     position: int
+
+
+class AnswerEntry(NamedTuple):
+    """A row of the table of answers.
+
+    Attributes:
+        id: Id of the input in the ledger.
+        answer: The assistant message as JSON text.
+        finish: Its finish reason.
+        input_tokens: Tokens read; None where the service did not say.
+        output_tokens: Tokens written, likewise.
+        neurons: Neurons, likewise.
+        estimated: 1 if the tokens are a share of those of the whole job.
+        request_id: The queue's id of the job, or None.
+        at: Seconds since the epoch.
+    """
+
+    id: int
+    answer: str
+    finish: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    neurons: float | None
+    estimated: int
+    request_id: str | None
+    at: float
+
+
+ResultRow: TypeAlias = "tuple[int, bytes] | AnswerEntry"
+"""A row of the table of results: id and vector, or an answer."""
 
 
 class InFlight(NamedTuple):

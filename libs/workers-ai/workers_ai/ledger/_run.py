@@ -7,25 +7,26 @@ from collections.abc import Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._flow.concurrency import agather, gather
 from workers_ai.errors import BatchItemError, WorkersAIError
 from workers_ai.ledger._engine import QUEUE_WORKERS, Engine, Mode
-from workers_ai.ledger._file import LEASE_S
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import Bar, NoBar, Tally, progress_bar
-from workers_ai.ledger._schema import LedgerError
 from workers_ai.ledger._source import AsyncDocuments, SyncDocuments
+from workers_ai.ledger._store.file import LEASE_S
+from workers_ai.ledger._store.schema import LedgerError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 
-    from workers_ai._connection import Connection
-    from workers_ai.ledger._fingerprints import AnyFingerprint
+    from workers_ai._connection import Connection, Transport
+    from workers_ai._flow.steps import Flow
     from workers_ai.ledger._records import Failure, Limits
     from workers_ai.ledger._source import Documents
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint
     from workers_ai.ledger._task import Task
 
 __all__ = ["Outline", "Run", "arun", "run", "shown", "total_of"]
@@ -214,7 +215,7 @@ class Run:
 
 def run(
     task: Task,
-    source: Iterable[Any],
+    source: Iterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,
@@ -244,7 +245,7 @@ def run(
 
 async def arun(
     task: Task,
-    source: Iterable[Any] | AsyncIterable[Any],
+    source: Iterable[object] | AsyncIterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,
@@ -268,7 +269,7 @@ async def arun(
     return begun
 
 
-async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
+async def _serving(documents: AsyncDocuments, work: Awaitable[object]) -> None:
     """Await the workers while a task reads documents for them; raise their error."""
     import anyio
 
@@ -286,7 +287,7 @@ async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
         raise error
 
 
-def _workers(begun: Run, connection: Connection) -> tuple[list[Any], Any, int]:
+def _workers(begun: Run, connection: Connection) -> tuple[list[Flow[None]], Transport, int]:
     count = connection.calls.concurrency
     if begun.outline.mode == "queue":
         count = min(count, QUEUE_WORKERS)

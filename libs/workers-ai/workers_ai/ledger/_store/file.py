@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.ledger._fingerprints import differences, read_fingerprint, task_of
-from workers_ai.ledger._liveness import Observer, RunRow
 from workers_ai.ledger._records import AnswerRow, Failure, InFlight, Row, text_hash
-from workers_ai.ledger._schema import VERSION, LedgerError, connect, guarded, identity, undamaged
+from workers_ai.ledger._store.fingerprints import differences, read_fingerprint, task_of
+from workers_ai.ledger._store.liveness import Observer, RunRow
+from workers_ai.ledger._store.schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
     import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Self
 
-    from workers_ai.ledger._fingerprints import AnyFingerprint, TaskName
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint, TaskName
 
 __all__ = ["LEASE_S", "LedgerFile"]
 
@@ -311,6 +311,12 @@ class LedgerFile:
         query = "SELECT code, message FROM texts JOIN failures USING (id) WHERE hash = ?"
         with self._reading() as db:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
+
+    def has_any(self, hashes: Iterable[bytes]) -> bool:
+        """Return whether the ledger was ever given one of the inputs, by their hashes."""
+        query = "SELECT 1 FROM texts WHERE hash = ?"
+        with self._reading() as db:
+            return any(db.execute(query, (digest,)).fetchone() for digest in hashes)
 
     def _chunks(self, run: int, columns: str, joins: str) -> Iterator[list[tuple[Any, ...]]]:
         last = 0

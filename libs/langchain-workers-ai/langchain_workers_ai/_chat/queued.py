@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.integration import CHAT_PARAMS, plain_json
@@ -21,12 +21,26 @@ from workers_ai.integration import CHAT_PARAMS, plain_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from langchain_workers_ai._types import Fields
-    from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, Failure
-    from workers_ai.types import ChatReply
+    from langchain_core.rate_limiters import BaseRateLimiter
 
-__all__ = ["QueueRun", "QueuedAnswers", "anything_queued", "queue_params", "queued_answers", "request_key"]
+    from langchain_workers_ai._types import Fields
+    from langchain_workers_ai.chat_models import ChatWorkersAI
+    from workers_ai import ChatKeywords
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation import ChatInput, Failure, GenerateOptions
+    from workers_ai.types import JSON, ChatReply
+
+__all__ = [
+    "QueueRun",
+    "QueuedAnswers",
+    "anything_queued",
+    "limited",
+    "queue_params",
+    "queued_answers",
+    "request_key",
+]
+
+ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
 _WARN_ABOVE: Final = 100
 """Number of inputs above which a batch without a ledger warns."""
@@ -40,7 +54,7 @@ class QueuedAnswers:
         owner: The model of the batch. Calls of other models do not use these answers.
     """
 
-    def __init__(self, owner: object) -> None:
+    def __init__(self, owner: ChatWorkersAI) -> None:
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
@@ -60,7 +74,7 @@ class QueuedAnswers:
         for key, reply, failure in zip(places, replies, failures, strict=True):
             self._outcomes[key] = failure if reply is None else reply
 
-    def reply(self, messages: list[Fields], options: Fields, model: str) -> ChatReply:
+    def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
 
         Raises:
@@ -103,14 +117,21 @@ def anything_queued(owner: object) -> bool:
     return queued_answers(owner) is not None
 
 
-def request_key(messages: list[Fields], options: Fields) -> str:
+def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     """Return the key of a request within one batch."""
     return plain_json([messages, queue_params(options)])
 
 
-def queue_params(options: Fields) -> Fields:
+def limited(client: ClientT, limiter: BaseRateLimiter | None) -> ClientT:
+    """Return a client that acquires LangChain's rate limiter before each request."""
+    if limiter is None:
+        return client
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.aacquire))
+
+
+def queue_params(options: ChatKeywords) -> dict[str, object]:
     """Return the options that are parameters of a request in the queue."""
-    return {name: options[name] for name in sorted(_PARAMS & options.keys())}
+    return {name: value for name, value in sorted(options.items()) if name in _PARAMS}
 
 
 @dataclass(frozen=True)
@@ -126,10 +147,10 @@ class QueueRun:
         deadline_s: Seconds the batch may take; None for no limit.
     """
 
-    owner: object
+    owner: ChatWorkersAI
     model: str
     requests: dict[str, tuple[int, ChatInput]]
-    extra_body: Fields
+    extra_body: Mapping[str, JSON] | None
     ledger: str | None
     deadline_s: float | None
 
@@ -141,7 +162,7 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    generate(self._source(), client=client, **self._arguments(ledger))
+                    generate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             self._read(answers, ledger)
@@ -155,7 +176,7 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    await agenerate(self._source(), client=client, **self._arguments(ledger))
+                    await agenerate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             await asyncio.to_thread(self._read, answers, ledger)
@@ -178,10 +199,9 @@ class QueueRun:
     def _source(self) -> list[tuple[str, ChatInput]]:
         return [(str(index), request) for index, request in self.requests.values()]
 
-    def _arguments(self, ledger: Path) -> Fields:
+    @property
+    def _options(self) -> GenerateOptions:
         return {
-            "ledger": ledger,
-            "model": self.model,
             "extra_body": self.extra_body or None,
             "deadline_s": self.deadline_s,
             "progress": False,
