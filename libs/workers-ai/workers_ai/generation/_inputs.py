@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from workers_ai._wire.json_parsing import replace_lone_surrogates
+from workers_ai._wire.json_parsing import read_json, replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -62,7 +62,7 @@ def canonical(chat: ChatInput) -> str:
 
 def read_input(text: str) -> ChatInput:
     """Return the request that :func:`canonical` wrote."""
-    value = json.loads(text)
+    value = read_json(text)
     return ChatInput(value["messages"], value["params"])
 
 
