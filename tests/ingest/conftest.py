@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 from tests.bulk_runs import VirtualTime, choose_faces, use_clock, virtual_time
-from tests.support import thin_out
 
 from workers_ai import AsyncClient, Client
 from workers_ai.ingest import IngestReport, aingest, ingest
@@ -108,13 +107,3 @@ def submitted(emulator: Emulator) -> Callable[[], list[list[list[str]]]]:
         for entry in emulator.log.entries
         if entry.route == "submit"
     ]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests of LangChain's ingestion sync or async in turn, not both: the two share their flow."""
-    here = Path(__file__).parent
-    mine = [item for item in items if item.path.parent == here and item.path.name.startswith("test_langchain_")]
-    kept = {id(item) for item in thin_out(mine, rows=1)}
-    dropped = {id(item) for item in mine} - kept
-    config.hook.pytest_deselected(items=[item for item in mine if id(item) in dropped])
-    items[:] = [item for item in items if id(item) not in dropped]
