@@ -99,6 +99,13 @@ def test_ids_need_not_be_unique_and_keep_their_kind(run: Any) -> None:
     assert (report.embedded, report.reused) == (4, 1)
 
 
+def test_rows_of_a_database_are_mappings(run: Any) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        report = run(database.execute("SELECT 'one' AS text, 7 AS id, 'x' AS more"))
+    assert [row.id for row in report.rows()] == [7]
+
+
 def test_nothing_in_is_nothing_out(run: Any, emulator: Any, mode: str) -> None:
     report = run([], mode=mode)
     assert (report.embedded, report.reused, report.failed, list(report.rows())) == (0, 0, 0, [])

@@ -10,7 +10,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration import inline_refs
+from workers_ai.integration import inline_refs, is_cache_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -
     """
     if isinstance(tools, (str, Mapping)) or not isinstance(tools or (), Iterable):
         raise ConfigurationError(f"tools must be a list of tools, not a {type(tools).__name__}")
-    converted = [_converted(tool, strict) for tool in tools or ()]
+    converted = [_converted(tool, strict) for tool in tools or () if not is_cache_mark(tool)]
     for tool in converted:
         if tool.get("type") != "function":
             raise ConfigurationError(

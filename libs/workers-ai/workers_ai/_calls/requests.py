@@ -201,7 +201,7 @@ class Calls:
             return Reply(response.content, kept_headers(response.headers.raw))
         reply = read_reply(response, request.model, self.settings)
         if isinstance(reply, (NotFoundError, BadRequestError)):
-            reply.hint = reply.hint or hint_for(reply, request.model, request.task)
+            reply.hint = reply.hint or hint_for(reply, request)
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

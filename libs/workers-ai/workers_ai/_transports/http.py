@@ -58,6 +58,8 @@ def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Setti
 
     try:
         client = kind(headers=headers.reveal(), **_client_options(settings, kept))
+        if isinstance(client, httpx.Client):
+            load_bodies().bound(client)
         client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
         client._cookies = load_bodies().NoCookies()  # the setter of `cookies` would copy it
         return client

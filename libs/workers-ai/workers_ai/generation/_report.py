@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from workers_ai._wire.chat.reply import early_end, read_chat
+from workers_ai._wire.json_parsing import read_json
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
@@ -59,7 +59,7 @@ def answer_of(row: AnswerRow, output: OutputFormat) -> Answer:
     if row.answer is None:
         why = row.error or "there is no answer yet"
         return Answer(row.id, row.hash, None, error=Failure(row.id, row.code, why, row.position))
-    message = json.loads(row.answer)
+    message = read_json(row.answer)
     text = message.get("content") or ""
     usage = None
     if row.input_tokens is not None:
@@ -81,7 +81,7 @@ def misfit(error: ValueError, finish: str | None) -> str:
 
 def chat_reply(row: AnswerRow, model: str) -> ChatReply:
     """Return a stored answer as :meth:`workers_ai.Client.chat` returns it."""
-    message = json.loads(row.answer or "{}")
+    message = read_json(row.answer or "{}")
     usage: dict[str, JSON] | None = None
     if row.input_tokens is not None:
         usage = {"prompt_tokens": row.input_tokens, "completion_tokens": row.output_tokens or 0}

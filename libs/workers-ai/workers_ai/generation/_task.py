@@ -285,7 +285,7 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
-    return compact_json(message)
+    return compact_json(message).decode(errors="surrogatepass")
 
 
 def _reference(key: bytes) -> str:

@@ -46,7 +46,8 @@ class ConnectionFields(SettingsModel):
     """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
     Default 300, and 10 to connect."""
     total_timeout: float | None = None
-    """Seconds that one call may take in all, waits, retries and reading included. None for no bound."""
+    """Seconds that one call may take in all, waits, retries and reading included. None for no bound. With your own
+    ``http_client``, a sync call waits for the head of a response as long as its own timeouts allow."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"

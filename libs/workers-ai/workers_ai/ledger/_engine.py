@@ -563,7 +563,7 @@ class Engine:
     def _refused(self, claim: Claim, error: WorkersAIError) -> float:
         """Handle a request that was not accepted: return the seconds until the next one, or end the run.
 
-        A submission without a reply may have been accepted; it is sent again once.
+        A submission without a reply, or with an unreadable one, may have been accepted; it is sent again once.
         """
         unfit = (BadRequestError, RequestTooLargeError)
         if isinstance(error, unfit) or (self.mode == "direct" and isinstance(error, APIResponseValidationError)):
@@ -573,7 +573,8 @@ class Engine:
         if isinstance(error, QuotaExhaustedError):
             self._stop(error)
             return 0.0
-        if not error.is_retryable:
+        is_unclear = self.mode == "queue" and isinstance(error, (APIResponseValidationError, BatchError))
+        if not (error.is_retryable or is_unclear):
             raise error
         if not was_surely_rejected(error):
             self._risked += claim.ahead

@@ -35,6 +35,7 @@ __all__ = [
     "ResultRow",
     "Row",
     "Stored",
+    "as_mapping",
     "as_sent",
     "check_mode",
     "checked",
@@ -314,6 +315,13 @@ def checked_id(doc_id: object) -> str | int:
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
+def as_mapping(row: object) -> dict[str, Any] | None:
+    """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
+    if isinstance(row, (Mapping, str, list, tuple)) or not (hasattr(row, "keys") and hasattr(row, "__getitem__")):
+        return None
+    return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
+
+
 def checked(document: Any) -> tuple[str | int, str]:
     """Return a document as (id, text).
 
@@ -325,6 +333,8 @@ def checked(document: Any) -> tuple[str | int, str]:
         doc_id, text = document["id"], document["text"]
     elif isinstance(document, (tuple, list)) and len(document) == 2:
         doc_id, text = document
+    elif (row := as_mapping(document)) is not None:
+        return checked(row)
     else:
         raise BadRequestError(
             f"a document is a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
