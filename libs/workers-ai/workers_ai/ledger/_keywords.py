@@ -64,7 +64,7 @@ def only(keywords: Options, options: type[Options], owner: str) -> Options:
     names, given = options.__annotations__.keys(), cast("dict[str, object]", keywords)
     mask_secrets(given, names)
     if unknown := given.keys() - names:
-        raise unknown_keyword(owner, min(unknown), names, "extra_body")
+        raise unknown_keyword(owner, min(unknown), names)
     return keywords
 
 
