@@ -11,6 +11,7 @@ from workers_ai._transports.bodies import ParsedResponse
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.json_types import JSON
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -18,7 +19,6 @@ from workers_ai.errors import (
     ConfigurationError,
     WorkersAIError,
 )
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
