@@ -42,7 +42,6 @@ def test_a_missing_reply_raises_with_host_and_whether_the_request_may_have_arriv
     assert (caught.value.delivered, caught.value.model, caught.value.attempts, tries) == (delivered, "@cf/a", 3, 3)
 
 
-
 def test_a_closed_client_of_the_caller_is_in_the_error(account: dict[str, Any]) -> None:
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200)))
     own.close()

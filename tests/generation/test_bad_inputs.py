@@ -148,6 +148,14 @@ def test_an_input_that_cannot_be_sent_fails_alone(
     assert queue.sent == ["fine"]
 
 
+def test_a_row_fails_if_all_its_values_are_blank(sync: Generator) -> None:
+    rows = [{"id": "blank", "a": " ", "b": ""}, {"id": "half", "a": "", "b": "text"}, {"id": "zero", "a": 0, "b": ""}]
+    queue = FakeQueue()
+    report = sync(rows, queue, prompt="Join {a} and {b}")
+    assert [failure.id for failure in report.failures] == ["blank"]
+    assert queue.sent == ["Join  and text", "Join 0 and "]
+
+
 def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
     report = sync([("long", "word " * 22_000)], FakeQueue(), model=LLAMA)
     assert report.answered == 1

@@ -16,8 +16,10 @@ import pytest
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
-from workers_ai.ingest import Fingerprint, Ledger, estimate, ingest
+from workers_ai.ingest import estimate, ingest
 from workers_ai.ledger import _run as api
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._store.fingerprints import Fingerprint
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 

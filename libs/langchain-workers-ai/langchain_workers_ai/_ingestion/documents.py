@@ -55,7 +55,7 @@ def _plain(value: object) -> Data:
 
 
 def _ordered(value: object, above: tuple[int, ...]) -> Data:
-    """Return a value with dicts as sorted pairs. A container that contains itself becomes a mark."""
+    """Return a value with dicts as sorted pairs. A container inside itself becomes a text that names its depth."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"
     inside = (*above, id(value))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_workers_ai._chat.call_options import Tool
     from langchain_workers_ai._types import Data, Fields
+    from workers_ai.types import JSON
 
 __all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]
 
@@ -56,7 +57,7 @@ def _converted(tool: Tool, strict: bool | None) -> Fields:
     return converted
 
 
-def without_dict_docs(schema: Data) -> Data:
+def without_dict_docs(schema: JSON) -> JSON:
     """Return the schema without the docstring of ``dict``, which LangChain adds for a TypedDict without one."""
     if isinstance(schema, list):
         return [without_dict_docs(item) for item in schema]
@@ -70,7 +71,10 @@ def without_dict_docs(schema: Data) -> Data:
 
 
 def recursive_schema(cls: type[BaseModel]) -> Fields | None:
-    """Return the schema of a class that refers to itself; None for other classes. LangChain converts it to nothing."""
+    """Return the schema of a class that refers to itself; None for other classes.
+
+    LangChain returns an empty schema for such a class.
+    """
     own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
     defined = own.get("$defs") or own.get("definitions")
     if not defined or inline_refs(own) is not own:

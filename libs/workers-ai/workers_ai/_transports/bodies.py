@@ -1,4 +1,4 @@
-"""Responses of httpx: bounded in decoded size and in time, and closed only where this thread holds no lock of httpx."""
+"""Read and close responses of httpx: within bounds of size and time, and only while this thread is outside httpx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that pass between the ledger, the engine and their callers."""
+"""Values that the ledger, the engine and their callers exchange."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class Stored(NamedTuple):
 
 @dataclass
 class Claim:
-    """Inputs that this run alone processes, as one submission.
+    """Inputs that one run has claimed: one submission.
 
     Attributes:
         job: Its number in the ledger.
@@ -287,14 +287,14 @@ def check_mode(model: str, mode: str) -> None:
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
-    """Return the text of a document as direct calls embed it; "" for an empty text that must not be sent."""
+    """Return the text of a document as direct calls send it; "" for an empty text, which is not sent."""
     if not text and empty_text == "space":
         text = " "
     return well_formed(f"{instruction or ''}{text}") if text else text
 
 
 def well_formed(text: str) -> str:
-    """Return the text with lone surrogates replaced, as a request carries it."""
+    """Return the text as a request sends it: with lone surrogates replaced."""
     if not has_lone_surrogate(text):
         return text
     return replace_lone_surrogates(text)
