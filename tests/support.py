@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import httpx
 
@@ -32,6 +33,16 @@ def wired(emulator: Emulator, **settings: Any) -> dict[str, Any]:
         "http_async_client": httpx.AsyncClient(transport=transport),
         **settings,
     }
+
+
+def read_html(shown: Any) -> list[list[str]]:
+    """Return the captions and rows of the HTML tables of an object, as text.
+
+    HTML that is not well-formed, or text that is not escaped, raises :class:`xml.etree.ElementTree.ParseError`.
+    """
+    tables = ElementTree.fromstring(f"<div>{shown._repr_html_()}</div>")
+    rows = (element for element in tables.iter() if element.tag in {"caption", "tr"})
+    return [[cell.text or "" for cell in row] or [row.text or ""] for row in rows]
 
 
 def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:

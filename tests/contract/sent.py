@@ -569,6 +569,16 @@ PARAMETERS = [
         model=OPENAI,
         has={"reasoning_effort": None},
     ),
+    *(
+        Sent(
+            f"an effort that is null is not sent to {model}",
+            "the older schema has no null",
+            params={"reasoning_effort": None},
+            model=model,
+            lacks=["reasoning_effort", "reasoning"],
+        )
+        for model in ("@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b", "@cf/unknown/model")
+    ),
     Sent(
         "extra fields go out as they are",
         "langchain-cloudflare 0.1.10",

@@ -109,3 +109,16 @@ def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status
 
     result = command(*arguments, status=status)
     assert re.search(says, result.stderr)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_output_of_another_ledger_is_not_replaced(command: Any, emulator: Emulator, suffix: str) -> None:
+    output, other = f"out.{suffix}", f"other.{suffix}"
+    command("generate", "rows.jsonl", output, "--model", MODEL)
+    written, sent = Path(output).read_bytes(), emulator.log.requests
+    Path(other).write_text('{"id": 1, "text": "notes"}\n')
+    for name, says in ((output, "was not written from the ledger"), (other, "is not an output of this command")):
+        result = command("generate", "rows.jsonl", name, "--model", MODEL, "--ledger", "other.ledger", status=2)
+        assert says in " ".join(result.stderr.replace("│", " ").split())
+    assert (Path(output).read_bytes(), emulator.log.requests) == (written, sent)
+    command("generate", "rows.jsonl", output, "--resume")

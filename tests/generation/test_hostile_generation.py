@@ -12,7 +12,15 @@ import httpx
 import pytest
 from tests.generation.conftest import FakeJob, FakeQueue, Generator, first_prompt, inputs, prompt_of, refusal
 
-from workers_ai.errors import BatchError, BatchItemError, CapacityError, QuotaExhaustedError, WorkersAIError
+from workers_ai.errors import (
+    BatchError,
+    BatchItemError,
+    CapacityError,
+    ConfigurationError,
+    QuotaExhaustedError,
+    WorkersAIError,
+)
+from workers_ai_emulator import Emulator, QueueSettings
 
 INPUTS, PER_JOB = 300, 30
 BAD = "question number 77"
@@ -170,6 +178,17 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     assert len(queue.sent) + len(well.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
         case.ends is not None
     )
+
+
+@pytest.mark.parametrize("code", [8007, 10063, 5006])
+def test_a_model_whose_queue_the_service_denies_ends_the_run(sync: Generator, code: int) -> None:
+    emulator = Emulator(queue=QueueSettings(unsupported_code=code))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"has no asynchronous queue.*mode='direct'"):
+        sync(
+            inputs(60), emulator.transport(), requests_per_job=10, max_concurrency=1,
+            model="@cf/ibm-granite/granite-4.0-h-micro",
+        )  # fmt: skip
+    assert emulator.log.requests == 1
 
 
 @pytest.mark.parametrize("shape", ["results", "responses"])

@@ -276,6 +276,7 @@ def test_an_error_is_one_line_and_status_1(
         (["docs.jsonl", ""], "the output . is a folder: pass a file"),
         (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: pass a file"),
         (["docs.jsonl", "v.parquet", "--ledger", ""], "the ledger . is a folder: pass a file"),
+        (["docs.jsonl", "old.parquet"], "old.parquet exists and is not an output of this command"),
     ],
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
@@ -286,10 +287,18 @@ def test_the_output_replaces_no_other_file(
     Path("notes/a.txt").write_text("a note")
     Path("hard.jsonl").hardlink_to(docs)
     Path("soft.jsonl").symlink_to(docs)
+    Path("old.parquet").write_text("a table")
     before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
     assert says in only_line(workers_ai("ingest", *places, *more, status=1))
     assert emulator.log.requests == 0
     assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+def test_the_output_of_another_ledger_is_not_replaced(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    workers_ai(*ingest())
+    sent = emulator.log.requests
+    assert "was not written from the ledger b" in only_line(workers_ai(*ingest("--ledger", "b"), status=1))
+    assert emulator.log.requests == sent
 
 
 def test_the_output_may_be_in_the_input_folder(workers_ai: Any) -> None:

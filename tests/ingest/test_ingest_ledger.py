@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
@@ -444,6 +446,33 @@ def test_a_ledger_of_another_version_is_rejected(run: Any, texts: Any) -> None:
     changed(made(run, texts), "UPDATE meta SET value = '7' WHERE key = 'version'")
     with pytest.raises(LedgerError, match="has version 7, not 1"):
         run(texts(3))
+
+
+def test_a_ledger_of_the_first_release_continues(run: Any, ledger: Path) -> None:
+    with contextlib.closing(sqlite3.connect(ledger)) as db:
+        db.executescript(Path(__file__).with_name("ledger_version_1.sql").read_text())
+    vectors = {"one": [1.0, 0.0, 0.5], "two": [0.0, 1.0, 0.25], "three": [0.5, 0.5, 0.5], "four": [0.0, 0.0, 1.0]}
+    jobs, polled = {"request-three": ["three"]}, []
+
+    def queue(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if "requests" in body:
+            jobs["new"] = body["requests"][0]["text"]
+            result: dict[str, Any] = {"status": "queued", "request_id": "new"}
+        else:
+            polled.append(body["request_id"])
+            data = [vectors[text] for text in jobs[body["request_id"]]]
+            item = {"id": 0, "success": True, "result": {"shape": [len(data), 3], "data": data}}
+            result = {"responses": [item], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        return httpx.Response(200, json={"success": True, "errors": [], "result": result})
+
+    documents = [("a", "one"), ("b", "two"), ("c", ""), ("d", "three"), ("e", "four")]
+    report = run(documents, transport=httpx.MockTransport(queue), take_over=True)
+    assert (report.embedded, report.reused, [failure.id for failure in report.failures]) == (2, 2, ["c"])
+    assert {doc: list(vector) for doc, vector in report.vectors()} == {
+        doc: vectors[text] for doc, text in documents if text
+    }
+    assert (jobs["new"], sorted(polled)) == (["four"], ["new", "request-three"])
 
 
 def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:

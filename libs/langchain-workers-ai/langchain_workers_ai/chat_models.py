@@ -17,14 +17,13 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import Field, field_validator, model_validator
+from langchain_core.runnables.config import get_config_list
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from langchain_workers_ai._chat.call_options import (
     Method,
     Schema,
     Tool,
-    constructor_keywords,
-    mask_keywords,
     merge_body,
     pick_stop,
     read_keywords,
@@ -32,7 +31,15 @@ from langchain_workers_ai._chat.call_options import (
     traced_keywords,
 )
 from langchain_workers_ai._chat.profiles import ResolvedProfile, profile_of
-from langchain_workers_ai._chat.queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
+from langchain_workers_ai._chat.queued import (
+    QueuedAnswers,
+    QueueRun,
+    anything_queued,
+    limited,
+    queue_params,
+    queued_answers,
+    request_key,
+)
 from langchain_workers_ai._connection import Connection
 from langchain_workers_ai._translation.answers import chunk_translator, finish_result
 from langchain_workers_ai._translation.from_wire import PROVIDER, add_outputs, to_result, with_llm_output
@@ -42,7 +49,7 @@ from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import ChatFields, check_model
+from workers_ai.integration import ChatFields, check_model, mask_secrets, masks_arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -54,11 +61,16 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
     from workers_ai import ChatKeywords
+    from workers_ai.generation import QueuedClient
     from workers_ai.integration import ChatConstructor
 
 __all__ = ["ChatWorkersAI"]
 
 
+@masks_arguments(
+    "invoke", "ainvoke", "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed",
+    "generate", "agenerate", "generate_prompt", "agenerate_prompt", "bind_tools", "with_structured_output",
+)  # fmt: skip
 class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
@@ -91,7 +103,6 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
         "extra_body": "model_kwargs",
-        "extra_headers": "default_headers",
     }
     _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter", "callbacks", "cache"}
 
@@ -111,6 +122,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     asynchronous queue. Other calls are direct."""
     ledger: str | None = None
     """Path of the ledger for ``queue="always"``, which keeps every answer; None for a temporary ledger per call."""
+
+    _queued: QueuedClient | None = PrivateAttr(default=None)
 
     @field_validator("model")
     @classmethod
@@ -141,9 +154,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return self
 
     @classmethod
-    def _known(cls, data: dict[str, object]) -> dict[str, object]:
-        """Return arguments by field name. Arguments of the OpenAI SDK are translated, or ignored with a warning."""
-        return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments by field name. A profile copied from another object is left out: its model may differ."""
+        if isinstance(data.get("profile"), ResolvedProfile):
+            data = {name: value for name, value in data.items() if name != "profile"}
+        return super()._known(data)
 
     def _call(
         self,
@@ -199,7 +214,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             if queued := queued_answers(self):
                 reply = queued.reply(wire, options, model)
             else:
-                reply = await self.async_client.chat(model, wire, **options)
+                reply = await (self._queued or self.async_client).chat(model, wire, **options)
             return finish_result(to_result(reply, model), kwargs)
 
     def _stream(
@@ -241,8 +256,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """Return the answers to several inputs, in their order.
 
         With ``queue="always"``, all inputs are first answered through the asynchronous queue. Equal inputs share one
-        answer. ``max_concurrency`` of ``config`` does not limit the queue. See
-        :meth:`langchain_core.runnables.Runnable.batch`.
+        answer. ``max_concurrency`` of ``config`` does not limit the queue, and ``rate_limiter`` counts the requests to
+        the queue, not the inputs. See :meth:`langchain_core.runnables.Runnable.batch`.
 
         Raises:
             ConfigurationError: A keyword is invalid, or the ledger belongs to another model.
@@ -251,10 +266,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """
         if self.queue == "never" or not inputs:
             return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
-        with framework_errors:
-            answers = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs)).run(self.client)
+        answers = self._answered(inputs, config, kwargs)
         with answers.active():
-            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+            return super(ChatWorkersAI, answers.owner).batch(
+                inputs, config, return_exceptions=return_exceptions, **kwargs
+            )
 
     async def abatch(
         self,
@@ -267,11 +283,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """Return the answers to several inputs, in their order. See :meth:`batch`."""
         if self.queue == "never" or not inputs:
             return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
-        with framework_errors:
-            cached = await self._acached(inputs, kwargs)
-            answers = await self._queue_run(inputs, kwargs, cached).arun(self.async_client)
+        answers = await self._aanswered(inputs, config, kwargs)
         with answers.active():
-            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+            return await super(ChatWorkersAI, answers.owner).abatch(
+                inputs, config, return_exceptions=return_exceptions, **kwargs
+            )
 
     def batch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
         """Yield index and answer of several inputs as they complete.
@@ -281,11 +297,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         if self.queue == "never" or not inputs:
             yield from super().batch_as_completed(inputs, config, **kwargs)
             return
-        with framework_errors:
-            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
-            answers = self._queue_run(inputs, call, self._cached(inputs, call)).run(self.client)
+        call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+        answers = self._answered(inputs, config, call)
         with answers.active():
-            done = list(super().batch_as_completed(inputs, config, **kwargs))
+            done = list(super(ChatWorkersAI, answers.owner).batch_as_completed(inputs, config, **kwargs))
         yield from done
 
     async def abatch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
@@ -294,13 +309,61 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             async for item in super().abatch_as_completed(inputs, config, **kwargs):
                 yield item
             return
-        with framework_errors:
-            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
-            answers = await self._queue_run(inputs, call, await self._acached(inputs, call)).arun(self.async_client)
+        call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+        answers = await self._aanswered(inputs, config, call)
         with answers.active():
-            done = [item async for item in super().abatch_as_completed(inputs, config, **kwargs)]
+            found = super(ChatWorkersAI, answers.owner).abatch_as_completed(inputs, config, **kwargs)
+            done = [item async for item in found]
         for item in done:
             yield item
+
+    def queued(
+        self,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Return a copy whose async calls share submissions of the asynchronous queue.
+
+        Use it in runnables that call the model once per input: ``RunnableParallel``, ``RunnableLambda``, a graph, or
+        ``abatch_as_completed`` of a chain. Only calls that wait at the same time share a submission, so leave
+        ``max_concurrency`` unset. Answers are stored in the ledger; an equal call is answered from it. ``astream``
+        yields the answer as one chunk. Sync calls are sent directly.
+
+        Args:
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            window_s: Maximum seconds from the first waiting call to the submission.
+            max_items: Maximum calls per submission.
+            deadline_s: Maximum seconds of one submission; None for no limit.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the model has no queue.
+        """
+        with framework_errors:
+            client = limited(self.async_client, self.rate_limiter)
+            twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+            twin._queued = client.queued(
+                self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
+            )
+            return twin
+
+    def _answered(self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]) -> QueuedAnswers:
+        """Return the answers of a batch, generated through the queue."""
+        _check_configs(config, len(inputs))
+        with framework_errors:
+            run = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs))
+            return run.run(limited(self.client, self.rate_limiter))
+
+    async def _aanswered(
+        self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
+    ) -> QueuedAnswers:
+        """Return the answers of a batch, generated through the queue."""
+        _check_configs(config, len(inputs))
+        with framework_errors:
+            run = self._queue_run(inputs, kwargs, await self._acached(inputs, kwargs))
+            return await run.arun(limited(self.async_client, self.rate_limiter))
 
     def _queue_run(
         self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
@@ -319,7 +382,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             except (WorkersAIError, ValueError, TypeError):  # raised again when LangChain invokes this input
                 continue
             requests.setdefault(request_key(wire, options), (index, ChatInput(wire, queue_params(options))))
-        return QueueRun(self, model, requests, options.get("extra_body"), self.ledger, self.total_timeout)
+        owner = self if self.rate_limiter is None else self.model_copy(update={"rate_limiter": None})
+        return QueueRun(owner, model, requests, options.get("extra_body"), self.ledger, self.total_timeout)
 
     def _cache(self) -> BaseCache | None:
         """Return LangChain's cache for this model, or None."""
@@ -357,7 +421,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return [key is not None and await cache.alookup(key, llm) is not None for key in keys]
 
     def _streaming_disabled(self, **kwargs: object) -> bool:
-        return anything_queued(self) or super()._streaming_disabled(**kwargs)
+        return self._queued is not None or anything_queued(self) or super()._streaming_disabled(**kwargs)
 
     def _generate_with_cache(
         self,
@@ -384,8 +448,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         def bind(self, **kwargs: object) -> Runnable:
             """Bind keywords of a call and mask secrets. See :meth:`langchain_core.runnables.Runnable.bind`."""
-            with framework_errors:
-                return super().bind(**mask_keywords(kwargs))
+            mask_secrets(kwargs)
+            return super().bind(**kwargs)
 
     # LangChain's fallbacks resolve the annotations of the next two methods at run time.
 
@@ -439,7 +503,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         from langchain_workers_ai._translation.structured import structured_call, value_or_raw
 
         with framework_errors:
-            if method is None and self.queue == "always":
+            if method is None and (self.queue == "always" or self._queued is not None):
                 method = "json_schema"  # tools in the queue are undocumented
             model = kwargs.get("model")
             bound, parser = structured_call(
@@ -560,6 +624,12 @@ def _split_stop(kwargs: Mapping[str, object]) -> tuple[list[str] | None, dict[st
     own = ("stop", "ls_structured_output_format", "structured_output_format")
     stop = cast("list[str] | None", kwargs.get("stop"))
     return stop, {name: value for name, value in kwargs.items() if name not in own}
+
+
+def _check_configs(config: object, inputs: int) -> None:
+    """Raise LangChain's error for a list of configurations of another length, before anything is sent."""
+    if isinstance(config, list):
+        get_config_list(config, inputs)
 
 
 def _bound(tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None) -> Fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.embeddings import Embeddings
@@ -46,7 +47,6 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         def __init__(self, model: str = ..., **keywords: object) -> None: ...
         def __init__(self, *args: object, **keywords: object) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no call of this kind"
     _keyword_aliases: ClassVar[dict[str, str]] = {
         **Connection._keyword_aliases,
         "model_name": "model",
@@ -86,7 +86,10 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     @property
     def _kind(self) -> Kind:
         """The settings that shape the vectors of documents."""
-        return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
+        body = json.dumps(self.extra_body, sort_keys=True, default=repr) if self.extra_body else ""
+        return Kind(
+            self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions, body
+        )
 
     def _connection(self) -> CoreConnection:
         """Return the connection of both clients; its requests wait for ``rate_limiter``."""

@@ -10,7 +10,7 @@ from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
-from langchain_workers_ai._chat.queued import queue_params
+from langchain_workers_ai._chat.queued import limited, queue_params
 from langchain_workers_ai._translation.from_wire import to_result
 from langchain_workers_ai._translation.to_wire import to_wire
 from langchain_workers_ai.chat_models import ChatWorkersAI
@@ -173,7 +173,7 @@ class WorkersAIBatchGenerator:
                 self._source(inputs, ids, config),
                 ledger=self.ledger,
                 model=self._model,
-                client=self._llm.client,
+                client=limited(self._llm.client, self._llm.rate_limiter),
                 **self._arguments(inputs),
             )
             return self._report(report, config)
@@ -194,7 +194,7 @@ class WorkersAIBatchGenerator:
                 source,
                 ledger=self.ledger,
                 model=self._model,
-                client=self._llm.async_client,
+                client=limited(self._llm.async_client, self._llm.rate_limiter),
                 **self._arguments(inputs),
             )
             return self._report(report, config)

@@ -125,9 +125,11 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
             if type(self.batch_size) is not int or self.batch_size < 1:
                 raise ConfigurationError(f"batch_size must be an integer of at least 1, not {self.batch_size!r:.100}")
-            if self.embeddings.api == "embeddings" or self.embeddings.dimensions is not None:
+            given = self.embeddings
+            if given.api == "embeddings" or given.dimensions is not None or given.extra_body:
                 raise ConfigurationError(
-                    "an ingestor does not support api='embeddings' or dimensions: create embeddings without them"
+                    "an ingestor does not support api='embeddings', dimensions or extra_body: create embeddings "
+                    "without them"
                 )
             if self.mode == "queue":
                 require_queue(self.embeddings.model)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.integration import CHAT_PARAMS, plain_json
@@ -21,13 +21,26 @@ from workers_ai.integration import CHAT_PARAMS, plain_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from langchain_core.rate_limiters import BaseRateLimiter
+
     from langchain_workers_ai._types import Fields
+    from langchain_workers_ai.chat_models import ChatWorkersAI
     from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, Failure, GenerateOptions
     from workers_ai.types import JSON, ChatReply
 
-__all__ = ["QueueRun", "QueuedAnswers", "anything_queued", "queue_params", "queued_answers", "request_key"]
+__all__ = [
+    "QueueRun",
+    "QueuedAnswers",
+    "anything_queued",
+    "limited",
+    "queue_params",
+    "queued_answers",
+    "request_key",
+]
+
+ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
 _WARN_ABOVE: Final = 100
 """Number of inputs above which a batch without a ledger warns."""
@@ -41,7 +54,7 @@ class QueuedAnswers:
         owner: The model of the batch. Calls of other models do not use these answers.
     """
 
-    def __init__(self, owner: object) -> None:
+    def __init__(self, owner: ChatWorkersAI) -> None:
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
@@ -109,6 +122,13 @@ def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     return plain_json([messages, queue_params(options)])
 
 
+def limited(client: ClientT, limiter: BaseRateLimiter | None) -> ClientT:
+    """Return a client that acquires LangChain's rate limiter before each request."""
+    if limiter is None:
+        return client
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.aacquire))
+
+
 def queue_params(options: ChatKeywords) -> dict[str, object]:
     """Return the options that are parameters of a request in the queue."""
     return {name: value for name, value in sorted(options.items()) if name in _PARAMS}
@@ -127,7 +147,7 @@ class QueueRun:
         deadline_s: Seconds the batch may take; None for no limit.
     """
 
-    owner: object
+    owner: ChatWorkersAI
     model: str
     requests: dict[str, tuple[int, ChatInput]]
     extra_body: Mapping[str, JSON] | None

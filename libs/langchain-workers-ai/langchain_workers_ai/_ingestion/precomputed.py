@@ -39,6 +39,7 @@ class Kind(NamedTuple):
     truncate_inputs: bool | None
     normalize: bool
     dimensions: int | None = None
+    extra_body: str = ""
 
 
 class Ledger(Protocol):

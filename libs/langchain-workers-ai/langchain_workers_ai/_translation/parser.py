@@ -16,6 +16,7 @@ from langchain_workers_ai._types import Data, Fields
 from workers_ai.integration import (
     CallIds,
     conform,
+    early_end,
     parse_answer,
     parse_growing,
     parse_json,
@@ -72,12 +73,10 @@ class AnswerParser(BaseTransformOutputParser[object]):
             shown, value = self._value(message)
             return self._fit(value, shown)
         except OutputParserException as exc:
-            if message.response_metadata.get("finish_reason") != "length":
+            why = early_end(message.response_metadata.get("finish_reason"))
+            if not why:
                 raise
-            raise OutputParserException(
-                f"the answer was truncated at max_tokens; increase max_tokens or shorten the task: {exc.args[0]}",
-                llm_output=exc.llm_output,
-            ) from exc
+            raise OutputParserException(f"{why}: {exc.args[0]}", llm_output=exc.llm_output) from exc
 
     def _value(self, message: BaseMessage) -> tuple[str, Data]:
         """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from workers_ai import catalogue
 from workers_ai._transports.bodies import ParsedResponse
 from workers_ai._transports.http import body_text, parsed, untie
-from workers_ai._wire.chat.reply import kept_headers
+from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai.errors import (
     APIConnectionError,
@@ -59,9 +59,12 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body = parsed(response)
     except ValueError:
         is_json = False
-    failed = isinstance(body, dict) and (
-        body.get("success") is False or (not body.get("result") and bool(read_error(body)))
-    )
+    failed = False
+    if isinstance(body, dict):
+        result = body.get("result")
+        failed = body.get("success") is False or (not result and bool(read_error(body)))
+        if isinstance(result, dict) and is_failed_response(result):
+            body, failed = result, True
     if response.is_success and is_json and not failed:
         untie(response)
         return Reply(body, kept_headers(response.headers.raw))

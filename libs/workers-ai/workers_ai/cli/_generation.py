@@ -14,6 +14,7 @@ import typer
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.cli._documents import SUFFIXES, Columns, InputError
 from workers_ai.cli._errors import PARTIAL
+from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
 from workers_ai.ingest._parquet import arrow, whole_file
@@ -135,6 +136,7 @@ class Generation:
         Raises:
             ConfigurationError: The input cannot be read, or an option is invalid.
         """
+        self._check_places()
         options = self._shaped()
         for name in ("limit_cost_usd", "repair"):
             options.pop(name, None)
@@ -183,7 +185,7 @@ class Generation:
         return ((entry.id, entry.given) for entry in self._inputs(options))
 
     def _check_places(self) -> None:
-        """Raise a usage error if the output cannot be written or would replace the input or the ledger."""
+        """Raise a usage error if the output cannot be written or would replace a file that this run does not own."""
         suffix = self.output.suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
             raise typer.BadParameter(f"{self.output} must be named .jsonl or .parquet", param_hint="OUTPUT")
@@ -197,6 +199,8 @@ class Generation:
                     param_hint="OUTPUT",
                 )
             taken.add(place)
+        if why := foreign_output(self.output, self.ledger, "input_hash"):
+            raise typer.BadParameter(why, param_hint="OUTPUT")
 
     def _write(self, report: GenerateReport, options: Mapping[str, JSON]) -> int:
         """Write the answers. The file appears whole or not at all; return the number of rows."""

@@ -12,6 +12,7 @@ import typer
 
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
 from workers_ai.cli._errors import PARTIAL
+from workers_ai.cli._outputs import foreign_output
 from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
 from workers_ai.ledger._progress import LineBar
@@ -144,7 +145,7 @@ class Ingestion:
         return count
 
     def _check_places(self) -> None:
-        """Raise InputError if the output cannot be written or would replace the input or the ledger."""
+        """Raise InputError if the output cannot be written or would replace a file that this run does not own."""
         if not (folder := self.output.absolute().parent).is_dir():
             raise InputError(f"the folder of the output does not exist: {folder}")
         for what, path in (("output", self.output), ("ledger", self.ledger)):
@@ -160,6 +161,8 @@ class Ingestion:
             taken.add(_place(path))
         if self.output.suffix.lower() != ".parquet":
             raise InputError(f"the output {self.output} must have the suffix .parquet")
+        if why := foreign_output(self.output, self.ledger, "text_hash"):
+            raise InputError(why)
 
     def _options(self) -> dict[str, JSON]:
         shape = self.shape

@@ -174,7 +174,10 @@ class _Prompter:
         texts = [message for message in messages if isinstance(message, str)]
         if len(texts) < len(messages):
             odd = next(type(message).__name__ for message in messages if not isinstance(message, str))
-            raise ConfigurationError(f"prompt of Workers AI takes columns of text, not {odd}")
+            raise ConfigurationError(
+                f"prompt takes columns of text, not {odd}: cast the column to a string; send "
+                "images as data URLs with workers_ai.generation"
+            )
         chat = [{"role": "system", "content": self._system}] if self._system else []
         chat += [{"role": "user", "content": "\n".join(texts)}]
         params = dict(self._options.params)

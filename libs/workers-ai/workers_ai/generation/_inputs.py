@@ -41,6 +41,9 @@ Input: TypeAlias = "str | Sequence[Mapping[str, JSON]] | Mapping[str, JSON] | Ch
 """Input of one answer: a text, messages, a row for the prompt template, or a rendered request."""
 
 
+_canonical: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(chat: ChatInput) -> str:
     """Return a rendered request as canonical JSON: sorted keys, no spaces, lone surrogates replaced.
 
@@ -49,11 +52,11 @@ def canonical(chat: ChatInput) -> str:
     """
     value = {"messages": list(chat.messages), "params": dict(chat.params)}
     try:
-        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = _canonical.encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError):
         plain = replace_lone_surrogates(json.loads(plain_json(value)))
-        text = json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        text = _canonical.encode(plain)
     return text
 
 

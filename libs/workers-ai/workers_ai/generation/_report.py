@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.chat.reply import early_end, read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
@@ -75,8 +75,8 @@ def answer_of(row: AnswerRow, output: OutputFormat) -> Answer:
 
 def misfit(error: ValueError, finish: str | None) -> str:
     """Return the message of an answer that does not fit."""
-    cut = "was truncated at max_tokens and " if finish == "length" else ""
-    return f"the answer {cut}does not fit the schema: {error!s:.500}"
+    why = early_end(finish)
+    return (f"{why}: " if why else "") + f"the answer does not fit the schema: {error!s:.500}"
 
 
 def chat_reply(row: AnswerRow, model: str) -> ChatReply:
@@ -224,4 +224,4 @@ class GenerateReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Generation with {self.model}", self._facts(), self.failures)
+        return report_html(f"Generation with {self.model}", self._facts(), self.failures, self.failed)

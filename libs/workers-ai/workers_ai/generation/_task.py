@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -11,6 +10,7 @@ from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.usage import add_usage
 from workers_ai.catalogue import lookup
@@ -285,7 +285,7 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    return compact_json(message)
 
 
 def _reference(key: bytes) -> str:

@@ -100,4 +100,4 @@ class IngestReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Ingestion with {self.model}", self._facts(), self.failures)
+        return report_html(f"Ingestion with {self.model}", self._facts(), self.failures, self.failed)

@@ -19,6 +19,12 @@ from workers_ai._settings.keywords import ALIASES, SETTINGS
 from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
 from workers_ai._validation import require, unknown_keyword
 from workers_ai.errors import ConfigurationError
+from workers_ai.integration._openai_keywords import (
+    FOREIGN_KEYWORDS,
+    TRANSLATED_KEYWORDS,
+    check_one_answer,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -60,7 +66,7 @@ class SettingsModel(BaseModel):
 
     _extra_keyword: ClassVar[str] = "extra_body"
     """Keyword for extra body fields, for the error about an unknown keyword."""
-    _keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES}
+    _keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES, "extra_headers": "default_headers"}
     """Other names of fields."""
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset()
     """Keywords that are accepted without effect, such as the class name in a dump."""
@@ -73,8 +79,8 @@ class SettingsModel(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
-    def __init__(self, *args: object, **data: object) -> None:
-        mask_secrets(data)
+    def __init__(self, *args: Any, **data: Any) -> None:
+        self._mask(data)
         data = self._known(self._with_model(args, data))
         check_clients(data.get("http_client"), data.get("http_async_client"))
         _check_policies(data.get("retry"), data.get("limiter"))
@@ -92,6 +98,11 @@ class SettingsModel(BaseModel):
         except ValidationError as exc:
             raise _configuration_error(type(self).__name__, exc) from None
         self._token_from_env = settings.token_from_env
+
+    @classmethod
+    def _mask(cls, data: dict[str, Any]) -> None:
+        """Mask secrets among the arguments of the constructor in place, and remove the values of unknown keywords."""
+        mask_secrets(data, _accepted(cls))
 
     @classmethod
     def _with_model(cls, args: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
@@ -112,22 +123,29 @@ class SettingsModel(BaseModel):
 
     @classmethod
     def _known(cls, data: dict[str, object]) -> dict[str, object]:
-        """Return the keywords under their field names.
+        """Return the keywords under their field names. Those of other providers are ignored with a warning.
 
         Raises:
-            ConfigurationError: A keyword is unknown, or one field is given twice.
+            ConfigurationError: A keyword is unknown, one field is given twice, or ``n`` is not 1.
         """
         known = _keywords(cls)
         named: dict[str, object] = {}
+        ignored: list[str] = []
         for name, value in data.items():
             field = cls._keyword_aliases.get(name, name)
             if name in cls._ignored_keywords:
                 continue
-            if field not in known:
+            if field in known:
+                if field in named and named[field] != value:
+                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
+                named[field] = value
+            elif name == "n":
+                check_one_answer(cls.__name__, value)
+            elif name not in FOREIGN_KEYWORDS:
                 raise unknown_keyword(cls.__name__, name, {*known, *cls._keyword_aliases}, cls._extra_keyword)
-            if field in named and named[field] != value:
-                raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
-            named[field] = value
+            elif value is not None:
+                ignored.append(name)
+        warn_ignored(cls.__name__, ignored, cls._extra_keyword)
         return named
 
     @staticmethod
@@ -143,7 +161,7 @@ class SettingsModel(BaseModel):
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
-        if name in SETTINGS or name in HANDLES:
+        if name in SETTINGS or name in HANDLES or name == "extra_body":
             vars(self).pop("_faces", None)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
@@ -195,6 +213,13 @@ class SettingsModel(BaseModel):
 def _keywords(cls: type[BaseModel]) -> frozenset[str]:
     """Return the names and aliases of all fields."""
     return frozenset(name for field, info in cls.model_fields.items() for name in (field, info.alias) if name)
+
+
+@functools.cache
+def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
+    """Return all keywords of the constructor, those without effect included."""
+    others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
+    return _keywords(cls) | others | cls._keyword_aliases.keys()
 
 
 def _without_excluded(schema: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
@@ -89,7 +90,9 @@ class TqdmBar:
     """A tqdm bar: inputs, submissions in flight, retries, neurons and cost. Its clock runs while jobs wait."""
 
     def __init__(self, total: int | None, verb: str, noun: str) -> None:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # in notebooks without ipywidgets, tqdm warns and draws its bar as text
+            from tqdm.auto import tqdm
 
         self._ticked = time.monotonic()
         self._bar: Any = tqdm(total=total, unit=f" {noun}", desc=verb, dynamic_ncols=True, mininterval=0.2)

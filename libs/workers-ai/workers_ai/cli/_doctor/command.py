@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from workers_ai._transports.http import create_client
+from workers_ai._transports.http import SecretHeaders, create_client
 from workers_ai.cli._doctor.finding import Finding
 from workers_ai.cli._doctor.local import (
     check_certificates,
@@ -79,7 +79,7 @@ def _findings(given: SettingKeywords) -> Iterator[Finding]:
 def _create_http(settings: Settings) -> httpx.Client:
     import httpx
 
-    client = create_client(httpx.Client, httpx.Headers(), settings)
+    client = create_client(httpx.Client, SecretHeaders(httpx.Headers()), settings, kept=1)
     client.timeout = httpx.Timeout(TIMEOUT_S)
     return client
 

@@ -312,6 +312,12 @@ class LedgerFile:
         with self._reading() as db:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
 
+    def has_any(self, hashes: Iterable[bytes]) -> bool:
+        """Return whether the ledger was ever given one of the inputs, by their hashes."""
+        query = "SELECT 1 FROM texts WHERE hash = ?"
+        with self._reading() as db:
+            return any(db.execute(query, (digest,)).fetchone() for digest in hashes)
+
     def _chunks(self, run: int, columns: str, joins: str) -> Iterator[list[tuple[Any, ...]]]:
         last = 0
         while True:
