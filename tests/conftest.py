@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Show all objects to the garbage collector again: hypothesis looks for references when it is imported."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
