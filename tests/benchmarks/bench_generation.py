@@ -27,11 +27,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from killing import killed_generation
-from measure import show
+from measure import section, show
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
 KILLED_PER_JOB, CONCURRENCY = 100, 8
+RAW_CPU, OUR_CPU = "raw httpx: CPU per input", "generate: CPU per input"
+OUR_MEMORY = "generate: peak memory over the imports"
 TEXT = "The harbour was quiet in winter, and the market stood empty. " * 8
 
 
@@ -134,20 +136,20 @@ def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
 
 def sizes(count: int) -> None:
     """Show the time, CPU and memory of one run."""
-    print(f"{count:,} inputs for {MODEL}, {PER_JOB} in a submission")
+    section(f"Generation: {count:,} inputs through the queue, {PER_JOB} in a submission")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         raw, mine = measured("floor", url, count, home), measured("ours", url, count, home)
-        show("raw httpx: rate", count / raw["seconds"], "inputs/s")
+        show("raw httpx: rate", count / raw["seconds"], "inputs/s", kind="floor")
         show("generate: rate", count / mine["seconds"], "inputs/s", mine["seconds"] / raw["seconds"])
-        show("raw httpx: CPU per input", raw["cpu"] / count * 1e6, "us")
-        show("generate: CPU per input", mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"])
-        show("generate: peak memory over the imports", mine["mb"], "MB")
+        show(RAW_CPU, raw["cpu"] / count * 1e6, "us", kind="floor", size=count)
+        show(OUR_CPU, mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"], size=count)
+        show(OUR_MEMORY, mine["mb"], "MB", size=count)
         show("generate: reading an answer", mine["read"] / count * 1e6, "us")
 
 
 def second_run(count: int) -> None:
     """Show the time and memory of a run on answered inputs."""
-    print(f"a second run on {count:,} answered inputs")
+    section(f"Generation: a second run on {count:,} answered inputs")
     with tempfile.TemporaryDirectory() as home:
         with canned() as url:
             measured("ours", url, count, home)
@@ -160,7 +162,7 @@ def second_run(count: int) -> None:
 def kills(count: int, inputs: int) -> None:
     """Show what kills cost in both modes."""
     for mode, window in (("queue", KILLED_PER_JOB), ("direct", CONCURRENCY)):
-        print(f"{inputs:,} inputs, killed {count} times, mode {mode}")
+        section(f"Generation: {inputs:,} inputs, killed {count} times, mode {mode}")
         with tempfile.TemporaryDirectory() as home:
             outcome = killed_generation(
                 Path(home), kills=count, inputs=inputs, per_job=KILLED_PER_JOB, mode=mode, concurrency=CONCURRENCY
