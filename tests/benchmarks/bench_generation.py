@@ -4,9 +4,10 @@
     uv run python tests/benchmarks/bench_generation.py 20000           # so many inputs
     uv run python tests/benchmarks/bench_generation.py --whole         # 100,000; 1,000,000; 20 kills on 20,000
 
-To be reached: at most 1.5 times the time of raw httpx and 120 us of CPU for an input; no request, 60 s and 250 MB for a
-second run on 1,000,000 answered inputs; and with kills every input answered once, with no more than one submission (or
-``max_concurrency`` direct requests) sent again for each kill.
+To be reached: at most 1.5 times the time of raw httpx and 120 us of CPU for an input, and 400 us more for one of
+``ChatWorkersAI.batch()``; no request, 60 s and 250 MB for a second run on 1,000,000 answered inputs; and with kills
+every input answered once, with no more than one submission (or ``max_concurrency`` direct requests) sent again for each
+kill.
 
 Each side runs in a process of its own against a server of canned answers in another one. Memory is the peak over that
 of the imports.
@@ -27,11 +28,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from killing import killed_generation
-from measure import show
+from measure import section, show
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
 KILLED_PER_JOB, CONCURRENCY = 100, 8
+RAW_CPU, OUR_CPU = "raw httpx: CPU per input", "generate: CPU per input"
+OUR_MEMORY = "generate: peak memory over the imports"
 TEXT = "The harbour was quiet in winter, and the market stood empty. " * 8
 
 
@@ -125,6 +128,23 @@ def ours(url: str, count: int, home: str) -> dict[str, float]:
     return {**result, "read": time.perf_counter() - began, "answered": report.answered}
 
 
+def batch(url: str, count: int, home: str) -> dict[str, float]:
+    """Answer the same inputs with ``ChatWorkersAI.batch()`` through the queue."""
+    from langchain_workers_ai import ChatWorkersAI
+
+    model = ChatWorkersAI(
+        model=MODEL, account_id="account", api_token="token", base_url=url, queue="always", max_tokens=512,
+        ledger=Path(home, "batch"),
+    )  # fmt: skip
+    inputs = [text for _, text in corpus(count)]
+    base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
+    assert len(model.batch(inputs)) == count
+    return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "mb": peak_mb() - base}
+
+
+PARTS = {"floor": floor, "ours": ours, "batch": batch}
+
+
 def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
     """Run one side in a process of its own."""
     command = [sys.executable, __file__, "--part", what, "--url", url, "--home", home, str(count)]
@@ -134,20 +154,30 @@ def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
 
 def sizes(count: int) -> None:
     """Show the time, CPU and memory of one run."""
-    print(f"{count:,} inputs for {MODEL}, {PER_JOB} in a submission")
+    section(f"Generation: {count:,} inputs through the queue, {PER_JOB} in a submission")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         raw, mine = measured("floor", url, count, home), measured("ours", url, count, home)
-        show("raw httpx: rate", count / raw["seconds"], "inputs/s")
+        show("raw httpx: rate", count / raw["seconds"], "inputs/s", kind="floor")
         show("generate: rate", count / mine["seconds"], "inputs/s", mine["seconds"] / raw["seconds"])
-        show("raw httpx: CPU per input", raw["cpu"] / count * 1e6, "us")
-        show("generate: CPU per input", mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"])
-        show("generate: peak memory over the imports", mine["mb"], "MB")
+        show(RAW_CPU, raw["cpu"] / count * 1e6, "us", kind="floor", size=count)
+        show(OUR_CPU, mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"], size=count)
+        show(OUR_MEMORY, mine["mb"], "MB", size=count)
         show("generate: reading an answer", mine["read"] / count * 1e6, "us")
+
+
+def langchain_batch(count: int) -> None:
+    """Show what ``ChatWorkersAI.batch()`` adds to ``generate()``."""
+    section(f"Generation: ChatWorkersAI.batch() of {count:,} inputs through the queue")
+    with tempfile.TemporaryDirectory() as home, canned() as url:
+        core, mine = measured("ours", url, count, home), measured("batch", url, count, home)
+        show("generate: CPU per input", core["cpu"] / count * 1e6, "us", kind="floor")
+        show("batch: CPU per input", mine["cpu"] / count * 1e6, "us", mine["cpu"] / core["cpu"])
+        show("batch: CPU per input over generate", (mine["cpu"] - core["cpu"]) / count * 1e6, "us")
 
 
 def second_run(count: int) -> None:
     """Show the time and memory of a run on answered inputs."""
-    print(f"a second run on {count:,} answered inputs")
+    section(f"Generation: a second run on {count:,} answered inputs")
     with tempfile.TemporaryDirectory() as home:
         with canned() as url:
             measured("ours", url, count, home)
@@ -160,7 +190,7 @@ def second_run(count: int) -> None:
 def kills(count: int, inputs: int) -> None:
     """Show what kills cost in both modes."""
     for mode, window in (("queue", KILLED_PER_JOB), ("direct", CONCURRENCY)):
-        print(f"{inputs:,} inputs, killed {count} times, mode {mode}")
+        section(f"Generation: {inputs:,} inputs, killed {count} times, mode {mode}")
         with tempfile.TemporaryDirectory() as home:
             outcome = killed_generation(
                 Path(home), kills=count, inputs=inputs, per_job=KILLED_PER_JOB, mode=mode, concurrency=CONCURRENCY
@@ -175,16 +205,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", nargs="?", type=int, default=5_000, help="number of inputs")
     parser.add_argument("--whole", action="store_true", help="every figure at its full size; takes half an hour")
-    parser.add_argument("--part", choices=["floor", "ours", "serve"], help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=[*PARTS, "serve"], help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--home", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part == "serve":
         asyncio.run(serve())
     elif options.part:
-        print(json.dumps({"floor": floor, "ours": ours}[options.part](options.url, options.size, options.home)))
+        print(json.dumps(PARTS[options.part](options.url, options.size, options.home)))
     else:
         sizes(100_000 if options.whole else options.size)
+        langchain_batch(10_000 if options.whole else options.size)
         second_run(1_000_000 if options.whole else 10 * options.size)
         kills(20 if options.whole else 5, 20_000 if options.whole else 1_000)
 
