@@ -129,27 +129,27 @@ def test_columns_that_are_not_text_raise(provider: Any, emulator: Emulator) -> N
     assert emulator.log.requests == 0
 
 
-def test_the_readme(run_readme: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_guide(run_guide: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = run_readme("Daft", 1)["rows"]
+    rows = run_guide("Answers in Daft")["rows"]
     assert all(rows["answer"])
     assert set(rows["kind"]) <= {"bug", "question"}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Daft drops the other rows unawaited
-def test_slices_of_the_readme_continue_without_a_ledger(
-    run_readme: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_slices_of_the_guide_continue_without_a_ledger(
+    run_guide: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", times=None, skip=90))
     with pytest.raises(Exception, match="4006"):
-        run_readme("Daft", 2)
+        run_guide("Answers in Daft", 1)
     written = daft.read_parquet("answers/*.parquet").count_rows()
     assert written >= 50
     emulator.faults.clear()
     for missing in (200 - written, 0):
         emulator.log.clear()
-        run_readme("Daft", 2)
+        run_guide("Answers in Daft", 1)
         assert emulator.log.requests - emulator.log.rejected == missing
     assert set(daft.read_parquet("answers/*.parquet").to_pydict()["id"]) == set(range(200))
 

@@ -21,8 +21,9 @@ from workers_ai import __version__
 from workers_ai.cli import _ingestion as ingestion_module
 from workers_ai.cli import main
 from workers_ai.cli._app import app
-from workers_ai.ingest import Fingerprint, Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

@@ -16,10 +16,12 @@ import httpx
 import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
-from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
+from workers_ai.ingest import LedgerError
 from workers_ai.ledger._failure_policy import Retry
-from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._records import Document, InFlight, Measured, text_hash
 from workers_ai.ledger._store import file as ledger_file
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai.ledger._store.schema import connect
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
@@ -28,9 +30,10 @@ GONE = 2**22 + 1
 
 
 @pytest.fixture
-def opened(ledger: Path) -> Callable[..., Ledger]:
-    """Return a function that opens the ledger."""
-    return lambda **options: Ledger(ledger, SHAPE, **options)
+def opened(ledger: Path) -> Iterator[Callable[..., Ledger]]:
+    """Return a function that opens the ledger; the end of the test closes it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(Ledger(ledger, SHAPE, **options))
 
 
 def feed(ledger: Ledger, run: int, *texts: str) -> None:
@@ -479,7 +482,8 @@ def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
     Ledger(ledger, Fingerprint("@cf/baai/bge-m4")).close()
     with Ledger(ledger, SHAPE) as again:
         assert again.fingerprint == SHAPE
-    assert Ledger(ledger).fingerprint == SHAPE
+    with Ledger(ledger) as found:
+        assert found.fingerprint == SHAPE
 
 
 @pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])

@@ -1,8 +1,18 @@
-"""Make the helper modules beside the tests importable."""
+"""Fixtures of the checks of the repository."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import asyncio
+from collections.abc import Iterator
 
-sys.path.insert(0, str(Path(__file__).parent))
+import pytest
+
+
+@pytest.fixture
+def event_loop_of_llama_index() -> Iterator[None]:
+    """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()

@@ -24,8 +24,6 @@ from langchain_workers_ai._chat.call_options import (
     Method,
     Schema,
     Tool,
-    constructor_keywords,
-    mask_keywords,
     merge_body,
     pick_stop,
     read_keywords,
@@ -51,7 +49,7 @@ from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import ChatFields, check_model
+from workers_ai.integration import ChatFields, check_model, mask_secrets, masks_arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -69,6 +67,10 @@ if TYPE_CHECKING:
 __all__ = ["ChatWorkersAI"]
 
 
+@masks_arguments(
+    "invoke", "ainvoke", "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed",
+    "generate", "agenerate", "generate_prompt", "agenerate_prompt", "bind_tools", "with_structured_output",
+)  # fmt: skip
 class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
@@ -101,7 +103,6 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
         "extra_body": "model_kwargs",
-        "extra_headers": "default_headers",
     }
     _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter", "callbacks", "cache"}
 
@@ -153,9 +154,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return self
 
     @classmethod
-    def _known(cls, data: dict[str, object]) -> dict[str, object]:
-        """Return arguments by field name. Arguments of the OpenAI SDK are translated, or ignored with a warning."""
-        return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments by field name. A profile copied from another object is left out: its model may differ."""
+        if isinstance(data.get("profile"), ResolvedProfile):
+            data = {name: value for name, value in data.items() if name != "profile"}
+        return super()._known(data)
 
     def _call(
         self,
@@ -447,8 +450,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         def bind(self, **kwargs: object) -> Runnable:
             """Bind keywords of a call and mask secrets. See :meth:`langchain_core.runnables.Runnable.bind`."""
-            with framework_errors:
-                return super().bind(**mask_keywords(kwargs))
+            mask_secrets(kwargs)
+            return super().bind(**kwargs)
 
     # LangChain's fallbacks resolve the annotations of the next two methods at run time.
 
@@ -467,7 +470,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), the name of a tool, or an OpenAI
                 dict.
             strict: Request arguments that follow the schema exactly. Sent only if set.
-            **kwargs: object parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
+            **kwargs: Any parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
 
         Raises:
             ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
@@ -492,7 +495,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 model: the schema if the model rejects tools or ``tool_choice``, else a forced tool call.
             include_raw: Return ``{"raw", "parsed", "parsing_error"}`` instead of raising.
             strict: Sent with the schema if set. Invalid with ``"json_mode"``.
-            **kwargs: object parameter of a call, such as ``max_tokens``.
+            **kwargs: Any parameter of a call, such as ``max_tokens``.
 
         Raises:
             ConfigurationError: The schema or the method is invalid.

@@ -16,10 +16,10 @@ from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
-from workers_ai.ingest import IngestOptions, IngestReport
+from workers_ai.ingest import IngestOptions, IngestReport, Vectors
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.integration import LedgerFile, require_queue, text_hash
+from workers_ai.integration import require_queue, text_hash
 
 if TYPE_CHECKING:
     import os
@@ -125,9 +125,11 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
             if type(self.batch_size) is not int or self.batch_size < 1:
                 raise ConfigurationError(f"batch_size must be an integer of at least 1, not {self.batch_size!r:.100}")
-            if self.embeddings.api == "embeddings" or self.embeddings.dimensions is not None:
+            given = self.embeddings
+            if given.api == "embeddings" or given.dimensions is not None or given.extra_body:
                 raise ConfigurationError(
-                    "an ingestor does not support api='embeddings' or dimensions: create embeddings without them"
+                    "an ingestor does not support api='embeddings', dimensions or extra_body: create embeddings "
+                    "without them"
                 )
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
@@ -265,7 +267,7 @@ class WorkersAIBatchIngestor:
         kind = self.embeddings._kind
         found = find_within(self.vector_store.embeddings, WorkersAIEmbeddings)
         embedders = {id(embedder): embedder._precomputed for embedder in (self.embeddings, *found)}
-        with LedgerFile(self.ledger) as ledger, reading_all(embedders.values(), kind, ledger):
+        with Vectors(self.ledger) as vectors, reading_all(embedders.values(), kind, vectors):
             yield ready
 
     def _sent(self, document: Document) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field, field_validator
@@ -60,6 +60,8 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     """Number of documents to return; None for all."""
     max_concurrency: int | None = Field(default=8, ge=1)
     """Maximum number of concurrent requests of this object. A request has up to 100 documents."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
 
     @field_validator("model")
     @classmethod

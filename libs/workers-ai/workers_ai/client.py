@@ -9,7 +9,13 @@ from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
 from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
 from workers_ai._settings.keywords import ClientKeywords
-from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, setting_parameters
+from workers_ai._settings.settings import (
+    CLIENT_KEYWORDS,
+    Settings,
+    known_keywords,
+    mask_secrets,
+    setting_parameters,
+)
 
 if TYPE_CHECKING:
     import os
@@ -63,7 +69,7 @@ class _BaseClient:
         limiter: Limiter | None = None,
         **settings: Unpack[ClientKeywords],
     ) -> None:
-        mask_secrets(cast("dict[str, Any]", settings))
+        mask_secrets(cast("dict[str, Any]", settings), CLIENT_KEYWORDS)
         self._connection = Connection.open(
             Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from langchain_core.runnables.config import var_child_runnable_config
-from pydantic import SecretStr
 
-from langchain_workers_ai._chat.profiles import ResolvedProfile
 from langchain_workers_ai.errors import ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL, masked_headers, require_kind, unknown_keyword
+from workers_ai.integration import (
+    CHAT_PARAMS,
+    FOREIGN_KEYWORDS,
+    PER_CALL,
+    TRANSLATED_KEYWORDS,
+    require_kind,
+    translated_keywords,
+    unknown_keyword,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from langchain_core.callbacks import BaseRunManager
     from langchain_core.tools import BaseTool
@@ -29,8 +35,6 @@ __all__ = [
     "Method",
     "Schema",
     "Tool",
-    "constructor_keywords",
-    "mask_keywords",
     "merge_body",
     "pick_stop",
     "read_keywords",
@@ -49,14 +53,7 @@ _ALIASES: Final = {
     "request_timeout": "timeout",
 }
 """Aliases of this package and of the OpenAI SDK."""
-_TRANSLATED: Final = frozenset({"functions", "function_call", "reasoning", "logit_bias", "n"})
-"""Keywords of the OpenAI SDK that are translated to other keywords."""
-_IGNORED: Final = frozenset(
-    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "verbosity", "modalities",
-     "prediction", "cache_control", "betas", "truncation", "include", "previous_response_id", "prompt_cache_retention",
-     "include_response_headers", "extra_query"}
-)  # fmt: skip
-"""Keywords of other providers that have no meaning here. They are ignored with a warning."""
+
 _TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
 """Keywords that change how a request is sent, but not its answer."""
 
@@ -73,9 +70,9 @@ def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
     ignored = []
     for name, value in given.items():
         own = _ALIASES.get(name, name)
-        if name in _IGNORED:
+        if name in FOREIGN_KEYWORDS:
             ignored += [name] if value is not None else []
-        elif name in _TRANSLATED:
+        elif name in TRANSLATED_KEYWORDS:
             continue
         elif own not in _OWN:
             raise unknown_keyword(f"a call of {owner}", name, {*_OWN, *_ALIASES}, "model_kwargs")
@@ -83,82 +80,13 @@ def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
             options[own] = value
         elif value is not None:
             raise ConfigurationError(f"a call of {owner} has {own} twice, once as {name}: pass it once")
-    _warn_ignored(owner, ignored)
-    return {**options, **_translated(owner, given, options)}
-
-
-def _warn_ignored(owner: str, names: Sequence[str]) -> None:
-    """Warn about ignored keywords."""
-    if names:
-        warnings.warn(
-            f"{owner} ignores {', '.join(sorted(names))}: Workers AI has no such parameter; "
-            "pass additional fields of the body in model_kwargs",
-            stacklevel=2,
-        )
-
-
-def _translated(owner: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of the OpenAI SDK as keywords of this package."""
-    out: dict[str, Any] = {}
-    _check_one_answer(owner, given.get("n"))
-    if functions := given.get("functions"):
-        out["tools"] = [{"type": "function", "function": function} for function in functions]
-        choice = given.get("function_call")
-        if choice is not None:
-            out["tool_choice"] = choice
-    reasoning = given.get("reasoning")
-    if isinstance(reasoning, Mapping) and "effort" in reasoning and "reasoning_effort" not in options:
-        out["reasoning_effort"] = reasoning["effort"]
-    if (bias := given.get("logit_bias")) is not None:
-        out["extra_body"] = {"logit_bias": bias, **(options.get("extra_body") or {})}
-    return out
-
-
-def constructor_keywords(owner: str, given: dict[str, Any], fields: frozenset[str]) -> dict[str, object]:
-    """Return the keywords of a constructor. Keywords of the OpenAI SDK are translated or ignored, as for a call.
-
-    Args:
-        owner: Name of the class, for errors and warnings.
-        given: The keywords.
-        fields: Names of the fields of the class.
-
-    Raises:
-        ConfigurationError: ``n`` is not 1.
-    """
-    foreign = (_IGNORED | _TRANSLATED) - fields
-    data = {name: value for name, value in given.items() if name not in foreign}
-    if isinstance(data.get("profile"), ResolvedProfile):  # copied from an object whose model may differ
-        del data["profile"]
-    if len(data) < len(given):
-        _warn_ignored(owner, [name for name in _IGNORED - fields if given.get(name) is not None])
-        translated = _translated(owner, {name: given[name] for name in foreign & given.keys()}, data)
-        if (body := translated.pop("extra_body", None)) is not None:
-            own = data.pop("model_kwargs", None) or data.pop("extra_body", None) or {}
-            translated["model_kwargs"] = {**body, **own}
-        data |= {name: value for name, value in translated.items() if name in fields}
-    return data
-
-
-def _check_one_answer(owner: str, n: object) -> None:
-    """Raise ``ConfigurationError`` if ``n`` is not 1."""
-    if n not in (None, 1):
-        raise ConfigurationError(f"{owner} has n={n!r}: the service returns one answer per call; use batch()")
+    warn_ignored(owner, ignored, "model_kwargs")
+    return {**options, **translated_keywords(owner, given, options)}
 
 
 def traced_keywords(given: Mapping[str, object]) -> dict[str, object]:
     """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
-
-
-def mask_keywords(given: dict[str, Any]) -> dict[str, object]:
-    """Return keywords with secrets masked."""
-    masked = dict(given)
-    if given.get("extra_headers"):
-        masked["extra_headers"] = masked_headers("extra_headers", given["extra_headers"])
-    gateway = given.get("gateway")
-    if isinstance(gateway, Mapping) and isinstance(gateway.get("token"), str):
-        masked["gateway"] = {**gateway, "token": SecretStr(gateway["token"])}
-    return masked
 
 
 def pick_stop(first: object, second: object) -> list[str] | None:

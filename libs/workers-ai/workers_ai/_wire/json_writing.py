@@ -10,9 +10,10 @@ from typing import Final, Literal
 from pydantic_core import from_json, to_json
 
 from workers_ai._wire.json_parsing import replace_lone_surrogates
+from workers_ai._wire.json_types import JSON
 from workers_ai.errors import BadRequestError
 
-__all__ = ["is_cache_mark", "plain_json"]
+__all__ = ["compact_json", "is_cache_mark", "plain_json"]
 
 _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
@@ -23,6 +24,14 @@ def is_cache_mark(part: object) -> bool:
     if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
         return False
     return bool(_CACHE_MARKS & {str(part.get("type")), *part})
+
+
+def compact_json(value: JSON) -> bytes:
+    """Return JSON in UTF-8, without spaces."""
+    try:
+        return to_json(value)
+    except ValueError:  # lone surrogates, or nested deeper than pydantic writes
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def plain_json(value: object) -> str:

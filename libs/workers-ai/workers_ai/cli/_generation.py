@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import typer
 
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.cli._documents import SUFFIXES, Columns, InputError
+from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
-from workers_ai.ingest._parquet import arrow
+from workers_ai.ingest._parquet import arrow, whole_file
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
 from workers_ai.ledger._store.file import LedgerFile
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Generation", "read_inputs"]
 
-SOME_FAILED: Final = 3
 _ROWS_AT_ONCE: Final = 1000
 _PLACED: Final = frozenset({
     "model", "messages", "stream", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
@@ -171,7 +169,7 @@ class Generation:
         else:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written    {count:,} rows to {self.output}")
-        return SOME_FAILED if report.failed else 0
+        return PARTIAL if report.failed else 0
 
     def _shaped(self) -> dict[str, JSON]:
         """Return the options; with ``resume`` those of the ledger."""
@@ -210,14 +208,9 @@ class Generation:
 
     def _write(self, report: GenerateReport, options: Mapping[str, JSON]) -> int:
         """Write the answers. The file appears whole or not at all; return the number of rows."""
-        part = self.output.with_name(f"{self.output.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         write = _write_parquet if self.output.suffix.lower() == ".parquet" else _write_jsonl
-        try:
-            count = write(part, self._rows(report, options))
-            part.replace(self.output)
-        finally:
-            part.unlink(missing_ok=True)
-        return count
+        with whole_file(self.output) as file:
+            return write(file, self._rows(report, options))
 
     def _rows(self, report: GenerateReport, options: Mapping[str, JSON]) -> Iterator[dict[str, JSON]]:
         entries = self._inputs(options)
@@ -243,23 +236,20 @@ def _plain(value: object) -> JSON:
     return dump(mode="json") if callable(dump) else str(value)
 
 
-def _write_jsonl(path: Path, rows: Iterable[dict[str, JSON]]) -> int:
+def _write_jsonl(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
     count = 0
-    with path.open("x", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        count += 1
     return count
 
 
-def _write_parquet(path: Path, rows: Iterable[dict[str, JSON]]) -> int:
+def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
     pa, pq = arrow()
     schema = pa.schema([(name, pa.int64() if name in _NUMBERS else pa.string()) for name in _COLUMNS])
     count = 0
     chunk: list[dict[str, JSON]] = []
-    with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for row in rows:
             chunk.append({**row, "id": str(row["id"])})
             count += 1

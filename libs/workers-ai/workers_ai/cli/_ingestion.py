@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import typer
 
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
+from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
-from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
+from workers_ai.ingest import Estimate, IngestReport, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import LineBar
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ingestion"]
 
-SOME_FAILED: Final = 3
 _BAD_SHOWN: Final = 5
 
 
@@ -104,7 +106,7 @@ class Ingestion:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written   {count:,} rows to {self.output}")
             self._print_duplicates(report)
-        return SOME_FAILED if report.failed else 0
+        return PARTIAL if report.failed else 0
 
     def _print_duplicates(self, report: IngestReport) -> None:
         if report.duplicate_ids:

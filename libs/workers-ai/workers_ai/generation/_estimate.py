@@ -13,6 +13,7 @@ from workers_ai.ledger._keywords import only, show
 from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import JOBS_IN_FLIGHT, LARGE_RUN, QUEUE_MINUTES
+from workers_ai.ledger._report_text import estimate_html, estimate_text
 from workers_ai.ledger._source import iter_source
 
 if TYPE_CHECKING:
@@ -60,25 +61,29 @@ class GenerateEstimate:
         """Return the estimate as values that JSON can hold."""
         return asdict(self)
 
-    def __str__(self) -> str:
+    def _facts(self) -> list[tuple[str, str]]:
         def usd(cost: float | None) -> str:
             return "unknown" if cost is None else f"${cost:.6f}"
 
-        neurons = "unknown" if self.neurons is None else f"{self.neurons:,.1f}"
-        lines = [
-            f"With {self.model}, nothing sent yet:",
-            f"  inputs       {self.inputs:,}",
-            f"  requests     {self.requests:,}",
-            f"  submissions  {self.submissions:,}",
-            f"  tokens in    {self.input_tokens:,} (estimated)",
-            f"  tokens out   {self.output_tokens:,} (expected)",
-            f"  neurons      {neurons}",
-            f"  cost         {usd(self.cost_usd)} expected, {usd(self.max_cost_usd)} at most",
-            f"  minutes      {self.minutes:,.1f}",
+        facts = [
+            ("inputs", f"{self.inputs:,}"),
+            ("requests", f"{self.requests:,}"),
+            ("submissions", f"{self.submissions:,}"),
+            ("tokens in", f"{self.input_tokens:,} (estimated)"),
+            ("tokens out", f"{self.output_tokens:,} (expected)"),
+            ("neurons", "unknown" if self.neurons is None else f"{self.neurons:,.1f}"),
+            ("cost", f"{usd(self.cost_usd)} expected, {usd(self.max_cost_usd)} at most"),
+            ("minutes", f"{self.minutes:,.1f}"),
         ]
         if self.unsendable:
-            lines.append(f"  unsendable   {self.unsendable:,} inputs are empty or too long")
-        return "\n".join(lines)
+            facts.append(("unsendable", f"{self.unsendable:,} inputs are empty or too long"))
+        return facts
+
+    def __str__(self) -> str:
+        return estimate_text(self.model, self._facts())
+
+    def _repr_html_(self) -> str:
+        return estimate_html(self.model, self._facts())
 
 
 @show(EstimateOptions, Options)

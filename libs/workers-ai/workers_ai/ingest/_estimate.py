@@ -25,6 +25,7 @@ from workers_ai.ledger._records import (
     text_hash,
     unsendable,
 )
+from workers_ai.ledger._report_text import estimate_html, estimate_text
 from workers_ai.ledger._source import iter_source
 
 if TYPE_CHECKING:
@@ -72,28 +73,31 @@ class Estimate:
         """Return the estimate as values that JSON can hold."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}"
-        neurons = "unknown" if self.neurons is None else f"{self.neurons:,.1f}"
-        lines = [
-            f"With {self.model}, nothing sent yet:",
-            f"  documents    {self.documents:,}",
-            f"  texts        {self.texts:,} to embed",
-            f"  requests     {self.requests:,}",
-            f"  submissions  {self.submissions:,}",
-            f"  tokens       {self.tokens:,} (estimated)",
-            f"  neurons      {neurons}",
-            f"  cost         {cost}",
-            f"  minutes      {self.minutes:,.1f}",
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [
+            ("documents", f"{self.documents:,}"),
+            ("texts", f"{self.texts:,} to embed"),
+            ("requests", f"{self.requests:,}"),
+            ("submissions", f"{self.submissions:,}"),
+            ("tokens", f"{self.tokens:,} (estimated)"),
+            ("neurons", "unknown" if self.neurons is None else f"{self.neurons:,.1f}"),
+            ("cost", "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}"),
+            ("minutes", f"{self.minutes:,.1f}"),
         ]
         if self.truncated:
-            lines.append(
-                f"  truncated    {self.truncated:,} documents are longer than the {input_window(self.model):,} tokens "
-                "that the model reads: cut them into chunks"
+            window = f"{input_window(self.model):,} tokens that the model reads"
+            facts.append(
+                ("truncated", f"{self.truncated:,} documents are longer than the {window}: cut them into chunks")
             )
         if self.duplicate_ids:
-            lines.append(f"  duplicate    {self.duplicate_ids:,} ids belong to several documents")
-        return "\n".join(lines)
+            facts.append(("duplicate", f"{self.duplicate_ids:,} ids belong to several documents"))
+        return facts
+
+    def __str__(self) -> str:
+        return estimate_text(self.model, self._facts())
+
+    def _repr_html_(self) -> str:
+        return estimate_html(self.model, self._facts())
 
 
 @show(EstimateOptions, Options)

@@ -1,4 +1,4 @@
-"""Keywords of a run: its options, and the settings of a client of its own."""
+"""Keywords of a run: its options, and the arguments of the client that it creates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from workers_ai._settings.settings import mask_secrets, reject_settings, setting_parameters
+from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings, setting_parameters
 from workers_ai._validation import unknown_keyword
 from workers_ai.client import AsyncClient, Client
 
@@ -48,8 +48,8 @@ def split(keywords: Mapping[str, object], options: type[Options]) -> tuple[Optio
         keywords: Keywords of the call. Secrets are masked in place, so that no traceback shows them.
         options: The typed dict of the options.
     """
-    mask_secrets(cast("dict[str, object]", keywords))
     names = options.__annotations__.keys()
+    mask_secrets(cast("dict[str, object]", keywords), CLIENT_KEYWORDS | names)
     own = {name: value for name, value in keywords.items() if name in names}
     rest = {name: value for name, value in keywords.items() if name not in names}
     return cast("Options", own), cast("ClientArguments", rest)

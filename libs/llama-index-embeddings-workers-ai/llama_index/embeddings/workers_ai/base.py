@@ -15,7 +15,16 @@ from pydantic import Field, model_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
+from workers_ai.integration import (
+    MAX_CONCURRENCY,
+    PER_CALL,
+    EmbeddingFields,
+    agather,
+    check_texts,
+    embed_flows,
+    gather,
+    masks_arguments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +49,7 @@ _CONCURRENCY: Final = ("max_concurrency", "num_workers")
 dispatcher = get_dispatcher(__name__)
 
 
+@masks_arguments("get_text_embedding_batch", "aget_text_embedding_batch", "__call__", "acall")
 class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     """An embedding model of Cloudflare Workers AI.
 
@@ -62,7 +72,6 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         def __init__(self, model: str = ..., **keywords: object) -> None: ...
         def __init__(self, *args: object, **keywords: object) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no embedding request"
     _keyword_aliases: ClassVar[dict[str, str]] = {
         **EmbeddingFields._keyword_aliases,
         "model": "model_name",
@@ -127,6 +136,8 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         ]
         if self.dimensions is not None:  # appended only if set, so that existing cache keys stay valid
             options.append(self.dimensions)
+        if self.extra_body:
+            options.append(self.extra_body)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
     def _options_of_call(self, kind: _Kind) -> EmbedKeywords:

@@ -74,8 +74,10 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     def _check_mode(self) -> Self:
         if self.queue == "overflow":
             raise ConfigurationError("queue='overflow' does not work with a ledger: use 'always' or 'never'")
-        if self.api == "embeddings" or self.dimensions is not None:
-            raise ConfigurationError("api='embeddings' and dimensions do not work with a ledger: leave both unset")
+        if self.api == "embeddings" or self.dimensions is not None or self.extra_body:
+            raise ConfigurationError(
+                "api='embeddings', dimensions and extra_body do not work with a ledger: leave them unset"
+            )
         return self
 
     @classmethod

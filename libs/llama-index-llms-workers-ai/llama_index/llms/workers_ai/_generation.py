@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
 from workers_ai.errors import BatchItemError, ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, accepts_null_effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "st
 """Parameters without effect: an answer of a corpus calls no tool and is not streamed."""
 
 
-def generation_options(options: ChatKeywords) -> SamplingOptions:
-    """Return the keywords of ``generate`` for the options of a chat call.
+def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
+    """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
         ConfigurationError: A setting of a single request was passed.
@@ -42,7 +42,7 @@ def generation_options(options: ChatKeywords) -> SamplingOptions:
             continue
         if name in _NAMED and value is not None:
             named[name] = value
-        elif value is not None or name == "reasoning_effort":
+        elif value is not None or (name == "reasoning_effort" and accepts_null_effort(model)):
             body[name] = value
     return cast("SamplingOptions", {**named, "extra_body": body or None})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast, overload
 
@@ -43,7 +42,18 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
+from workers_ai.integration import (
+    CHAT_PARAMS,
+    FOREIGN_KEYWORDS,
+    PER_CALL,
+    TRANSLATED_KEYWORDS,
+    ChatFields,
+    early_end,
+    masks_arguments,
+    translated_keywords,
+    unknown_keyword,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
     import os
@@ -74,14 +84,21 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
-_IGNORED: Final = frozenset({
-    "allow_parallel_tool_calls", "cache_control", "extra_query", "formatted", "metadata", "modalities", "n",
-    "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "stream",
-    "tool_required", "user", "verbose", "verbosity",
-})  # fmt: skip
+_IGNORED: Final = FOREIGN_KEYWORDS | {"allow_parallel_tool_calls", "formatted", "stream", "tool_required", "verbose"}
 """Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 
 
+@masks_arguments(
+    *(
+        f"{prefix}{name}"
+        for prefix in ("", "a")
+        for name in (
+            "chat", "stream_chat", "complete", "stream_complete", "predict", "stream", "chat_with_tools",
+            "stream_chat_with_tools", "predict_and_call", "structured_predict", "stream_structured_predict",
+            "structured_predict_many",
+        )
+    )
+)  # fmt: skip
 class WorkersAI(ChatFields, StructuredPrediction):
     """A chat model of Cloudflare Workers AI.
 
@@ -107,6 +124,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "model_name": "model",
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
+        "extra_body": "additional_kwargs",
+    }
+    _call_aliases: ClassVar[dict[str, str]] = {
+        "model_name": "model",
+        "stop_sequences": "stop",
+        "max_completion_tokens": "max_tokens",
+        "request_timeout": "timeout",
     }
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     _process_local: ClassVar[frozenset[str]] = ChatFields._process_local | {"callback_manager", "rate_limiter"}
@@ -197,27 +221,21 @@ class WorkersAI(ChatFields, StructuredPrediction):
             ConfigurationError: A keyword is unknown, or an option was set twice.
         """
         given: dict[str, Any] = {}
+        ignored: list[str] = []
         for name, value in kwargs.items():
-            option = self._keyword_aliases.get(name, name)
+            option = self._call_aliases.get(name, name)
             if name in _IGNORED:
-                self._check_ignored(name, value)
+                ignored += [f"{name}="] if value is not None and name != "formatted" else []
+            elif name in TRANSLATED_KEYWORDS:
+                continue
             elif option not in _PER_CALL:
                 raise unknown_keyword(type(self).__name__, name, _PER_CALL, "additional_kwargs")
             elif given.get(option) is not None and value is not None:
                 raise ConfigurationError(f"{option} was set twice in one call, once as {name}: set it once")
             elif option not in given or value is not None:
                 given[option] = value
-        return given
-
-    def _check_ignored(self, name: str, value: object) -> None:
-        if name == "n" and value not in (None, 1):
-            raise ConfigurationError(f"n={value!r} is not supported: a call returns one answer; call once per answer")
-        if name not in ("n", "formatted") and value is not None:
-            warnings.warn(
-                f"{type(self).__name__} ignores {name}=: Workers AI has no such parameter; pass further fields of the "
-                "request body in additional_kwargs",
-                stacklevel=2,
-            )
+        warn_ignored(type(self).__name__, ignored, "additional_kwargs")
+        return given | translated_keywords(type(self).__name__, kwargs, given)
 
     def _sync(self) -> Client:
         """Return the client for one call."""
@@ -416,7 +434,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if unknown := sorted(options.keys() - known):
             raise unknown_keyword("structured_predict_many", unknown[0], known, "llm_kwargs")
         model, params, _ = self._options(llm_kwargs or {})
-        arguments = cast("GenerateOptions", {"schema": output_cls, **generation_options(params), **options})
+        arguments = cast("GenerateOptions", {"schema": output_cls, **generation_options(model, params), **options})
         return rendered_rows(self, prompt, rows), model, arguments
 
     def _prepare_chat_with_tools(
@@ -506,7 +524,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         selections = list(to_tool_selections(response))
         if error_on_no_tool_call and not selections:
-            raise ValueError(f"Expected at least one tool call, but got none: {response.message.content!r}")
+            why = early_end(response.additional_kwargs.get("finish_reason"))
+            raise ValueError(
+                f"Expected at least one tool call, but got none: {response.message.content!r}" + (why and f": {why}")
+            )
         return selections
 
 

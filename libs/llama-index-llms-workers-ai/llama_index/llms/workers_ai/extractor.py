@@ -198,7 +198,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
                 repair=self.repair,
                 progress=self.show_progress,
                 client=self._client(),
-                **generation_options(options),
+                **generation_options(model, options),
             )
             answers = await asyncio.to_thread(list, self._report.answers())
             for position, answer in zip(positions, answers, strict=True):
