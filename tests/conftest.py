@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Undo it: hypothesis looks for referrers when its plugin imports it for the summary."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
