@@ -49,7 +49,8 @@ def check_header(name: str, value: SecretStr | str) -> None:
 
 
 def _is_header_value(value: object) -> bool:
-    text = value.get_secret_value() if hasattr(value, "get_secret_value") else value
+    reveal = getattr(value, "get_secret_value", None)
+    text = value if reveal is None else reveal()
     return isinstance(text, str) and bool(_HEADER_VALUE.fullmatch(text))
 
 
