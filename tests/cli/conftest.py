@@ -25,7 +25,7 @@ def emulator() -> Emulator:
 def workers_ai(emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """Return a function that runs the command in an empty folder, and checks that the token is not printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(http, "_client_options", lambda settings: {"transport": emulator.transport()})
+    monkeypatch.setattr(http, "_client_options", lambda *arguments: {"transport": emulator.transport()})
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", account["account_id"])
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", account["api_token"])
 

@@ -13,10 +13,12 @@ import pytest
 from tests.generation.conftest import FakeJob, FakeQueue, Generator, first_prompt, inputs, prompt_of, refusal
 
 from workers_ai.errors import (
+    APIResponseValidationError,
     BatchError,
     BatchItemError,
     CapacityError,
     ConfigurationError,
+    NotFoundError,
     QuotaExhaustedError,
     WorkersAIError,
 )
@@ -132,6 +134,20 @@ CASES = {
     "submissions at capacity": Case(
         {"accept": lambda job: refusal(429, 3040, "AiError: Capacity temporarily exceeded") if job.number % 3 else None}
     ),
+    "a page in place of an accepted submission": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>") if job.number in (0, 3) else None}
+    ),
+    "a submission without a request id": Case(
+        {"accept": lambda job: httpx.Response(200, json={"result": {}}) if job.number == 0 else None}
+    ),
+    "pages in place of all accepted submissions": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>")}, ends=APIResponseValidationError
+    ),
+    "a model without a queue": Case(
+        {"accept": lambda job: refusal(400, 8007, "AiError: This model does not support request queuing")},
+        ends=ConfigurationError,
+    ),
+    "an unknown model": Case({"accept": lambda job: refusal(400, 5007, "No such model")}, ends=NotFoundError),
     "too large submissions": Case({"accept": lambda job: httpx.Response(413) if len(job.requests) > 20 else None}),
     "quota": Case(
         {

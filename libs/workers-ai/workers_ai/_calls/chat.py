@@ -57,7 +57,7 @@ def plan_call(
     params = {name: value for name, value in options.items() if name not in ("api", *PLANNED)}
     if unknown := params.keys() - CHAT_PARAMS:
         raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS | PER_CALL, "extra_body")
-    if api in (None, "chat_completions") and settings.through_binding:
+    if api in (None, "chat_completions") and settings._through_binding:
         api = "run"  # the only chat route of a binding
     try:
         return plan_chat(

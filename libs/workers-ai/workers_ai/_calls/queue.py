@@ -162,7 +162,7 @@ class BatchFlows:
     def _scrubbed(self, status: BatchStatus) -> BatchStatus:
         for item in status.items:
             if item.error is not None:
-                scrub_error(item.error, self.calls.settings.scrub)
+                scrub_error(item.error, self.calls.settings._scrub)
         return status
 
     def poll_once(self, polled: PolledJob) -> Flow[BatchStatus | None]:

@@ -72,8 +72,8 @@ class BatchWorkerTransport:
         """Send one request.
 
         Raises:
-            ConfigurationError: The queue accepts only embedding requests, or other requests need an account (nothing
-                was sent); or the Worker uses another model, or is in demo mode.
+            ConfigurationError: A queued request is not an embedding request, or a direct request has no account
+                (nothing was sent); or the Worker uses another model, or is in demo mode.
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)

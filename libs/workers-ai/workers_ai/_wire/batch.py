@@ -90,7 +90,7 @@ def rerank_inputs(query: str, texts: Sequence[str], top_k: int | None = None) ->
 
 def json_bytes(value: JSON) -> int:
     """Return the size of a value in a request body, in bytes."""
-    return len(compact_json(value).encode("utf-8", "surrogatepass"))
+    return len(compact_json(value))
 
 
 def split_requests(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from typing import TYPE_CHECKING, Final, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, overload
 
 from pydantic_core import from_json
 
@@ -20,6 +20,7 @@ __all__ = [
     "parse_body",
     "parse_growing",
     "parse_json",
+    "read_json",
     "replace_lone_surrogates",
     "whole_number",
 ]
@@ -92,6 +93,14 @@ def _check_depth(value: JSON) -> None:
 def _children(node: JSON) -> list[JSON]:
     items = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return [item for item in items if isinstance(item, (dict, list))]
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON that this library wrote."""
+    try:
+        return from_json(text)
+    except ValueError:  # nested deeper than pydantic reads
+        return json.loads(text)
 
 
 def parse_body(data: bytes, *, keep_lone_surrogates: bool = False) -> JSON:

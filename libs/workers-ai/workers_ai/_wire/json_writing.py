@@ -26,17 +26,12 @@ def is_cache_mark(part: object) -> bool:
     return bool(_CACHE_MARKS & {str(part.get("type")), *part})
 
 
-_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # ``json.dumps`` creates one per call
-
-
-def compact_json(value: JSON) -> str:
-    """Return JSON text without spaces.
-
-    Raises:
-        TypeError: A value is not JSON.
-        ValueError: The value contains itself.
-    """
-    return _compact.encode(value)
+def compact_json(value: JSON) -> bytes:
+    """Return JSON in UTF-8, without spaces."""
+    try:
+        return to_json(value)
+    except ValueError:  # lone surrogates, or nested deeper than pydantic writes
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def plain_json(value: object) -> str:

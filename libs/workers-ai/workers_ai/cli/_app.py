@@ -236,7 +236,7 @@ def ingest(
     with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
         from workers_ai.cli._ingestion import Ingestion
-        from workers_ai.ingest import Fingerprint
+        from workers_ai.ledger._store.fingerprints import Fingerprint
 
         shape = None
         if model is not None:

@@ -41,7 +41,7 @@ def _as_command(text: str) -> str:
     """Replace names of Python arguments in a message by options of the command."""
     for name, option in _OPTIONS:
         text = re.sub(name, option, text)
-    return re.sub(r"--[a-z_]+", lambda found: found[0].replace("_", "-"), text)
+    return re.sub(r"(--[a-z_]+)( (?=[,;:.]))?", lambda found: found[1].replace("_", "-"), text)
 
 
 def message_of(error: Exception) -> str:

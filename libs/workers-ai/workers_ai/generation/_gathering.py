@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["QueuedClient"]
 
 _SMALL: Final = 10
-"""Requests below which a submission is small, and small submissions in a row before the warning."""
+"""A submission with fewer requests is small. After as many small submissions in a row, a warning is logged."""
 
 
 @dataclass

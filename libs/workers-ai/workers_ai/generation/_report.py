@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from workers_ai._wire.chat.reply import early_end, read_chat
+from workers_ai._wire.json_parsing import read_json
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
@@ -59,7 +59,7 @@ def answer_of(row: AnswerRow, output: OutputFormat) -> Answer:
     if row.answer is None:
         why = row.error or "there is no answer yet"
         return Answer(row.id, row.hash, None, error=Failure(row.id, row.code, why, row.position))
-    message = json.loads(row.answer)
+    message = read_json(row.answer)
     text = message.get("content") or ""
     usage = None
     if row.input_tokens is not None:
@@ -81,7 +81,7 @@ def misfit(error: ValueError, finish: str | None) -> str:
 
 def chat_reply(row: AnswerRow, model: str) -> ChatReply:
     """Return a stored answer as :meth:`workers_ai.Client.chat` returns it."""
-    message = json.loads(row.answer or "{}")
+    message = read_json(row.answer or "{}")
     usage: dict[str, JSON] | None = None
     if row.input_tokens is not None:
         usage = {"prompt_tokens": row.input_tokens, "completion_tokens": row.output_tokens or 0}
@@ -142,14 +142,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class GenerateReport:
-    """What came of one generation. ``answered + reused + failed + pending`` is the number of inputs.
+    """The result of one generation. ``answered + reused + failed + pending`` is the number of inputs.
 
     Attributes:
         model: Model id.
         answered: Inputs answered in this run.
         reused: Inputs that cost nothing: their answer was in the ledger, another process sharing the ledger made it,
             or another input is the same.
-        failed: Inputs without a usable answer. Those whose answer does not fit are among them, see ``invalid``.
+        failed: Inputs without a usable answer, including those whose answer does not fit (``invalid``).
         failures: The first 10,000 of them, as (id, code, message, position).
         invalid: Inputs whose answer does not fit the schema, after every repair; their text is kept.
         truncated: Answers that ended at ``max_tokens``.
@@ -158,9 +158,9 @@ class GenerateReport:
         output_tokens: Output tokens of this run, likewise.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
-        seconds: How long it took.
-        pending: Inputs that are still to be answered, with ``wait=False``.
-        request_ids: Submissions that are still with the queue.
+        seconds: Duration in seconds.
+        pending: Inputs without an answer yet, with ``wait=False``.
+        request_ids: Request ids of the submissions that are still in the queue.
         ledger: The ledger's file.
         run: The run's number in it.
         duplicate_ids: How many ids several inputs share.

@@ -1,4 +1,4 @@
-"""Keywords of a run: its options, and the settings of a client of its own."""
+"""Keywords of a run: its options, and the arguments of the client that it creates."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
             unique.
         prepared: The same messages in the form of the service.
     """
+    if all(map(_is_text_alone, prepared)):
+        return prepared
     calls: defaultdict[int, list[_Call]] = defaultdict(list)
     for call in _match_results(messages, prepared):
         calls[call.turn].append(call)
@@ -54,6 +56,10 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
             results = _results_of(calls[place], prepared) if place in calls else ()
             out += _with_images_last([message, *results])
     return out
+
+
+def _is_text_alone(message: Mapping[str, JSON]) -> bool:
+    return isinstance(message["content"], str) and "tool_calls" not in message and message["role"] != "tool"
 
 
 def bridge_tool_turns(messages: Sequence[dict[str, JSON]]) -> list[dict[str, JSON]]:
