@@ -39,6 +39,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Undo the freeze: hypothesis, imported at the end, warns about random generators that it cannot see."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
