@@ -39,8 +39,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish() -> None:
-    """Show all objects to the garbage collector again: hypothesis looks for references when it is imported."""
+    """Undo the freeze: hypothesis, imported at the end, warns about random generators that it cannot see."""
     gc.unfreeze()
 
 
