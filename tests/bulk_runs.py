@@ -139,7 +139,7 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 def use_clock(client: Client | AsyncClient, clock: Callable[[], float]) -> None:
     """Let the calls of a client read this clock, and its limiter count by it."""
     client._connection.calls.clock = clock
-    client._connection.calls.limiter = limiter.Limiter(clock)
+    client._connection.calls.limiter = limiter.AccountLimiter(clock)
 
 
 def choose_faces(metafunc: pytest.Metafunc) -> None:

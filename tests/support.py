@@ -7,10 +7,11 @@ import inspect
 import zlib
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import httpx
 
-from workers_ai._limits.limiter import Limiter
+from workers_ai._limits.limiter import AccountLimiter
 
 if TYPE_CHECKING:
     import pytest
@@ -35,6 +36,16 @@ def wired(emulator: Emulator, **settings: Any) -> dict[str, Any]:
     }
 
 
+def read_html(shown: Any) -> list[list[str]]:
+    """Return the captions and rows of the HTML tables of an object, as text.
+
+    HTML that is not well-formed, or text that is not escaped, raises :class:`xml.etree.ElementTree.ParseError`.
+    """
+    tables = ElementTree.fromstring(f"<div>{shown._repr_html_()}</div>")
+    rows = (element for element in tables.iter() if element.tag in {"caption", "tr"})
+    return [[cell.text or "" for cell in row] or [row.text or ""] for row in rows]
+
+
 def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Make every sleep return at once, and return the list that collects the skipped seconds.
 
@@ -50,7 +61,9 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
-    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    monkeypatch.setattr(
+        "workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(lambda: monotonic() + sum(waited))
+    )
     return waited
 
 

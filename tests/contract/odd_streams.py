@@ -44,6 +44,13 @@ ODD_STREAMS = [
         requests=3,
     ),
     Shape(
+        "an error of OpenAI's types before the first piece is tried again",
+        "OpenAI's error codes",
+        Want(error="InternalServerError"),
+        events=[{"error": {"type": "server_error", "code": None, "message": "It broke."}}],
+        requests=3,
+    ),
+    Shape(
         "an error in place of the events",
         "cloudflare/ai#452",
         Want(error="CapacityError", code=3040),

@@ -552,6 +552,13 @@ PARAMETERS = [
         params={"temperature": None, "stop": None, "seed": None, "tools": None, "logprobs": None},
         lacks=["temperature", "stop", "seed", "tools", "logprobs", "stream"],
     ),
+    Sent(
+        "cache marks among the tools are dropped",
+        "B137",
+        params={"tools": [*TOOLS, {"cachePoint": {"type": "default"}}]},
+        model=OPENAI,
+        has={"tools": list(TOOLS)},
+    ),
     Sent("one stop text is a list of one", "rule 12", params={"stop": "END"}, has={"stop": ["END"]}),
     Sent("no stop texts", "langchain-cloudflare", params={"stop": []}, lacks=["stop"]),
     # Out of scope: turning efforts a model does not list into others (rule 11); the service knows its models.
@@ -568,6 +575,16 @@ PARAMETERS = [
         params={"reasoning_effort": None},
         model=OPENAI,
         has={"reasoning_effort": None},
+    ),
+    *(
+        Sent(
+            f"an effort that is null is not sent to {model}",
+            "the older schema has no null",
+            params={"reasoning_effort": None},
+            model=model,
+            lacks=["reasoning_effort", "reasoning"],
+        )
+        for model in ("@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/openai/gpt-oss-120b", "@cf/unknown/model")
     ),
     Sent(
         "extra fields go out as they are",

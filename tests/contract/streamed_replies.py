@@ -78,6 +78,38 @@ STREAMS = [
         Want("Hello"),
         events=[envelope(chunk(content="Hello")), envelope(chunk("stop"))],
     ),
+    Shape(
+        "parts of all kinds in deltas",
+        "gap",
+        Want("ab", "hm", calls=CLOCK, finish="tool_calls"),
+        events=[
+            chunk(content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {}]),
+            chunk(content=[{"text": "b"}]),
+            chunk(content=[{"type": "tool_use", "id": "c1", "name": "clock", "input": OSLO}]),
+            chunk("tool_calls", content=[]),
+        ],
+    ),
+    Shape(
+        "a last message with a call among its parts",
+        "gap",
+        Want("ab", calls=CLOCK, finish="tool_calls"),
+        events=[
+            chunk(content="a"),
+            {
+                "choices": [
+                    {
+                        "finish_reason": "stop",
+                        "message": {
+                            "content": [
+                                {"type": "text", "text": "ab"},
+                                {"type": "tool_use", "id": "c1", "name": "clock", "input": OSLO},
+                            ]
+                        },
+                    }
+                ]
+            },
+        ],
+    ),
     # --- text ---
     Shape(
         "response is a number",

@@ -15,6 +15,7 @@ from readers import disagreements, of_deltas, of_reply
 from shapes import CLOCK, HI, Call, Want, nested
 
 from workers_ai import errors as e
+from workers_ai._wire.batch import read_submission
 
 MODEL = "@cf/openai/gpt-oss-120b"
 USAGE = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12, "output_tokens_details": {"reasoning_tokens": 3}}
@@ -62,6 +63,19 @@ REPLIES = {
         response({key: value for key, value in call("clock", "{}").items() if key != "call_id"}),
         Want(calls=(Call("clock", {}, "fc_1"),), finish="tool_calls"),
     ),
+    "calls and texts of other kinds": (
+        response(
+            {"type": "output_text", "text": "Let me "},
+            {
+                "type": "message",
+                "content": [
+                    {"type": "output_text", "text": "see."},
+                    {"type": "tool_use", "id": "call_1", "name": "clock", "input": {"city": "Oslo"}},
+                ],
+            },
+        ),
+        Want("Let me see.", calls=(CLOCK_CALL,), finish="tool_calls"),
+    ),
     "a refusal": (
         response({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}),
         Want(refusal="No."),
@@ -106,6 +120,7 @@ SENT = {
     "a question": (HI, {}, {"input": [{"role": "user", "content": "hi"}]}),
     "the bound has another name": (HI, {"max_tokens": 9}, {"max_output_tokens": 9}),
     "effort is an object": (HI, {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+    "no effort": (HI, {"reasoning_effort": None}, {}),
     "sampling": (HI, {"temperature": 0, "top_p": 0.5}, {"temperature": 0, "top_p": 0.5}),
     "tools are flat": (
         HI,
@@ -198,6 +213,38 @@ def test_a_response_without_a_list_of_items_is_no_answer(body: Any, face: Any) -
     one = face(lambda request: httpx.Response(200, json=body))
     with pytest.raises(e.APIResponseValidationError, match="has no answer"):
         one.chat(MODEL, HI, api="responses")
+
+
+FAILURES = {
+    "server_error": (e.InternalServerError, 3),
+    "rate_limit_exceeded": (e.RateLimitError, 3),
+    "insufficient_quota": (e.QuotaExhaustedError, 1),
+    "invalid_prompt": (e.BadRequestError, 1),
+    "context_length_exceeded": (e.ContextWindowExceededError, 1),
+    "unknown_code": (e.APIResponseValidationError, 1),
+    3040: (e.CapacityError, 3),
+    None: (e.APIResponseValidationError, 1),
+}
+
+
+@pytest.mark.parametrize(("stream", "enveloped"), [(False, False), (True, True)], ids=["whole", "to a stream"])
+@pytest.mark.parametrize("code", FAILURES, ids=str)
+def test_a_failed_response_is_the_typed_error_of_its_code(code: Any, enveloped: bool, stream: bool, face: Any) -> None:
+    error, tries = FAILURES[code]
+    seen: list[httpx.Request] = []
+    body = response(status="failed", error=None if code is None else {"code": code, "message": "It broke."})
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"result": body, "success": True} if enveloped else body)
+
+    one = face(answer, max_retries=2)
+    with pytest.raises(e.WorkersAIError, match="It broke" if code else "status failed: it gave no reason") as caught:
+        one.stream(MODEL, HI, api="responses") if stream else one.chat(MODEL, HI, api="responses")
+    assert (type(caught.value), len(seen)) == (error, tries)
+    assert caught.value.is_retryable is (tries > 1)
+    item = read_submission({"responses": [{"id": 0, "result": body, "success": True}]}, MODEL, 1).answer.items[0]
+    assert item.success is (code is None)
 
 
 def test_a_response_without_items_is_an_empty_answer(face: Any) -> None:

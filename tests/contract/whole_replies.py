@@ -389,6 +389,29 @@ WHOLE = [
         Want("a"),
         openai([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "new"}]),
     ),
+    Shape(
+        "parts with and without a type",
+        "gap",
+        Want("ab", "hm"),
+        openai([{"type": "text", "text": "a"}, {"text": "b"}, {"text": "hm", "thought": True}, {}]),
+    ),
+    *(
+        Shape(
+            f"a call among the parts: {next(iter(part))} {part.get('type')}",
+            "gap",
+            Want("a", calls=(Call("clock", OSLO, call_id),), finish="tool_calls"),
+            openai([{"type": "text", "text": "a"}, part]),
+        )
+        for call_id, part in (
+            ("c1", {"type": "tool_use", "id": "c1", "name": "clock", "input": OSLO}),
+            ("c1", {"type": "function_call", "call_id": "c1", "name": "clock", "arguments": '{"city":"Oslo"}'}),
+            ("c1", {"type": "tool_call", "id": "c1", "name": "clock", "args": OSLO}),
+            ("c1", {"type": "function", "id": "c1", "function": {"name": "clock", "arguments": OSLO}}),
+            ("c1", {"toolUse": {"toolUseId": "c1", "name": "clock", "input": OSLO}}),
+            (None, {"functionCall": {"name": "clock", "args": OSLO}}),
+        )
+    ),
+    Shape("no parts", "gap", Want(""), openai([])),
     Shape("a list of data", "B136", Want('[{"type": "cat"}]'), openai([{"type": "cat"}]), params=JSON_MODE),
     # --- both families at once (llama-3.3) ---
     Shape(

@@ -13,6 +13,7 @@ import time
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
 from workers_ai._flow.drivers import adrive
 from workers_ai._flow.steps import Do, Flow, Send
+from workers_ai._transports.clients import KEPT_CONNECTIONS, Clients
 from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator, Fault
 
@@ -73,11 +75,65 @@ def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> Non
 def test_connections_are_kept_within_a_loop(url: str, aclient: AsyncClient) -> None:
     async def twice() -> bool:
         await aclient.chat(MODEL, HI)
-        first = (await aclient._connection.transport._loop_client()).client
+        clients = await aclient._connection.transport._loop_clients()
         await aclient.chat(MODEL, HI)
-        return first is (await aclient._connection.transport._loop_client()).client
+        return clients is await aclient._connection.transport._loop_clients() and len(clients.created) == 1
 
     assert asyncio.run(twice())
+
+
+async def test_concurrent_requests_keep_their_connections_and_no_cookies(account: dict[str, Any]) -> None:
+    at_once, heads, served = 25, [], []  # httpx keeps 20 connections
+    arrived = asyncio.Barrier(at_once)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                heads.append([tuple(line.lower().split(b": ", 1)) for line in head.split(b"\r\n")[1:-2]])
+                await reader.readexactly(int(dict(heads[-1])[b"content-length"]))
+                await arrived.wait()
+                writer.write(b'HTTP/1.1 200 OK\r\nset-cookie: a=b\r\ncontent-length: 16\r\n\r\n{"response":"a"}')
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        async with AsyncClient(base_url=f"http://{host}", **account) as client:
+            for _ in range(3):
+                await asyncio.gather(*(client.chat(MODEL, HI) for _ in range(at_once)))
+        assert len(served) == at_once
+        await asyncio.gather(*served)  # each ends with its connection
+    for head in heads:
+        names = [name for name, _ in head]
+        assert b"cookie" not in names
+        assert len(names) == len(set(names))
+        assert dict(head)[b"host"] == host.encode()
+        assert dict(head)[b"content-type"] == b"application/json"
+
+
+def test_an_open_stream_keeps_its_client_from_other_calls(url: str, account: dict[str, Any]) -> None:
+    with Client(base_url=url, **account) as client:
+        stream = client.stream_chat(MODEL, HI)
+        next(stream)
+        client.chat(MODEL, HI)
+        clients = client._connection.transport._sync
+        assert len(clients.created) == 2
+        stream.close()
+        list(client.stream_chat(MODEL, HI))
+        client.chat(MODEL, HI)
+        assert len(clients.created) == 2
+
+
+def test_clients_that_keep_no_connection_are_used_last() -> None:
+    made: list[int] = []
+    clients: Clients[Any] = Clients(lambda kept: made.append(kept) or f"client {len(made)}")
+    taken = [clients.take() for _ in range(KEPT_CONNECTIONS + 2)]
+    assert made == [1] * KEPT_CONNECTIONS + [0, 0]
+    for client in taken:
+        clients.release(client)
+    assert {clients.take() for _ in range(KEPT_CONNECTIONS)} == set(taken[:KEPT_CONNECTIONS])
+    assert {clients.take(), clients.take()} == set(taken[KEPT_CONNECTIONS:])
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])

@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.documents import Document
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
@@ -21,6 +23,12 @@ from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
 from workers_ai._settings.settings import _CHECKS
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
 from workers_ai._wire.vectors import EmbedOptions
+from workers_ai.generation import GenerateOptions, agenerate, generate
+from workers_ai.generation import _options as generate_options
+from workers_ai.generation import estimate as estimate_generation
+from workers_ai.ingest import IngestOptions, aingest, ingest
+from workers_ai.ingest import _options as ingest_options
+from workers_ai.ingest import estimate as estimate_ingestion
 from workers_ai.integration import ChatFields, ConnectionFields, EmbeddingFields
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -66,7 +74,27 @@ def test_chat_parameters_and_embedding_options_are_the_same_in_every_list() -> N
     assert own - {"api"} == CHAT_PARAMS - {"tools", "stream_options"}
     assert set(EmbedOptions._fields) <= EMBED_KEYWORDS
     own = set(EmbeddingFields.model_fields) - set(ConnectionFields.model_fields)
-    assert own == EMBED_KEYWORDS - {"kind", "batch_size"}
+    assert own == EMBED_KEYWORDS - {"kind", "batch_size"} | {"extra_body"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "estimate", "options", "checked"),
+    [
+        ((ingest, aingest), estimate_ingestion, IngestOptions, ingest_options.Options),
+        ((generate, agenerate), estimate_generation, GenerateOptions, generate_options.Options),
+    ],
+)
+def test_options_of_a_run_are_the_same_in_every_list(calls: Any, estimate: Any, options: Any, checked: Any) -> None:
+    names = {field.name for field in fields(checked) if field.init} - {"ledger", "model"}
+    assert names == set(options.__annotations__)
+    for call in calls:
+        shown = inspect.signature(call).parameters
+        assert set(shown) == {"source", "client", "ledger", "model", *names, *SETTINGS}
+        assert shown["mode"].default == "queue"
+    shown = set(inspect.signature(estimate).parameters) - {"source", "ledger", "model"}
+    assert {"mode"} < shown < names
+    with pytest.raises(e.ConfigurationError, match="estimate has no keyword 'model_id'"):
+        estimate([], model="@cf/a/b", model_id="@cf/a/b")
 
 
 def test_every_chat_parameter_is_sent(account: dict[str, Any]) -> None:
@@ -89,6 +117,55 @@ def test_every_chat_parameter_is_sent(account: dict[str, Any]) -> None:
             ChatWorkersAI(CHAT, http_client=own, **account, **{name: value}).invoke("hi")
             WorkersAI(model=CHAT, http_client=own, **account, **{name: value}).complete("hi")
             assert [body[name] for body in sent[-2:]] == [value, value], name
+
+
+FOREIGN: dict[str, Any] = {
+    "extra_headers": {"x-mine": "yes"}, "extra_body": {"x_field": 7}, "n": 1, "max_retries": None,
+    "timeout": (5, 60), "gateway": {"id": "gate"},
+}  # fmt: skip
+"""Arguments of the OpenAI SDK and of other providers."""
+
+
+def _calls(one: Any) -> Any:
+    """Make the call of a class, whatever its kind."""
+    if isinstance(one, (ChatWorkersAI, WorkersAI)):
+        return one.invoke("hi") if isinstance(one, ChatWorkersAI) else one.complete("hi")
+    if isinstance(one, WorkersAIEmbeddings):
+        return one.embed_documents(["a"])
+    if isinstance(one, WorkersAIEmbedding):
+        return one.get_text_embedding_batch(["a"], extra_headers={"x-call": "yes"})
+    if isinstance(one, WorkersAIRerank):
+        return one.compress_documents([Document("a")], "q")
+    return one.postprocess_nodes([NodeWithScore(node=TextNode(text="a"))], query_str="q")
+
+
+@pytest.mark.parametrize("make", [one for one in CLASSES if one is not WorkersAIDecisions])
+def test_arguments_of_the_openai_sdk_are_sent_or_ignored_with_a_warning(make: Any, account: dict[str, Any]) -> None:
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        row = {"id": 0, "score": 0.5}
+        return httpx.Response(200, json={"result": {"response": [row], "data": [[0.5, 0.5]], "choices": [
+            {"message": {"content": "ok"}, "finish_reason": "stop"}]}})  # fmt: skip
+
+    own = httpx.Client(transport=httpx.MockTransport(answer))
+    is_chat = make in (ChatWorkersAI, WorkersAI)
+    given = {**FOREIGN, "http_client": own, "model": "@cf/a/b", **account}
+    given |= {"max_completion_tokens": 9, "logit_bias": {"5": 1}} if is_chat else {}
+    with pytest.warns(UserWarning, match=f"{make.__name__} ignores store, user: Workers AI has no such parameter"):
+        one = make(**given, user="me", store=True)
+    _calls(one)
+    (request,) = sent
+    body = json.loads(request.content)
+    wanted = {"x_field": 7, "max_tokens": 9, "logit_bias": {"5": 1}} if is_chat else {"x_field": 7}
+    assert {name: body.get(name) for name in wanted} == wanted
+    assert {"n", "user", "store"}.isdisjoint(body)
+    assert (request.headers["x-mine"], request.headers["cf-aig-gateway-id"]) == ("yes", "gate")
+    assert request.extensions["timeout"] == {"connect": 5, "read": 60, "write": 60, "pool": 60}
+    assert one.client.settings.max_retries == 2
+    with pytest.raises(e.ConfigurationError, match="n=2"):
+        make(**{**given, "n": 2})
 
 
 ALIAS_VALUES: dict[str, Any] = {
@@ -173,7 +250,7 @@ def test_a_url_of_the_account_is_understood(base: str, monkeypatch: pytest.Monke
     for route in ROUTES:
         url = f"{base}/accounts/acct{route}"
         for given in ({"base_url": url}, {"base_url": url, "account_id": "acct"}):
-            assert Settings.resolve(api_token="t", **given).root == f"{base}/accounts/acct/ai"  # type: ignore[arg-type]
+            assert Settings.resolve(api_token="t", **given)._root == f"{base}/accounts/acct/ai"  # type: ignore[arg-type]
     url = f"{base}/accounts/acct/ai/v1"
     with pytest.raises(e.ConfigurationError, match=rf"another account than account_id: pass base_url='{base}'"):
         Settings.resolve(api_token="t", base_url=url, account_id="other")
@@ -190,4 +267,4 @@ def test_a_gateway_url_contains_the_account() -> None:
     base = "https://gateway.ai.cloudflare.com/v1/acct/gw/workers-ai"
     for route in ("", "/v1", "/v1/chat/completions", "/run/@cf/a/b"):
         settings = Settings.resolve(api_token="t", base_url=base + route)
-        assert (settings.root, settings.account_id) == (base, "acct")
+        assert (settings._root, settings.account_id) == (base, "acct")

@@ -12,6 +12,8 @@ from tests.conftest import Face
 
 from workers_ai import Client, GatewayOptions
 from workers_ai import errors as e
+from workers_ai._calls.per_call import Overrides
+from workers_ai._wire.request import Request
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HI = [{"role": "user", "content": "hi"}]
@@ -132,3 +134,19 @@ def test_a_malformed_setting_of_a_call_is_named(
     args = {"chat": (CHAT, HI), "stream": (CHAT, HI), "embed": (CHAT, ["a"]), "rerank": (CHAT, "q", ["a"])}[kind]
     with pytest.raises(e.ConfigurationError, match=text):
         calls.get(kind, client.rerank)(*args, **given)
+
+
+def test_added_fields_are_in_each_request_of_a_batch_and_in_no_poll() -> None:
+    added = Overrides(body={"x": 1})
+    submission = Request("run/m", {"requests": [{"text": ["a"]}, {"text": ["b"]}]}, "m", "queue")
+    assert added.apply(submission).body == {"requests": [{"text": ["a"], "x": 1}, {"text": ["b"], "x": 1}]}
+    poll = Request("run/m", {"request_id": "1"}, "m", "queue")
+    assert added.apply(poll).body == {"request_id": "1"}
+
+
+def test_settings_of_a_call_are_added_to_those_of_its_client() -> None:
+    own = Overrides({"a": "1", "b": "1"}, {"x": 1, "y": 1}, 5, GatewayOptions("own"))
+    assert Overrides({"b": "2"}, {"y": 2}).over(own) == Overrides(
+        {"a": "1", "b": "2"}, {"x": 1, "y": 2}, 5, GatewayOptions("own")
+    )
+    assert Overrides(timeout=7).over(None) == Overrides(timeout=7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import pickle
 import subprocess
@@ -14,6 +16,8 @@ from typing import Any
 import httpx
 import pytest
 from langchain_core.load import dumps
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.prompts import PromptTemplate
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
@@ -75,7 +79,7 @@ def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, ac
         )
     assert SECRET not in "".join(map(str, shown))
     settings = one.client.settings
-    sent = str(settings.headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
+    sent = str(settings._headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
     assert SECRET in sent  # and it is used
 
 
@@ -139,6 +143,19 @@ WRONG: dict[str, dict[str, Any]] = {
     "malformed gateway": {"gateway": {"id": "a b", "token": SECRETS["gateway"]}},
     "malformed token": {"api_token": SECRETS["token"] + " x"},
     "malformed URL": {"base_url": "ftp://x"},
+    "misspelt token": {"api_tokn": SECRETS["token"]},
+    "gateway with an unknown option": {"gateway": {"id": "gw", "tokn": SECRETS["gateway"]}},
+    "gateway without an id": {"gateway": {"token": SECRETS["gateway"]}},
+    "token in a list": {"api_token": [SECRETS["token"]]},
+    "headers in a list": {"default_headers": [("x-key", SECRETS["header"])]},
+    "header in a list": {"default_headers": {"x-key": [SECRETS["header"]]}},
+    "password in the URL": {"base_url": f"https://me:{SECRETS['token']}@host.example/client/v4"},
+    "password in a malformed URL": {"base_url": f"https://me:{SECRETS['token']}/x@host.example:port/client/v4"},
+    "token in the query of the URL": {"base_url": f"https://host.example/client/v4?token={SECRETS['token']}"},
+    "password in the URL of a Worker": {"batch_worker": f"https://me:{SECRETS['worker']}@host.example"},
+    "headers of a Worker in a list": {
+        "batch_worker": {"url": "https://w.example", "headers": [("x-key", SECRETS["worker"])]}
+    },
 }
 
 
@@ -172,6 +189,63 @@ def test_no_frame_of_a_call_that_fails_shows_a_secret(face: Callable[..., Face],
     with pytest.raises((e.WorkersAIError, KeyboardInterrupt)) as caught:
         getattr(one, call)(*args, extra_headers={"x-worker": SECRETS["worker"]})
     assert shown_secrets(caught.value) == set()
+
+
+USER = [ChatMessage(role="user", content="hi")]
+
+
+async def _aclosed(stream: Any) -> list[Any]:
+    return [item async for item in (await stream if inspect.iscoroutine(stream) else stream)]
+
+
+ENTRIES: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
+    "invoke": lambda chat, llm, given: chat.invoke("hi", **given),
+    "ainvoke": lambda chat, llm, given: asyncio.run(chat.ainvoke("hi", **given)),
+    "stream": lambda chat, llm, given: list(chat.stream("hi", **given)),
+    "astream": lambda chat, llm, given: asyncio.run(_aclosed(chat.astream("hi", **given))),
+    "batch": lambda chat, llm, given: chat.batch(["a", "b"], **given),
+    "bind": lambda chat, llm, given: chat.bind(**given).invoke("hi"),
+    "bind_tools": lambda chat, llm, given: chat.bind_tools([], **given).invoke("hi"),
+    "with_structured_output": lambda chat, llm, given: chat.with_structured_output(Answer, **given).invoke("hi"),
+    "chat": lambda chat, llm, given: llm.chat(USER, **given),
+    "achat": lambda chat, llm, given: asyncio.run(llm.achat(USER, **given)),
+    "stream_chat": lambda chat, llm, given: list(llm.stream_chat(USER, **given)),
+    "astream_chat": lambda chat, llm, given: asyncio.run(_aclosed(llm.astream_chat(USER, **given))),
+    "complete": lambda chat, llm, given: llm.complete("hi", **given),
+    "chat_with_tools": lambda chat, llm, given: llm.chat_with_tools([], "hi", **given),
+    "structured_predict": lambda chat, llm, given: llm.structured_predict(Answer, PromptTemplate("hi"), given),
+    "stream_structured_predict": lambda chat, llm, given: list(
+        llm.stream_structured_predict(Answer, PromptTemplate("hi"), llm_kwargs=given)
+    ),
+}
+
+
+class Answer(BaseModel):
+    """An answer."""
+
+    text: str = ""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"extra_headers": {"x-key": SECRETS["header"]}},
+        {"extra_headers": {"x y": SECRETS["header"]}},
+        {"extra_headers": [("x-key", SECRETS["header"])]},
+        {"extra_heders": {"x-key": SECRETS["header"]}},
+        {"gateway": {"id": "gw", "token": SECRETS["gateway"]}},
+        {"gateway": {"id": "gw", "tokn": SECRETS["gateway"]}},
+    ],
+    ids=str,
+)
+def test_no_frame_of_a_framework_shows_a_secret_of_a_call(given: dict[str, Any], account: dict[str, Any]) -> None:
+    sync, own = (kind(transport=httpx.MockTransport(refuse)) for kind in (httpx.Client, httpx.AsyncClient))
+    settings = {"http_client": sync, "http_async_client": own, "max_retries": 0, **account}
+    chat, llm = ChatWorkersAI(CHAT, **settings), WorkersAI(CHAT, **settings)
+    for name, enter in ENTRIES.items():
+        with pytest.raises(e.WorkersAIError) as caught:
+            enter(chat, llm, dict(given))
+        assert shown_secrets(caught.value) == set(), name
 
 
 @pytest.mark.parametrize("bulk", [ingest, generate])
@@ -211,21 +285,21 @@ def test_loopback_goes_through_no_proxy(face: Callable[..., Face], monkeypatch: 
 
 
 def test_a_short_token_is_replaced_as_a_whole_word_alone() -> None:
-    scrub = Settings.resolve(account_id="a" * 32, api_token="t").scrub
+    scrub = Settings.resolve(account_id="a" * 32, api_token="t")._scrub
     assert scrub("no token t at /t/x, tt") == "no token [redacted] at /[redacted]/x, tt"
-    scrub = Settings.resolve(account_id="a" * 32, api_token="long-token").scrub
+    scrub = Settings.resolve(account_id="a" * 32, api_token="long-token")._scrub
     assert scrub("xlong-tokeny") == "x[redacted]y"
 
 
 def test_the_longer_of_two_secrets_is_replaced_first() -> None:
     settings = Settings.resolve(account_id="a" * 32, api_token="token-12", gateway=GatewayOptions("g", "token-12345"))
-    assert settings.scrub("token-12345 token-12") == "[redacted] [redacted]"
+    assert settings._scrub("token-12345 token-12") == "[redacted] [redacted]"
 
 
 def test_pickles_and_settings_keep_their_secrets(account: dict[str, Any]) -> None:
     worker = BatchWorker("https://b.example.workers.dev", {"x": SECRET})
     client = pickle.loads(pickle.dumps(Client(**account, batch_worker=worker, default_headers={"x-key": SECRET})))
-    assert client.settings.headers()["x-key"] == SECRET
+    assert client.settings._headers()["x-key"] == SECRET
     assert SECRET not in repr(client.settings)
 
 

@@ -108,6 +108,24 @@ def test_the_token_can_be_verified_and_may_be_unable_to_list_models(make_api: Ca
     assert api.embed("a").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("settings", "user", "owned", "embed"),
+    [
+        ({}, 200, 401, 200),
+        ({"account_tokens": ["token"]}, 401, 200, 200),
+        ({"unpermitted_tokens": ["token"]}, 200, 401, 401),
+    ],
+)
+def test_a_token_is_verified_where_it_belongs(
+    make_api: Callable[..., Api], settings: dict[str, Any], user: int, owned: int, embed: int
+) -> None:
+    api = make_api(**settings)
+
+    assert api.http.get(f"{API}/user/tokens/verify").status_code == user
+    assert api.http.get("/tokens/verify").status_code == owned
+    assert api.embed("a").status_code == embed
+
+
 def test_an_error_of_the_model_layer_ends_in_a_uuid(api: Api) -> None:
     reply = api.embed("")
 

@@ -21,7 +21,7 @@ os.environ |= {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else its workers make an environment of their own below ``uv run``
 }
 
-README = Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "engines.md"
 
 
 @pytest.fixture
@@ -46,16 +46,16 @@ def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[st
 
 
 @pytest.fixture
-def run_readme(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """Return a function that runs the code of a README section and returns its variables."""
+def run_guide(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Return a function that runs one block of code of a section of the guide and returns its variables."""
     for name in ("account_id", "api_token", "base_url"):
         monkeypatch.setenv(f"CLOUDFLARE_{name.upper()}", settings[name])
 
-    def run(section: str) -> dict[str, Any]:
-        text = README.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-        (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    def run(section: str, block: int = 0) -> dict[str, Any]:
+        text = GUIDE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[block]
         namespace: dict[str, Any] = {}
-        exec(compile(code, str(README), "exec"), namespace)
+        exec(compile(code, str(GUIDE), "exec"), namespace)
         return namespace
 
     return run

@@ -145,9 +145,9 @@ def test_settings_are_checked_when_the_provider_is_created(settings: dict[str, A
         WorkersAIProvider(**settings, onbusy="raise")
 
 
-def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
+def test_the_guide(run_guide: Callable[[str], dict[str, Any]]) -> None:
     try:
-        rows = run_readme("Daft")["rows"]
+        rows = run_guide("Daft")["rows"]
     finally:
         daft.detach_provider("workers-ai")
     vectors = dict(zip(rows["id"], rows["vector"], strict=True))

@@ -18,7 +18,6 @@ from workers_ai_emulator import Emulator, Fault  # noqa: E402
 from workers_ai_emulator.state.queue import ItemFailure, QueueSettings  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
@@ -44,12 +43,9 @@ def emulator() -> Emulator:
 
 
 @pytest.fixture
-def provider(emulator: Emulator) -> Iterator[WorkersAIProvider]:
-    """Yield a provider for this emulator."""
-    with emulator.serve() as url:
-        yield WorkersAIProvider(
-            account_id="0123456789abcdef0123456789abcdef", api_token="token-of-the-tests", base_url=url
-        )
+def provider(settings: dict[str, Any]) -> WorkersAIProvider:
+    """Return a provider for this emulator."""
+    return WorkersAIProvider(**settings)
 
 
 def texts(count: int) -> list[str | None]:
@@ -123,6 +119,39 @@ def test_labels(provider: Any, emulator: Emulator, tmp_path: Path, queue: bool) 
     assert found[-1] is None
     assert set(found[:-1]) <= {"ferry", "museum"}
     assert bool(sizes(emulator)) == queue
+
+
+def test_columns_that_are_not_text_raise(provider: Any, emulator: Emulator) -> None:
+    frame = daft.from_pydict({"text": ["What is this?"], "image": [b"pixels"]})
+    answers = prompt([daft.col("text"), daft.col("image")], provider=provider, model=MODEL)
+    with pytest.raises(Exception, match=r"takes columns of text, not bytes.*data URLs"):
+        frame.with_column("answer", answers).collect()
+    assert emulator.log.requests == 0
+
+
+def test_the_guide(run_guide: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = run_guide("Answers in Daft")["rows"]
+    assert all(rows["answer"])
+    assert set(rows["kind"]) <= {"bug", "question"}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Daft drops the other rows unawaited
+def test_slices_of_the_guide_continue_without_a_ledger(
+    run_guide: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    emulator.faults.add(Fault.error(429, 4006, "you have used up your daily free allocation", times=None, skip=90))
+    with pytest.raises(Exception, match="4006"):
+        run_guide("Answers in Daft", 1)
+    written = daft.read_parquet("answers/*.parquet").count_rows()
+    assert written >= 50
+    emulator.faults.clear()
+    for missing in (200 - written, 0):
+        emulator.log.clear()
+        run_guide("Answers in Daft", 1)
+        assert emulator.log.requests - emulator.log.rejected == missing
+    assert set(daft.read_parquet("answers/*.parquet").to_pydict()["id"]) == set(range(200))
 
 
 def test_invalid_options_raise(provider: Any) -> None:

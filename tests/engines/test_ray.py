@@ -94,10 +94,19 @@ def test_settings_are_checked_when_the_object_is_created(settings: dict[str, Any
             WorkersAIEmbedder(**settings, **options)
 
 
-def test_the_readme(run_readme: Callable[[str], dict[str, Any]]) -> None:
-    rows = run_readme("Ray")["rows"]
+def test_the_guide(run_guide: Callable[[str], dict[str, Any]]) -> None:
+    rows = run_guide("Ray")["rows"]
     assert sorted(row["id"] for row in rows) == list(range(300))
     assert {row["vector"].shape for row in rows} == {(768,)}
+
+
+def test_the_guide_on_answers(
+    run_guide: Callable[[str], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = run_guide("Answers in Ray")["rows"]
+    assert sorted(row["id"] for row in rows) == list(range(300))
+    assert all(row["answer"] and not row["error"] for row in rows)
 
 
 def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:

@@ -63,6 +63,10 @@ WHOLE: Final[list[Any]] = [
     },
     {"result": None, "success": False, "errors": [{"code": 3040, "message": "AiError: busy (0a-b)"}], "messages": []},
     {"error": {"code": "invalid_prompt", "message": "AiError: AiError: Capacity temporarily exceeded"}},
+    {"result": {"shape": [2, 2], "data": [[0.5, 0.25], [0.25, 0.5]], "pooling": "mean", "usage": USAGE}},
+    {"data": [{"index": 1, "embedding": [0.5, 0.25]}, {"index": 0, "embedding": [0.25, 0.5]}], "usage": USAGE},
+    {"data": [{"index": 0, "embedding": "AAAAPwAAgD4="}, {"index": 1, "embedding": "AACAPgAAAD8="}]},
+    {"result": {"response": [{"id": 1, "score": 0.75}, {"id": 0, "score": 0.25}], "usage": USAGE}, "success": True},
     {"name": "AiError", "internalCode": 4006, "httpCode": 429, "message": "daily free allocation", "description": ""},
 ]
 STREAMS: Final[list[list[Any]]] = [

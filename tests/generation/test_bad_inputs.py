@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,14 @@ def test_an_input_that_cannot_be_sent_fails_alone(
     assert queue.sent == ["fine"]
 
 
+def test_a_row_fails_if_all_its_values_are_blank(sync: Generator) -> None:
+    rows = [{"id": "blank", "a": " ", "b": ""}, {"id": "half", "a": "", "b": "text"}, {"id": "zero", "a": 0, "b": ""}]
+    queue = FakeQueue()
+    report = sync(rows, queue, prompt="Join {a} and {b}")
+    assert [failure.id for failure in report.failures] == ["blank"]
+    assert queue.sent == ["Join  and text", "Join 0 and "]
+
+
 def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
     report = sync([("long", "word " * 22_000)], FakeQueue(), model=LLAMA)
     assert report.answered == 1
@@ -155,6 +164,15 @@ def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
 def test_lone_surrogates_in_a_text_are_replaced(sync: Generator) -> None:
     report = sync([("a", "caf\ud800")], FakeQueue())
     assert report.answered == 1
+
+
+def test_rows_of_a_database_are_mappings(sync: Generator) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute("SELECT 'one' AS text, 7 AS id").fetchall()
+    assert [answer.text for answer in sync(rows, FakeQueue()).answers()] == ["answer to one"]
+    templated = sync([("a", rows[0])], FakeQueue(), prompt="Is {text} {id}?", ledger=sync.ledger.with_name("rows"))
+    assert [answer.text for answer in templated.answers()] == ["answer to Is one 7?"]
 
 
 def test_one_id_for_two_inputs_gives_both_their_answer(sync: Generator) -> None:
@@ -167,15 +185,3 @@ def test_a_model_without_a_queue_answers_directly(sync: Generator) -> None:
     queue = FakeQueue()
     report = sync(inputs(3), queue, model="@cf/zai-org/glm-4.7-flash", mode="direct")
     assert (report.answered, queue.direct) == (3, 3)
-
-
-def test_arguments_of_generate_and_agenerate_agree() -> None:
-    import inspect
-
-    from workers_ai.generation import agenerate
-    from workers_ai.generation._options import Options
-
-    first, second = (inspect.signature(call).parameters for call in (generate, agenerate))
-    assert list(first) == list(second)
-    fields = [field.name for field in dataclasses.fields(Options) if field.init]
-    assert fields == [name for name in first if name not in ("source", "client", "settings")]

@@ -12,7 +12,8 @@ from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs, prompt
 
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation import Answer, Answers, ChatInput, estimate
-from workers_ai.ingest import Fingerprint, Ledger
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai_emulator import Emulator, QueueSettings
 
 GPT_OSS = "@cf/openai/gpt-oss-120b"

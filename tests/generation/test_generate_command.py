@@ -76,7 +76,8 @@ def test_a_failed_row_is_in_the_parquet_file(command: Any, emulator: Emulator) -
 
 
 def test_lines_of_openai_batches(command: Any) -> None:
-    body = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 50}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 50, "n": 1}
+    body["metadata"] = {"part": "a"}
     Path("rows.jsonl").write_text(json.dumps({"custom_id": "r1", "method": "POST", "url": "/v1", "body": body}))
     command(*COMMAND)
     assert lines()[0]["id"] == "r1"
@@ -102,6 +103,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
         ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "no price"),
+        ([*COMMAND[:-2], "--limit-cost", "1"], 1, "--limit-cost needs --max-tokens, which bounds"),
     ],
 )
 def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
@@ -109,3 +111,16 @@ def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status
 
     result = command(*arguments, status=status)
     assert re.search(says, result.stderr)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_output_of_another_ledger_is_not_replaced(command: Any, emulator: Emulator, suffix: str) -> None:
+    output, other = f"out.{suffix}", f"other.{suffix}"
+    command("generate", "rows.jsonl", output, "--model", MODEL)
+    written, sent = Path(output).read_bytes(), emulator.log.requests
+    Path(other).write_text('{"id": 1, "text": "notes"}\n')
+    for name, says in ((output, "was not written from the ledger"), (other, "is not an output of this command")):
+        result = command("generate", "rows.jsonl", name, "--model", MODEL, "--ledger", "other.ledger", status=2)
+        assert says in " ".join(result.stderr.replace("│", " ").split())
+    assert (Path(output).read_bytes(), emulator.log.requests) == (written, sent)
+    command("generate", "rows.jsonl", output, "--resume")

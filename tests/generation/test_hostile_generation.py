@@ -12,7 +12,17 @@ import httpx
 import pytest
 from tests.generation.conftest import FakeJob, FakeQueue, Generator, first_prompt, inputs, prompt_of, refusal
 
-from workers_ai.errors import BatchError, BatchItemError, CapacityError, QuotaExhaustedError, WorkersAIError
+from workers_ai.errors import (
+    APIResponseValidationError,
+    BatchError,
+    BatchItemError,
+    CapacityError,
+    ConfigurationError,
+    NotFoundError,
+    QuotaExhaustedError,
+    WorkersAIError,
+)
+from workers_ai_emulator import Emulator, QueueSettings
 
 INPUTS, PER_JOB = 300, 30
 BAD = "question number 77"
@@ -124,6 +134,20 @@ CASES = {
     "submissions at capacity": Case(
         {"accept": lambda job: refusal(429, 3040, "AiError: Capacity temporarily exceeded") if job.number % 3 else None}
     ),
+    "a page in place of an accepted submission": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>") if job.number in (0, 3) else None}
+    ),
+    "a submission without a request id": Case(
+        {"accept": lambda job: httpx.Response(200, json={"result": {}}) if job.number == 0 else None}
+    ),
+    "pages in place of all accepted submissions": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>")}, ends=APIResponseValidationError
+    ),
+    "a model without a queue": Case(
+        {"accept": lambda job: refusal(400, 8007, "AiError: This model does not support request queuing")},
+        ends=ConfigurationError,
+    ),
+    "an unknown model": Case({"accept": lambda job: refusal(400, 5007, "No such model")}, ends=NotFoundError),
     "too large submissions": Case({"accept": lambda job: httpx.Response(413) if len(job.requests) > 20 else None}),
     "quota": Case(
         {
@@ -170,6 +194,17 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     assert len(queue.sent) + len(well.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
         case.ends is not None
     )
+
+
+@pytest.mark.parametrize("code", [8007, 10063, 5006])
+def test_a_model_whose_queue_the_service_denies_ends_the_run(sync: Generator, code: int) -> None:
+    emulator = Emulator(queue=QueueSettings(unsupported_code=code))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"has no asynchronous queue.*mode='direct'"):
+        sync(
+            inputs(60), emulator.transport(), requests_per_job=10, max_concurrency=1,
+            model="@cf/ibm-granite/granite-4.0-h-micro",
+        )  # fmt: skip
+    assert emulator.log.requests == 1
 
 
 @pytest.mark.parametrize("shape", ["results", "responses"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,11 +11,19 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.rate_limiters import BaseRateLimiter
+from langchain_core.runnables import RunnableParallel
 from langchain_core.tools import tool
 from pydantic import BaseModel
 from tests.support import Caller, skip_waits, wired
 
-from langchain_workers_ai import BatchItemError, ChatWorkersAI, ConfigurationError, QuotaExhaustedError
+from langchain_workers_ai import (
+    BatchItemError,
+    ChatWorkersAI,
+    ConfigurationError,
+    QuotaExhaustedError,
+    WorkersAIBatchGenerator,
+)
 from workers_ai_emulator import Clock, Emulator, Fault, QueueSettings
 from workers_ai_emulator.state.queue import ItemFailure
 
@@ -195,6 +205,37 @@ def test_answers_in_the_cache_are_not_sent(chat: Make, emulator: Emulator, call:
     assert all(answer.text for answer in answers)
 
 
+class Limiter(BaseRateLimiter):
+    """Counts the requests that it permits."""
+
+    def __init__(self) -> None:
+        self.permitted = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        self.permitted += 1
+        return True
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        return self.acquire()
+
+
+def test_the_rate_limiter_counts_requests_to_the_queue(
+    chat: Make, emulator: Emulator, call: Caller, tmp_path: Path
+) -> None:
+    limiter = Limiter()
+    model = chat(rate_limiter=limiter)
+    call(model, "batch", [f"Say {number}." for number in range(30)])
+    assert limiter.permitted == emulator.log.requests == 2
+    call(WorkersAIBatchGenerator(model, ledger=tmp_path / "ledger"), "generate", PROMPTS)
+    assert limiter.permitted == emulator.log.requests == 4
+
+
+def test_configurations_of_another_number_send_nothing(chat: Make, emulator: Emulator, call: Caller) -> None:
+    with pytest.raises(ValueError, match="same length"):
+        call(chat(), "batch", PROMPTS, [{}])
+    assert emulator.log.entries == []
+
+
 def test_batch_as_completed_uses_the_queue(chat: Make, emulator: Emulator, call: Caller) -> None:
     if call.mode == "sync":
         found = dict(chat().batch_as_completed(PROMPTS))
@@ -222,3 +263,33 @@ def test_a_model_without_a_queue_raises(chat: Make) -> None:
 def test_an_empty_batch_sends_nothing(chat: Make, emulator: Emulator, call: Caller) -> None:
     assert call(chat(), "batch", []) == []
     assert emulator.log.entries == []
+
+
+class TestQueuedCopy:
+    """``ChatWorkersAI.queued``: single async calls share submissions."""
+
+    @pytest.fixture
+    def queued(self, chat: Make, tmp_path: Path) -> Make:
+        return lambda **settings: chat(queue="never", **settings).queued(ledger=tmp_path / "ledger", window_s=0.05)
+
+    def test_branches_of_a_runnable_parallel(self, queued: Make, emulator: Emulator) -> None:
+        limiter = Limiter()
+        model = queued(rate_limiter=limiter)
+        chain = RunnableParallel(fjord=TEMPLATE | model, lake=TEMPLATE | model.with_structured_output(City))
+        found = asyncio.run(chain.abatch([{"x": f"the city {name}"} for name in ("Oslo", "Bergen", "Moss")]))
+        assert routes(emulator) == ["submit"]
+        assert (len(items(emulator)), limiter.permitted) == (6, 2)
+        assert all(answer["fjord"].text and isinstance(answer["lake"], City) for answer in found)
+
+    def test_streams_and_later_copies_use_the_queue(self, queued: Make, emulator: Emulator) -> None:
+        async def pieces(model: ChatWorkersAI) -> list[str]:
+            return [piece.text async for piece in model.astream("Name a fjord.")]
+
+        copies = [queued(streaming=True), copy.deepcopy(queued()), queued().model_copy()]
+        answers = [asyncio.run(pieces(model)) for model in copies]
+        assert answers == [answers[0]] * 3
+        assert (len(answers[0]), routes(emulator)) == (1, ["submit"])
+
+    def test_a_model_without_a_queue_raises(self, queued: Make) -> None:
+        with pytest.raises(ConfigurationError, match="has no asynchronous queue"):
+            queued(model="@cf/zai-org/glm-4.7-flash")

@@ -7,8 +7,9 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from llama_index.core.extractors import SummaryExtractor
+from llama_index.core.extractors import KeywordExtractor, QuestionsAnsweredExtractor, SummaryExtractor
 from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.rate_limiter import TokenBucketRateLimiter
 from llama_index.core.schema import TextNode
 from llama_index.llms.workers_ai import WorkersAI
 from tests.support import wired
@@ -134,17 +135,24 @@ def test_invalid_arguments_raise_at_once(
     given = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], **options}
     with pytest.raises(ConfigurationError, match=message):
         asyncio.run(queued().chat(**given))
-    with pytest.raises(ConfigurationError, match="max_items"):
-        queued(max_items=0)
+    for name, bad in (("max_items", 0), ("window_s", float("nan")), ("deadline_s", -1)):
+        with pytest.raises(ConfigurationError, match=f"{name} must be"):
+            queued(**{name: bad})
     assert emulator.log.requests == 0
 
 
-def test_stock_extractor_of_llama_index(emulator: Emulator, tmp_path: Path) -> None:
-    llm = WorkersAI(**wired(emulator, model=MODEL)).queued(ledger=tmp_path / "ledger", window_s=0.05)
-    extractor = SummaryExtractor(llm=llm, num_workers=100, show_progress=False)
+def test_stock_extractors_of_llama_index(emulator: Emulator, tmp_path: Path) -> None:
+    limiter = TokenBucketRateLimiter(requests_per_minute=6)
+    llm = WorkersAI(**wired(emulator, model=MODEL, rate_limiter=limiter)).queued(
+        ledger=tmp_path / "ledger", window_s=0.05
+    )
+    extractors = [
+        kind(llm=llm, num_workers=100, show_progress=False)
+        for kind in (SummaryExtractor, KeywordExtractor, QuestionsAnsweredExtractor)
+    ]
     nodes = [TextNode(text=f"The ferry number {number} leaves.") for number in range(60)]
-    pipeline = IngestionPipeline(transformations=[extractor], disable_cache=True)
-    found = asyncio.run(pipeline.arun(nodes=nodes))
-    assert all(node.metadata["section_summary"] for node in found)
-    assert sizes(emulator) == [60]
+    found = IngestionPipeline(transformations=extractors, disable_cache=True).run(nodes=nodes)
+    names = {"section_summary", "excerpt_keywords", "questions_this_excerpt_can_answer"}
+    assert all(node.metadata.keys() >= names for node in found)
+    assert sizes(emulator) == [60, 60, 60]
     assert llm.model_copy()._queued is llm._queued

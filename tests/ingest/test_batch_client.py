@@ -56,7 +56,7 @@ class Queue:
         else:
             self.client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **account, **settings)
         self.client._connection.calls.clock = clock
-        self.client._connection.calls.limiter = limiter.Limiter(clock)
+        self.client._connection.calls.limiter = limiter.AccountLimiter(clock)
 
     def __call__(self, method: str, *args: Any, **options: Any) -> Any:
         done = getattr(self.client.batch, method)(*args, **options)

@@ -21,8 +21,9 @@ from workers_ai import __version__
 from workers_ai.cli import _ingestion as ingestion_module
 from workers_ai.cli import main
 from workers_ai.cli._app import app
-from workers_ai.ingest import Fingerprint, Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -276,6 +277,7 @@ def test_an_error_is_one_line_and_status_1(
         (["docs.jsonl", ""], "the output . is a folder: pass a file"),
         (["docs.jsonl", "v.parquet", "--ledger", "notes"], "the ledger notes is a folder: pass a file"),
         (["docs.jsonl", "v.parquet", "--ledger", ""], "the ledger . is a folder: pass a file"),
+        (["docs.jsonl", "old.parquet"], "old.parquet exists and is not an output of this command"),
     ],
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
@@ -286,10 +288,18 @@ def test_the_output_replaces_no_other_file(
     Path("notes/a.txt").write_text("a note")
     Path("hard.jsonl").hardlink_to(docs)
     Path("soft.jsonl").symlink_to(docs)
+    Path("old.parquet").write_text("a table")
     before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
     assert says in only_line(workers_ai("ingest", *places, *more, status=1))
     assert emulator.log.requests == 0
     assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+def test_the_output_of_another_ledger_is_not_replaced(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+    workers_ai(*ingest())
+    sent = emulator.log.requests
+    assert "was not written from the ledger b" in only_line(workers_ai(*ingest("--ledger", "b"), status=1))
+    assert emulator.log.requests == sent
 
 
 def test_the_output_may_be_in_the_input_folder(workers_ai: Any) -> None:
@@ -411,7 +421,7 @@ def test_the_demo_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.M
     assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
 
 
-def test_the_demo_embeds_docstrings_and_passes_them_to_its_parts(
+def test_the_demo_embeds_and_labels_docstrings_and_passes_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replace the frameworks by one part, on the service of the environment."""
@@ -424,6 +434,8 @@ def test_the_demo_embeds_docstrings_and_passes_them_to_its_parts(
     (stage,) = stages
     assert shown.startswith("Service: Cloudflare Workers AI on your account. Cloudflare bills the account.\n")
     assert "Embedding 50 docstrings of the Python standard library through the queue" in shown
+    assert "answered  50" in shown
+    assert "The same call again: 50 answers from the ledger, 0 new" in shown
     assert len({doc.id for doc in stage.corpus}) == 50
     assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)
     assert (stage.settings, stage.make_busy) == ({}, None)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
+import threading
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
-from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
-from workers_ai.ledger import _file as ledger_file
+from workers_ai.ingest import LedgerError
 from workers_ai.ledger._failure_policy import Retry
-from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._records import Document, InFlight, Measured, text_hash
+from workers_ai.ledger._store import file as ledger_file
+from workers_ai.ledger._store.fingerprints import Fingerprint
+from workers_ai.ledger._store.schema import connect
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1
@@ -24,9 +30,10 @@ GONE = 2**22 + 1
 
 
 @pytest.fixture
-def opened(ledger: Path) -> Callable[..., Ledger]:
-    """Return a function that opens the ledger."""
-    return lambda **options: Ledger(ledger, SHAPE, **options)
+def opened(ledger: Path) -> Iterator[Callable[..., Ledger]]:
+    """Return a function that opens the ledger; the end of the test closes it."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(Ledger(ledger, SHAPE, **options))
 
 
 def feed(ledger: Ledger, run: int, *texts: str) -> None:
@@ -334,6 +341,24 @@ def test_an_empty_file_that_is_only_read_stays_empty(ledger: Path) -> None:
     assert ledger.read_bytes() == b""
 
 
+def test_a_new_ledger_waits_for_the_process_that_creates_it(ledger: Path) -> None:
+    """SQLite's own timeout does not cover this wait: the change to a write-ahead log fails at once."""
+    other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.1, other.close)
+    release.start()
+    connect(ledger, make=True).close()
+    release.join()
+
+
+def test_a_ledger_that_stays_locked_is_an_error(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers_ai.ledger._store.schema._BUSY_S", 0.05)
+    with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerError, match="another process holds it"):
+            connect(ledger, make=True)
+
+
 def changed(path: Path, script: str) -> None:
     database = sqlite3.connect(path)
     database.executescript(script)
@@ -425,12 +450,40 @@ def test_a_ledger_of_another_version_is_rejected(run: Any, texts: Any) -> None:
         run(texts(3))
 
 
+def test_a_ledger_of_the_first_release_continues(run: Any, ledger: Path) -> None:
+    with contextlib.closing(sqlite3.connect(ledger)) as db:
+        db.executescript(Path(__file__).with_name("ledger_version_1.sql").read_text())
+    vectors = {"one": [1.0, 0.0, 0.5], "two": [0.0, 1.0, 0.25], "three": [0.5, 0.5, 0.5], "four": [0.0, 0.0, 1.0]}
+    jobs, polled = {"request-three": ["three"]}, []
+
+    def queue(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if "requests" in body:
+            jobs["new"] = body["requests"][0]["text"]
+            result: dict[str, Any] = {"status": "queued", "request_id": "new"}
+        else:
+            polled.append(body["request_id"])
+            data = [vectors[text] for text in jobs[body["request_id"]]]
+            item = {"id": 0, "success": True, "result": {"shape": [len(data), 3], "data": data}}
+            result = {"responses": [item], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        return httpx.Response(200, json={"success": True, "errors": [], "result": result})
+
+    documents = [("a", "one"), ("b", "two"), ("c", ""), ("d", "three"), ("e", "four")]
+    report = run(documents, transport=httpx.MockTransport(queue), take_over=True)
+    assert (report.embedded, report.reused, [failure.id for failure in report.failures]) == (2, 2, ["c"])
+    assert {doc: list(vector) for doc, vector in report.vectors()} == {
+        doc: vectors[text] for doc, text in documents if text
+    }
+    assert (jobs["new"], sorted(polled)) == (["four"], ["new", "request-three"])
+
+
 def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
     """A model that was mistyped at the first try does not spoil the file."""
     Ledger(ledger, Fingerprint("@cf/baai/bge-m4")).close()
     with Ledger(ledger, SHAPE) as again:
         assert again.fingerprint == SHAPE
-    assert Ledger(ledger).fingerprint == SHAPE
+    with Ledger(ledger) as found:
+        assert found.fingerprint == SHAPE
 
 
 @pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])

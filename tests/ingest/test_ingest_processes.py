@@ -17,7 +17,7 @@ from tests.benchmarks import killing
 from typer.testing import CliRunner, Result
 
 from workers_ai.cli._app import app
-from workers_ai.ingest import Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai_emulator import Emulator
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

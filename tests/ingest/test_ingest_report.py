@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import read_html
 
 from workers_ai.errors import ConfigurationError
 from workers_ai.ingest import Estimate, Failure, IngestReport, Row, estimate
@@ -62,12 +63,20 @@ def test_a_report_names_ten_failures_and_counts_the_others() -> None:
 
 
 def test_a_report_reads_well_in_a_notebook() -> None:
-    html = REPORT._repr_html_()
-    assert "<caption>Ingestion with @cf/baai/bge-small-en-v1.5</caption>" in html
-    assert "<tr><th>embedded</th><td>12,000</td></tr>" in html
-    assert "<tr><td>a&lt;b</td><td>5004</td><td>not &lt;this&gt; one</td></tr>" in html
-    assert "<tr><td>7</td><td></td><td>no</td></tr>" in html
-    assert html.count("<table>") == html.count("</table>") == 2
+    assert read_html(REPORT) == [
+        ["Ingestion with @cf/baai/bge-small-en-v1.5"],
+        ["embedded", "12,000"],
+        ["reused", "3"],
+        ["failed", "2"],
+        ["retries", "1"],
+        ["tokens", "40,000"],
+        ["neurons", "72.73"],
+        ["cost", "$0.000800"],
+        ["seconds", "6.0 (2,000 texts/s)"],
+        ["failed id", "code", "message"],
+        ["a<b", "5004", "not <this> one"],
+        ["7", "", "no"],
+    ]
 
 
 def test_a_report_shows_no_path_and_no_run_in_its_repr() -> None:

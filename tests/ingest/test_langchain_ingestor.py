@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -291,6 +292,18 @@ def test_a_source_that_breaks_leaves_nothing_behind(
         call(ingestor(InMemoryVectorStore(embeddings)), "ingest", broken())
 
     assert emulator.log.requests == 0
+
+
+def test_a_database_of_this_thread_is_read_by_ingest_alone(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings
+) -> None:
+    def rows() -> Iterator[Document]:
+        yield from (Document(text) for (text,) in database.execute("SELECT 'a text'"))
+
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        assert ingestor(InMemoryVectorStore(embeddings)).ingest(rows()).embedded == 1
+        with pytest.raises(BadRequestError, match="check_same_thread=False"):
+            Caller("async")(ingestor(InMemoryVectorStore(embeddings)), "ingest", rows())
 
 
 @pytest.mark.parametrize("source", [list, iter])
@@ -824,7 +837,7 @@ def test_an_upsert_deletes_only_after_it_has_added(
 def test_ids_of_documents_do_not_depend_on_the_process() -> None:
     script = """
 from langchain_core.documents import Document
-from langchain_workers_ai._documents import document_key
+from langchain_workers_ai._ingestion.documents import document_key
 class Thing:
     def __init__(self): self.tags = {"x", "y", "z"}
 circle = {"tags": {"a", "b", "c"}, 1: frozenset("pqr"), "thing": Thing()}

@@ -544,6 +544,22 @@ def test_an_answer_among_words(
     assert pieces[-1] == {"name": "Ann", "age": 41}
 
 
+@pytest.mark.parametrize(
+    ("finish", "says"),
+    [("length", "increase max_tokens"), ("content_filter", "a content filter stopped"), ("odd", "finish reason 'odd'")],
+)
+@pytest.mark.parametrize("route", ["chat_completions"])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_empty_answer_includes_the_reason(
+    method: Any, finish: str, says: str, route: str, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+) -> None:
+    model.says("", times=None, finish=finish)
+    structured = chat(model=MODEL, api=route).with_structured_output(Person, method=method)
+    for way in ("invoke", "stream"):
+        with pytest.raises(OutputParserException, match=says):
+            call.collect(structured, "hi") if way == "stream" else call(structured, way, "hi")
+
+
 @pytest.mark.parametrize("text", ['{"name": "Ann", "ag', '{"name": "Ann", "age": NaN}', ""])
 @pytest.mark.parametrize("schema", [Person, Person.model_json_schema()], ids=["class", "dict"])
 @pytest.mark.parametrize("method", METHODS)

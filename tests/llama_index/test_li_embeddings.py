@@ -448,7 +448,9 @@ class TestOpenAIRoute:
             embedding(**{"api": "embeddings", **options})
 
     def test_ledger_rejects_the_openai_route(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match="api='embeddings' and dimensions do not work with a ledger"):
+        with pytest.raises(
+            ConfigurationError, match="api='embeddings', dimensions and extra_body do not work with a ledger"
+        ):
             WorkersAIBatchEmbedding(ledger=tmp_path, queue="never", api="embeddings", account_id="a", api_token="t")
 
 

@@ -116,7 +116,7 @@ class TestKeywordsWithoutMeaning:
         assert not {"user", "n"} & emulator.log.last.json.keys()
 
     def test_n_above_one_is_rejected(self, llm: Make) -> None:
-        with pytest.raises(ConfigurationError, match="a call returns one answer"):
+        with pytest.raises(ConfigurationError, match="n=2: the service returns one answer per call"):
             llm().chat(USER, n=2)
 
 

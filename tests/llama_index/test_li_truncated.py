@@ -98,6 +98,23 @@ def test_truncated_answer_is_not_an_object_of_defaults(
         call(llm(), form, Options, PromptTemplate("x"))
 
 
+@pytest.mark.parametrize("use_schema", [True, False])
+@pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
+@pytest.mark.parametrize(
+    ("finish", "says"),
+    [("length", "increase max_tokens"), ("content_filter", "a content filter stopped"), ("odd", "finish reason 'odd'")],
+)
+def test_an_empty_structured_answer_includes_the_reason(
+    llm: Make, script: Script, call: Caller, form: str, finish: str, says: str, use_schema: bool
+) -> None:
+    if form.startswith("stream") and not use_schema:
+        script.deltas({"content": ""}, finish=finish)
+    else:
+        script.completion({"content": ""}, finish=finish)
+    with pytest.raises(APIResponseValidationError, match=says):
+        call(llm(should_use_structured_outputs=use_schema), form, Options, PromptTemplate("x"))
+
+
 @pytest.mark.parametrize("form", ["chat_with_tools", "stream_chat_with_tools"])
 @pytest.mark.parametrize("finish", ["length", "content_filter", "odd_reason"])
 def test_finish_reason_is_kept(

@@ -1,18 +1,13 @@
-"""READMEs: their code runs, files, commands and tests in them exist, and tables agree with the code."""
+"""READMEs and pages of the site: code runs, cited files, commands and tests exist, tables agree with the code."""
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import gc
-import inspect
 import re
-import types
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from page_code import ELSEWHERE, blocks, run_block
 from repository import PACKAGES, READMES, ROOT, project_of, tracked
 
 from workers_ai import Settings, errors
@@ -22,75 +17,48 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "cassettes").rglob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+    *(ROOT / "notebooks").rglob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+    *(ROOT / "notebooks").rglob("*.md"),
     *(ROOT / "tests").rglob("*.md"),
 ]
-
-ELSEWHERE = {
-    "import daft": "tests/engines/test_daft.py",
-    "import ray": "tests/engines/test_ray.py",
-    "from workers import": "tests/transports/run_pyodide.py",
-    "https://batch.example.workers.dev": "tests/transports",
-}
-"""Blocks that this test cannot run, by a line in them, and the test that runs the same code."""
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def blocks(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line number and code of every Python block."""
-    text = path.read_text(encoding="utf-8")
-    for match in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        yield text[: match.start()].count("\n") + 2, match.group(1)
-
-
-def run(code: str, names: dict[str, Any], where: str) -> None:
-    """Run a block; top-level ``await`` is allowed."""
-    compiled = compile(code, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    result = types.FunctionType(compiled, names)()
-    if inspect.iscoroutine(result):
-        asyncio.run(result)
-
-
-@pytest.fixture
-def event_loop_of_llama_index() -> Iterator[None]:
-    """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    yield
-    asyncio.set_event_loop(None)
-    loop.close()
+CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if any(blocks(path))]
 
 
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.usefixtures("event_loop_of_llama_index")
-@pytest.mark.parametrize("path", [path for path in READMES if any(blocks(path))], ids=name_of)
+@pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run each block of a README alone, as a reader who pastes one block into a script."""
+    """Run each block of a page alone, as a reader who pastes one block into a script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "token")
     for line, code in blocks(path):
         if not any(sign in code for sign in ELSEWHERE):
-            names: dict[str, Any] = {"__name__": "readme"}
-            run("\n" * (line - 1) + code, names, str(path))
-            names.clear()
+            run_block(path, line, code)
     gc.collect()
 
 
 @pytest.mark.parametrize(("sign", "place"), ELSEWHERE.items())
 def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
     assert (ROOT / place).exists()
-    assert any(sign in code for path in READMES for _, code in blocks(path))
+    assert any(sign in code for path in CODE for _, code in blocks(path))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+# `.ci/run docs` checks the links of the site, where some pages are generated.
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if (ROOT / "docs") not in path.parents], ids=name_of)
 def test_links_resolve(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
@@ -127,11 +95,20 @@ def scripts() -> set[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_cited_commands_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    verbs = re.findall(r"^(\w+)\(\) \{", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    verbs = re.findall(r"^(\w+)\(\) [({]", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     wrong = []
     for command in re.findall(r"uv run (?:--(?:group|with) [\w-]+ )*((?:python )?[\w./<>-]+)", text):
         name = command.removeprefix("python ")
-        known = name in scripts() | {"pytest", "pyright", "mypy", "ruff", "lint-imports"}
+        known = name in scripts() | {
+            "pytest",
+            "pyright",
+            "mypy",
+            "ruff",
+            "lint-imports",
+            "uvicorn",
+            "pywrangler",
+            "jupyter",
+        }
         if not known and "<" not in name and not (ROOT / name).is_file():
             wrong.append(command)
     for line in re.findall(r"bash \.ci/run((?: [a-z]+)*)", text):
@@ -181,6 +158,21 @@ def test_the_settings_table_has_every_setting() -> None:
     settings = set(Settings.__dataclass_fields__) - {"token_from_env"}
     assert settings - anywhere == set()
     assert first - settings == {"api_key", "http_client", "http_async_client"}
+
+
+@pytest.mark.parametrize("path", [*READMES, ROOT / "docs" / "index.md"], ids=name_of)
+def test_the_table_of_versions_is_what_the_packages_require(path: Path) -> None:
+    projects = [project_of(ROOT / "libs" / name)["project"] for name in PACKAGES]
+    required = {line for project in projects for line in project["dependencies"]}
+    versions = {line.removeprefix("Programming Language :: Python :: 3.") for line in projects[0]["classifiers"]}
+    minors = sorted(int(version) for version in versions if version.isdecimal())
+    rows = table(path, "package")
+    assert rows[0] == ["Python", f"3.{minors[0]} to 3.{minors[-1]}"]
+    for names, supported in rows[1:]:
+        for name, version in zip(names.split(", "), supported.replace(", below", " below").split(", "), strict=True):
+            low, high = re.fullmatch(r"([\d.]+)(?: and newer(?: below ([\d.]+))?)?", version).groups()  # type: ignore[union-attr]
+            prefix = f"{name.strip('`')}>={low}" + (f",<{high}" if high else "")
+            assert [line for line in required if line.startswith(prefix)], prefix
 
 
 def test_the_packages_table_is_the_workspace() -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -48,3 +49,21 @@ def test_one_command_sets_the_version_everywhere(tmp_path: Path) -> None:
     assert all('"9.8.7"' in text for text in versions)
     needed = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("libs/*/pyproject.toml"))
     assert set(re.findall(r"workers-ai==([\d.]+)", needed)) == {"9.8.7"}
+
+
+def test_published_readmes_have_absolute_links(tmp_path: Path) -> None:
+    sources = [ROOT / ".ci" / "set_links.py", *ROOT.glob("libs/*/README.md"), *ROOT.glob("libs/*/pyproject.toml")]
+    for path in sources:
+        target = tmp_path / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    url = "https://github.com/owner/repository"
+    subprocess.run([sys.executable, ".ci/set_links.py", url, "v9.8.7"], cwd=tmp_path, check=True)
+    readmes = [path.read_text(encoding="utf-8") for path in tmp_path.glob("libs/*/README.md")]
+    assert len(readmes) == len(PACKAGES)
+    assert [link for text in readmes for link in re.findall(r"\]\((?!https?:|#)[^)]+\)", text)] == []
+    linked = {link for text in readmes for link in re.findall(rf"\]\({url}/blob/v9\.8\.7/([^)#]+)", text)}
+    assert [link for link in linked if not (ROOT / link).exists()] == []
+    assert "libs/workers-ai/README.md" in linked
+    projects = [tomllib.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("libs/*/pyproject.toml")]
+    assert {project["project"]["urls"]["Source"] for project in projects} == {url}

@@ -27,6 +27,7 @@ CHECKS_S = 180
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "libs" / "workers-ai"
+EXAMPLES = HERE.parents[1] / "examples"
 
 
 def main() -> int:
@@ -35,7 +36,8 @@ def main() -> int:
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is missing: the Pyodide checks need Node.js 20 with npm, and uv")
     home = _fetched(_requirements())
-    command = ["node", HERE / "pyodide" / "run.mjs", home, home / "wheels", SOURCE, HERE / "pyodide" / "checks.py"]
+    folders = [home, home / "wheels", SOURCE, EXAMPLES]
+    command = ["node", HERE / "pyodide" / "run.mjs", *folders, HERE / "pyodide" / "checks.py"]
     return subprocess.run(command, check=False, timeout=CHECKS_S).returncode
 
 

@@ -306,15 +306,14 @@ def test_a_pickle_drops_the_binding_with_a_warning(env_ai: Any) -> None:
         asyncio.run(restored.embed(BGE, ["a"]))
 
 
-def test_the_worker_of_the_readme_answers(env_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = (Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n## Python Workers\n")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+def test_the_worker_of_the_guide_answers(env_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "python-workers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     runtime = ModuleType("workers")
     runtime.WorkerEntrypoint, runtime.Response = SimpleNamespace, str  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "workers", runtime)
     namespace: dict[str, Any] = {}
-    exec(compile(code, "README.md", "exec"), namespace)
+    exec(compile(code, "python-workers.md", "exec"), namespace)
     entry = namespace["Default"](env=SimpleNamespace(AI=env_ai))
     assert asyncio.run(entry.fetch(None))
     assert env_ai.calls[0][1]["stream"] is True

@@ -1,4 +1,4 @@
-"""The figures of the README's section on sizing are those of the catalogue and of what ``estimate`` prints."""
+"""The figures of the guide's section on sizing are those of the catalogue and of what ``estimate`` prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from workers_ai.catalogue import USD_PER_NEURON, known_models, lookup
 
-README = Path(__file__).parents[2] / "libs" / "workers-ai" / "README.md"
-SIZING = README.read_text(encoding="utf-8").partition("\n## Sizing\n")[2].partition("\n## ")[0]
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "capacity.md"
+SIZING = GUIDE.read_text(encoding="utf-8").partition("\n## Sizing\n")[2].partition("\n## ")[0]
 TOKENS = 200
 
 
@@ -52,9 +52,9 @@ def test_the_free_texts_of_a_day() -> None:
         assert 10_000 - TOKENS * usd / 1e6 / USD_PER_NEURON < neurons <= 10_000
 
 
-def test_the_estimate_prints_the_figures_of_the_readme() -> None:
+def test_the_estimate_prints_the_figures_of_the_guide() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", SIZING, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", SIZING, re.DOTALL)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(code, str(README), "exec"), {})
+        exec(compile(code, str(GUIDE), "exec"), {})
     assert printed.getvalue() == shown

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from dataclasses import fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
 
 from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
@@ -17,32 +17,39 @@ from langchain_core.load import dumps
 from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import Field, field_validator, model_validator
+from langchain_core.runnables.config import get_config_list
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from langchain_workers_ai._call_options import (
+from langchain_workers_ai._chat.call_options import (
     Method,
     Schema,
     Tool,
-    constructor_keywords,
-    mask_keywords,
     merge_body,
     pick_stop,
     read_keywords,
     thread_id,
     traced_keywords,
 )
+from langchain_workers_ai._chat.profiles import ResolvedProfile, profile_of
+from langchain_workers_ai._chat.queued import (
+    QueuedAnswers,
+    QueueRun,
+    anything_queued,
+    limited,
+    queue_params,
+    queued_answers,
+    request_key,
+)
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._profiles import ResolvedProfile, profile_of
-from langchain_workers_ai._queued import QueueRun, anything_queued, queue_params, queued_answers, request_key
 from langchain_workers_ai._translation.answers import chunk_translator, finish_result
 from langchain_workers_ai._translation.from_wire import PROVIDER, add_outputs, to_result, with_llm_output
 from langchain_workers_ai._translation.to_wire import to_wire
-from langchain_workers_ai._types import Fields
+from langchain_workers_ai._types import Fields, RetryOptions
 from langchain_workers_ai._version import __version__
 from langchain_workers_ai.errors import framework_errors, is_retryable
 from workers_ai import BatchWorker, GatewayOptions
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import ChatFields, check_model
+from workers_ai.integration import ChatFields, check_model, mask_secrets, masks_arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -53,11 +60,17 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from workers_ai import ChatKeywords
+    from workers_ai.generation import QueuedClient
     from workers_ai.integration import ChatConstructor
 
 __all__ = ["ChatWorkersAI"]
 
 
+@masks_arguments(
+    "invoke", "ainvoke", "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed",
+    "generate", "agenerate", "generate_prompt", "agenerate_prompt", "bind_tools", "with_structured_output",
+)  # fmt: skip
 class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     """Chat models of Cloudflare Workers AI.
 
@@ -80,8 +93,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "model_kwargs"
     _keyword_aliases: ClassVar[dict[str, str]] = {
@@ -90,7 +103,6 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
         "extra_body": "model_kwargs",
-        "extra_headers": "default_headers",
     }
     _process_local: ClassVar[frozenset[str]] = Connection._process_local | {"rate_limiter", "callbacks", "cache"}
 
@@ -111,6 +123,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
     ledger: str | None = None
     """Path of the ledger for ``queue="always"``, which keeps every answer; None for a temporary ledger per call."""
 
+    _queued: QueuedClient | None = PrivateAttr(default=None)
+
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
@@ -118,7 +132,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @field_validator("response_format", mode="before")
     @classmethod
-    def _read_response_format(cls, given: Any) -> Any:
+    def _read_response_format(cls, given: Schema | None) -> Fields | None:
         return given if given is None else _response_format(given)
 
     @field_validator("ledger", mode="before")
@@ -141,16 +155,18 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @classmethod
     def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments by field name. Arguments of the OpenAI SDK are translated, or ignored with a warning."""
-        return super()._known(constructor_keywords(cls.__name__, data, frozenset(cls.model_fields)))
+        """Return arguments by field name. A profile copied from another object is left out: its model may differ."""
+        if isinstance(data.get("profile"), ResolvedProfile):
+            data = {name: value for name, value in data.items() if name != "profile"}
+        return super()._known(data)
 
     def _call(
         self,
         messages: Sequence[BaseMessage],
-        stop: list[str] | None,
-        given: dict[str, Any],
+        stop: object,
+        given: Mapping[str, object],
         run_manager: BaseRunManager | None,
-    ) -> tuple[str, list[Fields], dict[str, Any]]:
+    ) -> tuple[str, list[Fields], ChatKeywords]:
         """Return the arguments of a call of the core client: model, messages, options."""
         options = self._set_params()
         options.update(read_keywords(type(self).__name__, given))
@@ -171,14 +187,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             options.setdefault("stream_options", {"include_usage": False})
         if options.get("session_id") is None and self.session_id is None:
             options["session_id"] = thread_id(run_manager)
-        return model, to_wire(messages), options
+        return model, to_wire(messages), cast("ChatKeywords", options)
 
     def _generate(
         self,
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
@@ -191,14 +207,14 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> ChatResult:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
             if queued := queued_answers(self):
                 reply = queued.reply(wire, options, model)
             else:
-                reply = await self.async_client.chat(model, wire, **options)
+                reply = await (self._queued or self.async_client).chat(model, wire, **options)
             return finish_result(to_result(reply, model), kwargs)
 
     def _stream(
@@ -206,7 +222,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Iterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
@@ -220,7 +236,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> AsyncIterator[ChatGenerationChunk]:
         with framework_errors:
             model, wire, options = self._call(messages, stop, kwargs, run_manager)
@@ -235,13 +251,13 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> list[AIMessage]:
         """Return the answers to several inputs, in their order.
 
         With ``queue="always"``, all inputs are first answered through the asynchronous queue. Equal inputs share one
-        answer. ``max_concurrency`` of ``config`` does not limit the queue. See
-        :meth:`langchain_core.runnables.Runnable.batch`.
+        answer. ``max_concurrency`` of ``config`` does not limit the queue, and ``rate_limiter`` counts the requests to
+        the queue, not the inputs. See :meth:`langchain_core.runnables.Runnable.batch`.
 
         Raises:
             ConfigurationError: A keyword is invalid, or the ledger belongs to another model.
@@ -250,10 +266,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """
         if self.queue == "never" or not inputs:
             return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
-        with framework_errors:
-            answers = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs)).run(self.client)
+        answers = self._answered(inputs, config, kwargs)
         with answers.active():
-            return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+            return super(ChatWorkersAI, answers.owner).batch(
+                inputs, config, return_exceptions=return_exceptions, **kwargs
+            )
 
     async def abatch(
         self,
@@ -261,16 +278,16 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         config: RunnableConfig | list[RunnableConfig] | None = None,
         *,
         return_exceptions: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> list[AIMessage]:
         """Return the answers to several inputs, in their order. See :meth:`batch`."""
         if self.queue == "never" or not inputs:
             return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
-        with framework_errors:
-            cached = await self._acached(inputs, kwargs)
-            answers = await self._queue_run(inputs, kwargs, cached).arun(self.async_client)
+        answers = await self._aanswered(inputs, config, kwargs)
         with answers.active():
-            return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+            return await super(ChatWorkersAI, answers.owner).abatch(
+                inputs, config, return_exceptions=return_exceptions, **kwargs
+            )
 
     def batch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
         """Yield index and answer of several inputs as they complete.
@@ -280,11 +297,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         if self.queue == "never" or not inputs:
             yield from super().batch_as_completed(inputs, config, **kwargs)
             return
-        with framework_errors:
-            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
-            answers = self._queue_run(inputs, call, self._cached(inputs, call)).run(self.client)
+        call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+        answers = self._answered(inputs, config, call)
         with answers.active():
-            done = list(super().batch_as_completed(inputs, config, **kwargs))
+            done = list(super(ChatWorkersAI, answers.owner).batch_as_completed(inputs, config, **kwargs))
         yield from done
 
     async def abatch_as_completed(self, inputs: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
@@ -293,17 +309,67 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             async for item in super().abatch_as_completed(inputs, config, **kwargs):
                 yield item
             return
-        with framework_errors:
-            call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
-            answers = await self._queue_run(inputs, call, await self._acached(inputs, call)).arun(self.async_client)
+        call = {name: value for name, value in kwargs.items() if name != "return_exceptions"}
+        answers = await self._aanswered(inputs, config, call)
         with answers.active():
-            done = [item async for item in super().abatch_as_completed(inputs, config, **kwargs)]
+            found = super(ChatWorkersAI, answers.owner).abatch_as_completed(inputs, config, **kwargs)
+            done = [item async for item in found]
         for item in done:
             yield item
 
+    def queued(
+        self,
+        *,
+        ledger: str | os.PathLike[str],
+        window_s: float = 2.0,
+        max_items: int = 200,
+        deadline_s: float | None = None,
+    ) -> Self:
+        """Return a copy whose async calls share submissions of the asynchronous queue.
+
+        Use it in runnables that call the model once per input: ``RunnableParallel``, ``RunnableLambda``, a graph, or
+        ``abatch_as_completed`` of a chain. Only calls that wait at the same time share a submission, so leave
+        ``max_concurrency`` unset. Answers are stored in the ledger; an equal call is answered from it. ``astream``
+        yields the answer as one chunk. Sync calls are sent directly.
+
+        Args:
+            ledger: Path of the ledger, on a local disk. It is created if missing.
+            window_s: Maximum seconds from the first waiting call to the submission.
+            max_items: Maximum calls per submission.
+            deadline_s: Maximum seconds of one submission; None for no limit.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the model has no queue.
+        """
+        with framework_errors:
+            client = limited(self.async_client, self.rate_limiter)
+            twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+            twin._queued = client.queued(
+                self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
+            )
+            return twin
+
+    def _answered(
+        self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
+    ) -> QueuedAnswers[Self]:
+        """Return the answers of a batch, generated through the queue."""
+        _check_configs(config, len(inputs))
+        with framework_errors:
+            run = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs))
+            return run.run(limited(self.client, self.rate_limiter))
+
+    async def _aanswered(
+        self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
+    ) -> QueuedAnswers[Self]:
+        """Return the answers of a batch, generated through the queue."""
+        _check_configs(config, len(inputs))
+        with framework_errors:
+            run = self._queue_run(inputs, kwargs, await self._acached(inputs, kwargs))
+            return await run.arun(limited(self.async_client, self.rate_limiter))
+
     def _queue_run(
-        self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any], cached: Sequence[bool]
-    ) -> QueueRun:
+        self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
+    ) -> QueueRun[Self]:
         """Return the queue run for the inputs of a batch. Invalid and cached inputs are left out."""
         from workers_ai.generation import ChatInput
 
@@ -318,7 +384,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             except (WorkersAIError, ValueError, TypeError):  # raised again when LangChain invokes this input
                 continue
             requests.setdefault(request_key(wire, options), (index, ChatInput(wire, queue_params(options))))
-        return QueueRun(self, model, requests, options["extra_body"], self.ledger, self.total_timeout)
+        owner = self if self.rate_limiter is None else self.model_copy(update={"rate_limiter": None})
+        return QueueRun(owner, model, requests, options.get("extra_body"), self.ledger, self.total_timeout)
 
     def _cache(self) -> BaseCache | None:
         """Return LangChain's cache for this model, or None."""
@@ -326,7 +393,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             return None
         return self.cache if isinstance(self.cache, BaseCache) else get_llm_cache()
 
-    def _cache_keys(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> tuple[list[str | None], str]:
+    def _cache_keys(
+        self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object]
+    ) -> tuple[list[str | None], str]:
         """Return LangChain's cache keys of inputs (None for invalid inputs), and the key of the model."""
         stop, given = _split_stop(kwargs)
         keys: list[str | None] = []
@@ -339,38 +408,50 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 keys.append(dumps([message.model_copy(update={"id": None}) for message in messages]))
         return keys, self._get_llm_string(stop=stop, **given)
 
-    def _cached(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> list[bool]:
+    def _cached(self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object]) -> list[bool]:
         """Return for each input whether LangChain's cache has its answer."""
         if (cache := self._cache()) is None:
             return [False] * len(inputs)
         keys, llm = self._cache_keys(inputs, kwargs)
         return [key is not None and cache.lookup(key, llm) is not None for key in keys]
 
-    async def _acached(self, inputs: Sequence[LanguageModelInput], kwargs: dict[str, Any]) -> list[bool]:
+    async def _acached(self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object]) -> list[bool]:
         """Return for each input whether LangChain's cache has its answer."""
         if (cache := self._cache()) is None:
             return [False] * len(inputs)
         keys, llm = self._cache_keys(inputs, kwargs)
         return [key is not None and await cache.alookup(key, llm) is not None for key in keys]
 
-    def _streaming_disabled(self, **kwargs: Any) -> bool:
-        return anything_queued(self) or super()._streaming_disabled(**kwargs)
+    def _streaming_disabled(self, **kwargs: object) -> bool:
+        return self._queued is not None or anything_queued(self) or super()._streaming_disabled(**kwargs)
 
-    def _generate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        return with_llm_output(super()._generate_with_cache(*args, **kwargs))
+    def _generate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        return with_llm_output(super()._generate_with_cache(messages, stop, run_manager, **kwargs))
 
-    async def _agenerate_with_cache(self, *args: Any, **kwargs: Any) -> ChatResult:
-        return with_llm_output(await super()._agenerate_with_cache(*args, **kwargs))
+    async def _agenerate_with_cache(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        return with_llm_output(await super()._agenerate_with_cache(messages, stop, run_manager, **kwargs))
 
-    def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None]) -> dict[str, Any]:
+    def _combine_llm_outputs(self, llm_outputs: list[Fields | None]) -> Fields:
         return reduce(add_outputs, (output for output in llm_outputs if output), {})
 
     if not TYPE_CHECKING:  # the declared type stays LangChain's own, which differs between its versions
 
-        def bind(self, **kwargs: Any) -> Any:
+        def bind(self, **kwargs: object) -> Runnable:
             """Bind keywords of a call and mask secrets. See :meth:`langchain_core.runnables.Runnable.bind`."""
-            with framework_errors:
-                return super().bind(**mask_keywords(kwargs))
+            mask_secrets(kwargs)
+            return super().bind(**kwargs)
 
     # LangChain's fallbacks resolve the annotations of the next two methods at run time.
 
@@ -378,9 +459,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         self,
         tools: Sequence[Tool],
         *,
-        tool_choice: str | bool | dict[str, Any] | None = None,
+        tool_choice: str | bool | Fields | None = None,
         strict: bool | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return a model that can call tools.
 
@@ -404,7 +485,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         method: Method | None = None,
         include_raw: bool = False,
         strict: bool | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable whose answers fit a schema.
 
@@ -424,25 +505,28 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         from langchain_workers_ai._translation.structured import structured_call, value_or_raw
 
         with framework_errors:
-            if method is None and self.queue == "always":
+            if method is None and (self.queue == "always" or self._queued is not None):
                 method = "json_schema"  # tools in the queue are undocumented
-            bound, parser = structured_call(schema, method, strict, kwargs, kwargs.get("model") or self.model)
+            model = kwargs.get("model")
+            bound, parser = structured_call(
+                schema, method, strict, kwargs, model if isinstance(model, str) else self.model
+            )
             return self.bind(**bound) | (value_or_raw(parser) if include_raw else parser)
 
     def with_retry(
         self,
         *,
         retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
-        **kwargs: Any,
+        **options: Unpack[RetryOptions],
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
             retry_if_exception_type: Errors to retry; by default those for which
                 :func:`~langchain_workers_ai.is_retryable` returns True.
-            **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
+            **options: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     @property
     def model_name(self) -> str:
@@ -454,7 +538,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return "workers-ai-chat"
 
     @property
-    def _identifying_params(self) -> Mapping[str, Any]:
+    def _identifying_params(self) -> Mapping[str, object]:
         params = {"model": self.model, **self._set_params()}
         if self.api:
             params["api"] = self.api
@@ -462,13 +546,13 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             params["model_kwargs"] = self.model_kwargs
         return params
 
-    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
+    def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: object) -> Fields:
         return {**self.asdict(), "stop": pick_stop(stop, self.stop), **traced_keywords(kwargs)}
 
-    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: object) -> str:
         return super()._get_llm_string(stop=stop, **traced_keywords(kwargs))
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: object) -> LangSmithParams:
         params = super()._get_ls_params(stop=stop, **kwargs)
         params["ls_provider"] = PROVIDER
         if sequences := pick_stop(stop, self.stop):
@@ -489,9 +573,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return {"api_token": "CLOUDFLARE_API_TOKEN"}
 
     @property
-    def lc_attributes(self) -> dict[str, Any]:
+    def lc_attributes(self) -> Fields:
         """Return settings that a dump needs as plain data, without secrets."""
-        attributes: dict[str, Any] = {}
+        attributes: Fields = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
             attributes["gateway"] = {k: v for k, v in options.items() if k != "token" and v is not None}
@@ -513,18 +597,18 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             return self.custom_get_token_ids(text)
         return list(range(math.ceil(len(text.encode(errors="replace")) / 4)))
 
-    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Tool] | None = None) -> int:
         """Return an offline estimate of the tokens of a conversation and its tools."""
         with framework_errors:
             return count_tokens_approximately(messages, tools=_bound(tools)["tools"] if tools else None)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         self._forget()
         if name in ("model", "api") and isinstance(self.profile, ResolvedProfile):
             vars(self)["profile"] = self._resolve_model_profile()
 
-    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Return a copy. Profile and cache key follow a changed model."""
         copied: Self = super().model_copy(update=update, deep=deep)
         copied._forget()
@@ -537,21 +621,26 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         vars(self).pop("_serialized", None)
 
 
-def _split_stop(kwargs: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
+def _split_stop(kwargs: Mapping[str, object]) -> tuple[list[str] | None, dict[str, object]]:
     """Return ``stop`` and the other keywords of a call, as LangChain passes them to ``_generate``."""
     own = ("stop", "ls_structured_output_format", "structured_output_format")
-    return kwargs.get("stop"), {name: value for name, value in kwargs.items() if name not in own}
+    stop = cast("list[str] | None", kwargs.get("stop"))
+    return stop, {name: value for name, value in kwargs.items() if name not in own}
 
 
-def _bound(
-    tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None
-) -> dict[str, Any]:
+def _check_configs(config: object, inputs: int) -> None:
+    """Raise LangChain's error for a list of configurations of another length, before anything is sent."""
+    if isinstance(config, list):
+        get_config_list(config, inputs)
+
+
+def _bound(tools: Sequence[Tool], tool_choice: str | bool | Fields | None = None, strict: bool | None = None) -> Fields:
     from langchain_workers_ai._translation.tools import bound_tools
 
     return bound_tools(tools, tool_choice, strict)
 
 
-def _response_format(given: Schema) -> dict[str, Any]:
+def _response_format(given: Schema) -> Fields:
     from langchain_workers_ai._translation.structured import response_format_of
 
     return response_format_of(given)

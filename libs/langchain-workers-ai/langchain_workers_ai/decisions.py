@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
+from typing import TYPE_CHECKING, ClassVar, Final, Unpack, overload
 
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.decisions import Question, State
     from langchain_core.runnables import Runnable
 
-    from langchain_workers_ai._types import Data, Fields
+    from langchain_workers_ai._types import Data, Fields, RetryOptions
     from workers_ai.integration import ConnectionConstructor, Flow, Reply, Request
 
 __all__ = ["WorkersAIDecisions"]
@@ -64,7 +64,7 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         decisions = WorkersAIDecisions()
         decisions.invoke({"state": "Checkout is down!", "questions": {"urgent": Noul(instructions="Is this urgent?")}})
 
-    The state is sent as Data, and messages in it as ``{"role", "content"}``. Images in the state are sent in a separate
+    The state is sent as JSON, and messages in it as ``{"role", "content"}``. Images in the state are sent in a separate
     field, at most four, and replaced by ``"[image 1]"``. ``clef-omni`` also accepts four audio clips (8 MiB and 300 s
     each) and two videos (16 MiB together, 60 s each). Clef answers ``Noul``, ``Choice`` and ``Score``; ``Box`` raises.
     Source: https://developers.cloudflare.com/workers-ai/models/clef/.
@@ -78,8 +78,8 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _keyword_aliases: ClassVar[dict[str, str]] = {**Connection._keyword_aliases, "model_name": "model"}
 
@@ -99,16 +99,16 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         self,
         *,
         retry_if_exception_type: tuple[type[BaseException], ...] | Callable[[BaseException], bool] = is_retryable,
-        **kwargs: Any,
+        **options: Unpack[RetryOptions],
     ) -> Runnable[ClassifierRequest, ClassifierResponse]:
         """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
             retry_if_exception_type: Errors to retry; by default those for which
                 :func:`~langchain_workers_ai.is_retryable` returns True.
-            **kwargs: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
+            **options: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **kwargs)
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     def _exchange(self, state: State, questions: dict[str, Question]) -> Flow[Reply]:
         calls = self.client._connection.calls
@@ -172,7 +172,7 @@ class _Media:
             return [self.plain(item) for item in value]
         return value
 
-    def _named(self, kind: str, block: Mapping[str, Any]) -> str:
+    def _named(self, kind: str, block: Mapping[str, object]) -> str:
         if kind not in _FIELDS or (kind != "image" and not self._model.endswith("/clef-omni")):
             raise self._error(
                 f"the state has a block of type {kind!r}: Clef models accept text and images; clef-omni also audio "
@@ -210,7 +210,7 @@ class _Media:
         return BadRequestError(message, model=self._model)
 
 
-def _kind_of_media(block: Mapping[str, Any]) -> str | None:
+def _kind_of_media(block: Mapping[str, Data]) -> str | None:
     """Return "image", "audio", "video" or another type of file; None for plain data."""
     kind = block.get("type")
     if kind in ("image_url", "input_image"):
@@ -220,10 +220,10 @@ def _kind_of_media(block: Mapping[str, Any]) -> str | None:
     if kind in ("file", "media"):
         media_type = str(block.get("mime_type") or "").partition("/")[0].lower()
         return media_type if media_type in _FIELDS else "file"
-    return kind if kind in _FIELDS else None
+    return kind if isinstance(kind, str) and kind in _FIELDS else None
 
 
-def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
+def _data_url(kind: str, block: Mapping[str, object]) -> str | None:
     """Return the content of a block as a data: URL; None for a link or without a media type."""
     if kind == "image":
         part = to_part(block)
@@ -235,6 +235,8 @@ def _data_url(kind: str, block: Mapping[str, Any]) -> str | None:
     if isinstance(data, bytes):
         data = (data if data.isascii() else base64.b64encode(data)).decode()
     media_type = body.get("mime_type") or _AUDIO_FORMATS.get(str(body.get("format")))
+    if not isinstance(data, str):
+        return None
     if data and not _LINK.match(data) and media_type:
         data = f"data:{media_type};base64,{data}"
     return data if data.lower().startswith(f"data:{kind}/") else None
@@ -267,7 +269,7 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
         ) from exc  # fmt: skip
 
 
-def _usage(body: Mapping[str, Data]) -> UsageMetadata | None:
+def _usage(body: Fields) -> UsageMetadata | None:
     """Return the tokens of a decision; None if the reply has no usage."""
     usage = read_usage(body.get("usage"))
     if usage is None:

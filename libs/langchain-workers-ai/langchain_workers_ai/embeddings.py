@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai._precomputed import Kind, Lookup, Precomputed
+from langchain_workers_ai._ingestion.precomputed import Kind, Lookup, Precomputed
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.integration import EmbeddingFields, agather, check_model, embed_flows, gather, join_embeddings
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai.integration import Calls, EmbeddingConstructor, Flow
     from workers_ai.integration import Connection as CoreConnection
+    from workers_ai.integration import EmbeddingConstructor, Flow
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -43,10 +44,9 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no call of this kind"
     _keyword_aliases: ClassVar[dict[str, str]] = {
         **Connection._keyword_aliases,
         "model_name": "model",
@@ -80,28 +80,16 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """Return the model id."""
         return self.model
 
-    def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return embed_flows(
-            calls,
-            self.model,
-            texts,
-            kind=kind,
-            batch_size=self.batch_size,
-            empty_text=self.empty_text,
-            queue=self.queue,
-            deadline_s=self.deadline_s,
-            api=self.api,
-            dimensions=self.dimensions,
-            pooling=self.pooling,
-            truncate_inputs=self.truncate_inputs,
-            query_instruction=self.query_instruction,
-            normalize=self.normalize,
-        )
+    def _flows(self, connection: CoreConnection, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return embed_flows(connection.calls, self.model, texts, **self._embed_options(kind, self.batch_size))
 
     @property
     def _kind(self) -> Kind:
         """The settings that shape the vectors of documents."""
-        return Kind(self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions)
+        body = json.dumps(self.extra_body, sort_keys=True, default=repr) if self.extra_body else ""
+        return Kind(
+            self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions, body
+        )
 
     def _connection(self) -> CoreConnection:
         """Return the connection of both clients; its requests wait for ``rate_limiter``."""
@@ -111,14 +99,14 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
             connection = self._connection()
-            flows = self._flows(connection.calls, texts, kind)
+            flows = self._flows(connection, texts, kind)
             replies = gather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
             connection = self._connection()
-            flows = self._flows(connection.calls, texts, kind)
+            flows = self._flows(connection, texts, kind)
             replies = await agather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 

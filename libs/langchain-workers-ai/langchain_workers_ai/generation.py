@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Sized
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
 
-from langchain_workers_ai._queued import queue_params
+from langchain_workers_ai._chat.queued import limited, queue_params
 from langchain_workers_ai._translation.from_wire import to_result
 from langchain_workers_ai._translation.to_wire import to_wire
 from langchain_workers_ai.chat_models import ChatWorkersAI
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.errors import ConfigurationError
-from workers_ai.generation import ChatInput, Failure, GenerateReport, agenerate, estimate, generate
+from workers_ai.generation import ChatInput, Failure, GenerateOptions, GenerateReport, agenerate, estimate, generate
 from workers_ai.integration import argument_error
 from workers_ai.types import ChatReply, ToolCall
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
+    from langchain_core.language_models import LanguageModelInput
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GenerationReport", "WorkersAIBatchGenerator"]
 
+_Pair: TypeAlias = tuple[str | int, ChatInput]
 _TRUNCATED = ("length", "content_filter", "error")
 
 
@@ -75,7 +77,7 @@ def answer_message(answer: Answer, model: str) -> BaseMessage:
     finish = answer.finish_reason or "stop"
     cut = finish if finish in _TRUNCATED else ""
     calls: list[ToolCall] = []
-    listed: Data = message.get("tool_calls") or ()
+    listed: Sequence[Fields] = message.get("tool_calls") or ()
     for call in listed:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         calls.append(ToolCall(call["id"], name, arguments, argument_error(arguments, cut)))
@@ -149,7 +151,7 @@ class WorkersAIBatchGenerator:
             self._model, _, self._options = model._call([], stop, given, None)
 
     def generate(
-        self, inputs: Iterable[Any], ids: Iterable[str | int] | None = None, config: RunnableConfig | None = None
+        self, inputs: Iterable[object], ids: Iterable[str | int] | None = None, config: RunnableConfig | None = None
     ) -> GenerationReport:
         """Answer inputs and return the report.
 
@@ -168,38 +170,54 @@ class WorkersAIBatchGenerator:
                 continues later.
         """
         with framework_errors:
-            report = generate(self._source(inputs, ids, config), client=self._llm.client, **self._arguments(inputs))
+            report = generate(
+                self._source(inputs, ids, config),
+                ledger=self.ledger,
+                model=self._model,
+                client=limited(self._llm.client, self._llm.rate_limiter),
+                **self._arguments(inputs),
+            )
             return self._report(report, config)
 
     async def agenerate(
         self,
-        inputs: Iterable[Any] | AsyncIterable[Any],
+        inputs: Iterable[object] | AsyncIterable[object],
         ids: Iterable[str | int] | None = None,
         config: RunnableConfig | None = None,
     ) -> GenerationReport:
         """Answer inputs without blocking the event loop. Accepts asynchronous iterators, too. See :meth:`generate`."""
         with framework_errors:
             if isinstance(inputs, AsyncIterable):
-                source: Data = self._asource(inputs, ids, config)
+                source: AsyncIterator[_Pair] | Iterator[_Pair] = self._asource(inputs, ids, config)
             else:
                 source = self._source(inputs, ids, config)
-            report = await agenerate(source, client=self._llm.async_client, **self._arguments(inputs))
+            report = await agenerate(
+                source,
+                ledger=self.ledger,
+                model=self._model,
+                client=limited(self._llm.async_client, self._llm.rate_limiter),
+                **self._arguments(inputs),
+            )
             return self._report(report, config)
 
-    def estimate(self, inputs: Iterable[Any], ids: Iterable[str | int] | None = None) -> GenerateEstimate:
+    def estimate(self, inputs: Iterable[object], ids: Iterable[str | int] | None = None) -> GenerateEstimate:
         """Return tokens and cost of a call of :meth:`generate`, without sending anything."""
         with framework_errors:
             arguments = self._arguments(inputs)
-            own = {name: arguments[name] for name in ("ledger", "model", "max_tokens", "extra_body", "mode")}
-            return estimate(self._source(inputs, ids, None), **own)
+            return estimate(
+                self._source(inputs, ids, None),
+                ledger=self.ledger,
+                model=self._model,
+                max_tokens=arguments.get("max_tokens"),
+                extra_body=arguments.get("extra_body"),
+                mode=self.mode,
+            )
 
-    def _arguments(self, inputs: object) -> Fields:
-        """Return the arguments of the core's generation."""
+    def _arguments(self, inputs: object) -> GenerateOptions:
+        """Return the options of the core's generation."""
         return {
-            "ledger": self.ledger,
-            "model": self._model,
             "max_tokens": self._options.get("max_tokens"),
-            "extra_body": self._options["extra_body"] or None,
+            "extra_body": self._options.get("extra_body") or None,
             "mode": self.mode,
             "requests_per_job": self.requests_per_job,
             "limit_cost_usd": self.limit_cost_usd,
@@ -210,8 +228,8 @@ class WorkersAIBatchGenerator:
         }
 
     def _source(
-        self, inputs: Iterable[Any], ids: Iterable[str | int] | None, config: RunnableConfig | None
-    ) -> Iterator[tuple[str | int, ChatInput]]:
+        self, inputs: Iterable[object], ids: Iterable[str | int] | None, config: RunnableConfig | None
+    ) -> Iterator[_Pair]:
         """Yield id and request of each input."""
         keys = _Ids(ids)
         for item in inputs:
@@ -220,8 +238,8 @@ class WorkersAIBatchGenerator:
         keys.finish()
 
     async def _asource(
-        self, inputs: AsyncIterable[Any], ids: Iterable[str | int] | None, config: RunnableConfig | None
-    ) -> AsyncIterator[tuple[str | int, ChatInput]]:
+        self, inputs: AsyncIterable[object], ids: Iterable[str | int] | None, config: RunnableConfig | None
+    ) -> AsyncIterator[_Pair]:
         """Yield id and request of each input of an asynchronous iterator."""
         keys = _Ids(ids)
         async for item in inputs:
@@ -239,7 +257,7 @@ class WorkersAIBatchGenerator:
         try:
             for prompt in self._prompts:
                 value = prompt.invoke(value, config)
-            messages = self._llm._convert_input(value).to_messages()
+            messages = self._llm._convert_input(cast("LanguageModelInput", value)).to_messages()
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(f"input {key!r} does not fit the chain: {exc}") from exc
         params = {name: value for name, value in queue_params(self._options).items() if name != "max_tokens"}
@@ -284,7 +302,7 @@ class _Ids:
             raise ConfigurationError(f"ids has more than {self._count:,} ids: pass one id for each input")
 
 
-def _steps(runnable: Runnable[Any, Any]) -> list[Any]:
+def _steps(runnable: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
     """Return the steps of a chain."""
     while isinstance(runnable, RunnableBinding) and isinstance(runnable.bound, (RunnableSequence, RunnableBinding)):
         if _model(runnable) is not None:

@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
-from langchain_workers_ai._documents import Documents, Source, batched, document_key, key_of
-from langchain_workers_ai._precomputed import find_within, reading_all
+from langchain_workers_ai._ingestion.documents import Documents, KeyEncoder, Source, batched, document_key, key_of
+from langchain_workers_ai._ingestion.precomputed import find_within, reading_all
 from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
-from workers_ai.ingest import IngestReport
+from workers_ai.ingest import IngestOptions, IngestReport, Vectors
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.integration import LedgerFile, require_queue, text_hash
+from workers_ai.integration import require_queue, text_hash
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
     from typing import Unpack
 
     from langchain_core.documents import Document
@@ -45,7 +44,7 @@ class Indexing(TypedDict, total=False):
     source_id_key: str | Callable[[Document], str] | None
     cleanup_batch_size: int
     force_update: bool
-    key_encoder: Literal["sha1", "sha256", "sha512", "blake2b"] | Callable[[Document], str]
+    key_encoder: KeyEncoder
     upsert_kwargs: dict[str, Any] | None
 
 
@@ -126,9 +125,11 @@ class WorkersAIBatchIngestor:
                 raise ConfigurationError(f"embeddings must be a WorkersAIEmbeddings, not {self.embeddings!r:.100}")
             if type(self.batch_size) is not int or self.batch_size < 1:
                 raise ConfigurationError(f"batch_size must be an integer of at least 1, not {self.batch_size!r:.100}")
-            if self.embeddings.api == "embeddings" or self.embeddings.dimensions is not None:
+            given = self.embeddings
+            if given.api == "embeddings" or given.dimensions is not None or given.extra_body:
                 raise ConfigurationError(
-                    "an ingestor does not support api='embeddings' or dimensions: create embeddings without them"
+                    "an ingestor does not support api='embeddings', dimensions or extra_body: create embeddings "
+                    "without them"
                 )
             if self.mode == "queue":
                 require_queue(self.embeddings.model)
@@ -177,7 +178,10 @@ class WorkersAIBatchIngestor:
             read.read(documents)
             exists = None if self.record_manager is None else self.record_manager.exists
             texts = self._texts(read, options, exists)
-            report = embed(texts, client=Client._of(self.embeddings._connection()), **self._embedding(read))
+            client = Client._of(self.embeddings._connection())
+            report = embed(
+                texts, ledger=self.ledger, model=self.embeddings.model, client=client, **self._embedding(read)
+            )
             with self._ready(read, report) as ready:
                 if self.record_manager is None:
                     _drive(self._upsert(ready, options), self.vector_store)
@@ -197,7 +201,10 @@ class WorkersAIBatchIngestor:
             manager = self.record_manager
             exists = None if manager is None else _from_thread(manager.aexists, asyncio.get_running_loop())
             texts = self._texts(read, options, exists)
-            report = await aembed(texts, client=AsyncClient._of(self.embeddings._connection()), **self._embedding(read))
+            client = AsyncClient._of(self.embeddings._connection())
+            report = await aembed(
+                texts, ledger=self.ledger, model=self.embeddings.model, client=client, **self._embedding(read)
+            )
             ready = await asyncio.to_thread(stack.enter_context, self._ready(read, report))
             if manager is None:
                 await _adrive(self._upsert(ready, options), self.vector_store)
@@ -206,13 +213,13 @@ class WorkersAIBatchIngestor:
             result = await aindex(ready, manager, self.vector_store, batch_size=self.batch_size, **options)
             return _report(report, result)
 
-    def _checked(self, indexing: Indexing) -> dict[str, Any]:
+    def _checked(self, indexing: Indexing) -> Indexing:
         """Return the options, checked by a call of ``index`` without documents.
 
         Raises:
             ConfigurationError: An option needs a record manager.
         """
-        options: dict[str, Any] = {"key_encoder": document_key, **indexing}
+        options: Indexing = {"key_encoder": document_key, **indexing}
         if self.record_manager is not None:
             index([], InMemoryRecordManager(""), self.vector_store, **options)
         elif lost := sorted(indexing.keys() - {"upsert_kwargs"}):
@@ -222,12 +229,10 @@ class WorkersAIBatchIngestor:
                 )
         return options
 
-    def _embedding(self, documents: Documents) -> dict[str, Any]:
-        """Return the arguments of the core's ingestion."""
+    def _embedding(self, documents: Documents) -> IngestOptions:
+        """Return the options of the core's ingestion."""
         embeddings = self.embeddings
         return {
-            "ledger": self.ledger,
-            "model": embeddings.model,
             "mode": self.mode,
             "pooling": embeddings.pooling,
             "truncate_inputs": embeddings.truncate_inputs,
@@ -242,12 +247,12 @@ class WorkersAIBatchIngestor:
         }
 
     def _texts(
-        self, documents: Documents, options: dict[str, Any], exists: Callable[[list[str]], Sequence[bool]] | None
+        self, documents: Documents, options: Indexing, exists: Callable[[list[str]], Sequence[bool]] | None
     ) -> Iterator[tuple[str, str]]:
         """Yield id and text of each document that the record manager does not contain."""
         if options.get("force_update"):
             exists = None
-        encoder = options["key_encoder"]
+        encoder = options.get("key_encoder", document_key)
         for batch in batched(documents, self.batch_size):
             known = exists([key_of(document, encoder) for document in batch]) if exists else [False] * len(batch)
             for document, is_known in zip(batch, known, strict=True):
@@ -262,13 +267,13 @@ class WorkersAIBatchIngestor:
         kind = self.embeddings._kind
         found = find_within(self.vector_store.embeddings, WorkersAIEmbeddings)
         embedders = {id(embedder): embedder._precomputed for embedder in (self.embeddings, *found)}
-        with LedgerFile(self.ledger) as ledger, reading_all(embedders.values(), kind, ledger):
+        with Vectors(self.ledger) as vectors, reading_all(embedders.values(), kind, vectors):
             yield ready
 
     def _sent(self, document: Document) -> str:
         return document.page_content or (" " if self.embeddings.empty_text == "space" else "")
 
-    def _upsert(self, documents: Iterable[Document], options: dict[str, Any]) -> _Calls:
+    def _upsert(self, documents: Iterable[Document], options: Indexing) -> _Calls:
         """Write changed documents so that each replaces the stored document with its id."""
         keywords = options.get("upsert_kwargs") or {}
         for batch in batched(documents, self.batch_size):
@@ -287,7 +292,7 @@ def _same(document: Document, stored: Document | None) -> bool:
     return stored is not None and (stored.page_content, stored.metadata) == (document.page_content, document.metadata)
 
 
-def _replace(documents: dict[str, Document], there: dict[str, Document], keywords: dict[str, Any]) -> _Calls:
+def _replace(documents: dict[str, Document], there: dict[str, Document], keywords: Mapping[str, object]) -> _Calls:
     """Write documents, given the stored documents with their ids.
 
     Some stores reject an existing id, and FAISS is already changed when it does. So new versions are first written
@@ -311,12 +316,13 @@ def _replace(documents: dict[str, Document], there: dict[str, Document], keyword
         yield "delete", (left,), {}
 
 
-def _add(documents: dict[str, Document], keywords: dict[str, Any]) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+def _add(documents: dict[str, Document], keywords: Mapping[str, object]) -> _Call:
     named = [document.model_copy(update={"id": key}) for key, document in documents.items()]
     return "add_documents", (named,), {"ids": list(documents), **keywords}
 
 
-_Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, None]
+_Call: TypeAlias = "tuple[str, tuple[object, ...], Mapping[str, object]]"
+_Calls: TypeAlias = "Generator[_Call, Sequence[Document] | None, None]"
 """Calls of a store's methods by name. The driver sends each result back. A failed look-up returns None: many stores
 cannot look up ids, and an unreachable store fails at writing, too."""
 
@@ -348,13 +354,13 @@ async def _adrive(calls: _Calls, store: VectorStore) -> None:
 
 
 def _from_thread(
-    exists: Callable[[list[str]], Coroutine[Any, Any, list[bool]]], loop: asyncio.AbstractEventLoop
+    exists: Callable[[list[str]], Coroutine[object, None, list[bool]]], loop: asyncio.AbstractEventLoop
 ) -> Callable[[list[str]], list[bool]]:
     """Return a blocking ``exists`` for the thread that reads the documents."""
     return lambda keys: asyncio.run_coroutine_threadsafe(exists(keys), loop).result()
 
 
-def _without_unsafe_cleanup(options: dict[str, Any], report: IngestReport) -> dict[str, Any]:
+def _without_unsafe_cleanup(options: Indexing, report: IngestReport) -> Indexing:
     """Disable ``cleanup`` if documents failed: it would delete their stored versions."""
     return {**options, "cleanup": None} if report.failed else options
 

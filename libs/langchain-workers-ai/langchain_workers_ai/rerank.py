@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field, field_validator
@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from workers_ai.integration import ConnectionConstructor
     from workers_ai.types import RerankScore
 
-__all__ = ["WorkersAIRerank"]
+__all__ = ["Ranking", "WorkersAIRerank"]
+
+
+class Ranking(TypedDict):
+    """Relevance of one text to a query."""
+
+    index: int
+    """Index of the text."""
+    relevance_score: float
+    """Between 0 and 1."""
 
 
 class WorkersAIRerank(Connection, BaseDocumentCompressor):
@@ -40,8 +49,8 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _keyword_aliases: ClassVar[dict[str, str]] = {**Connection._keyword_aliases, "model_name": "model"}
 
@@ -51,6 +60,8 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     """Number of documents to return; None for all."""
     max_concurrency: int | None = Field(default=8, ge=1)
     """Maximum number of concurrent requests of this object. A request has up to 100 documents."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
 
     @field_validator("model")
     @classmethod
@@ -62,9 +73,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         """Return the model id."""
         return self.model
 
-    def rerank(
-        self, documents: Sequence[str | Document], query: str, *, top_n: int | None = None
-    ) -> list[dict[str, Any]]:
+    def rerank(self, documents: Sequence[str | Document], query: str, *, top_n: int | None = None) -> list[Ranking]:
         """Return the relevance of texts or documents to a query.
 
         Args:
@@ -84,7 +93,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
     async def arerank(
         self, documents: Sequence[str | Document], query: str, *, top_n: int | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[Ranking]:
         """Return the relevance of texts or documents to a query. See :meth:`rerank`."""
         with framework_errors:
             scores = await self.async_client.rerank(self.model, query, _texts(documents), top_n=self._count(top_n))

@@ -129,12 +129,14 @@ def check_token(service: Service, call: Call) -> None:
     header = call.headers.get("authorization", "")
     if not header and not call.headers.get("cf-aig-authorization"):
         raise ServiceError(401, 10000, "Authentication error", layer="api")
-    kind, _, token = header.partition(" ")
-    if header and (kind.lower() != "bearer" or not token.strip()):
+    token = call.token
+    if header and (header.partition(" ")[0].lower() != "bearer" or not token):
         raise ServiceError(400, 6003, "Invalid request headers", layer="api")
-    code = service.settings.refused_tokens.get(token.strip())
+    code = service.settings.refused_tokens.get(token)
     accepted = service.settings.tokens
-    if code is None and (_WRONG.search(token) if accepted is None else token.strip() not in accepted):
+    if code is None and (_WRONG.search(token) if accepted is None else token not in accepted):
+        code = 10000
+    if code is None and call.route != "verify" and token in service.settings.unpermitted_tokens:
         code = 10000
     if code == 9109:
         raise ServiceError(403, 9109, "Invalid access token", layer="api")

@@ -76,6 +76,9 @@ def match(service: Service, call: Call) -> Handler:
     if len(segments) < 4 or segments[2] != "accounts":
         raise no_route(call)
     check_account(service, call, segments[3])
+    if segments[4:] == ["tokens", "verify"] and call.method == "GET":
+        call.route = "verify"
+        return plain(catalogue.verify)
     if segments[4:5] != ["ai"]:
         raise no_route(call)
     return ai_route(call, segments[5:])

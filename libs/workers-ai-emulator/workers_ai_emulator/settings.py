@@ -17,6 +17,9 @@ class Settings:
         refused_tokens: Rejected tokens, with their error code: 10000, 9109 or 2009.
         list_refused_tokens: Tokens that may run models but not list them
             (https://github.com/opencodeschool/opencode.school/issues/174).
+        account_tokens: Tokens that an account owns. They are verified at ``/accounts/{account}/tokens/verify``; other
+            tokens at ``/user/tokens/verify`` (https://github.com/benvinegar/counterscale/pull/268).
+        unpermitted_tokens: Active tokens without the permission Workers AI: 10000 on each route of the account.
         accounts: Known account ids; None accepts all well-formed ids.
         gateway_token: Token that AI Gateway requires in ``cf-aig-authorization``; None for no token.
         paid_plan: Whether the account has the Workers Paid plan; otherwise paid models return 5035.
@@ -58,6 +61,8 @@ class Settings:
     tokens: list[str] | None = None
     refused_tokens: dict[str, int] = field(default_factory=lambda: {"bad-token": 10000, "invalid-token": 9109})
     list_refused_tokens: list[str] = field(default_factory=list)
+    account_tokens: list[str] = field(default_factory=list)
+    unpermitted_tokens: list[str] = field(default_factory=list)
     accounts: list[str] | None = None
     gateway_token: str | None = None
     paid_plan: bool = True

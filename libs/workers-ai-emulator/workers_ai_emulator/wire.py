@@ -48,6 +48,12 @@ class Call:
     request_id: str = ""
     _json: Any = field(default=None, repr=False)
 
+    @property
+    def token(self) -> str:
+        """The token of the header ``Authorization``, or ""."""
+        header: str = self.headers.get("authorization", "")
+        return header.partition(" ")[2].strip()
+
     def json(self) -> Any:
         """Return the body as JSON.
 

@@ -101,7 +101,7 @@ class Connection:
         transport = RateLimitedTransport(self.transport, acquire, aacquire)
         return Connection(transport, replace(self.calls, paced=True))
 
-    def for_call(self, settings: Mapping[str, Any]) -> Connection:
+    def for_call(self, settings: Mapping[str, object]) -> Connection:
         """Return a connection with the settings of one call; it shares the transport, the limiter and the gate.
 
         Args:

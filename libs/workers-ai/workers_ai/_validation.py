@@ -11,6 +11,8 @@ from workers_ai.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pydantic import SecretStr
+
 __all__ = [
     "OnBusy",
     "check_header",
@@ -32,7 +34,7 @@ _LONGEST_MODEL: Final = 1000
 _MODEL: Final = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
 
 
-def check_header(name: str, value: str) -> None:
+def check_header(name: str, value: SecretStr | str) -> None:
     """Check that a header can be sent. The error does not show the value, which may be a secret.
 
     Raises:
@@ -40,10 +42,15 @@ def check_header(name: str, value: str) -> None:
     """
     if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
         raise ConfigurationError(f"header name {name!r} contains a character that header names do not allow")
-    if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
+    if not _is_header_value(value):
         raise ConfigurationError(
             f"the value of header {name} must be text of printable ASCII characters, without line breaks"
         )
+
+
+def _is_header_value(value: object) -> bool:
+    text = value.get_secret_value() if hasattr(value, "get_secret_value") else value
+    return isinstance(text, str) and bool(_HEADER_VALUE.fullmatch(text))
 
 
 def require(condition: bool, message: str) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any, Final, Literal
+
+from workers_ai._html import fact_table
 
 __all__ = ["USD_PER_NEURON", "ModelCard", "known_models", "lookup", "successor"]
 
@@ -120,6 +122,19 @@ class ModelCard:
         cached_price = self.usd_per_m_in if self.usd_per_m_cached is None else self.usd_per_m_cached
         paid = (input_tokens - cached_tokens) * self.usd_per_m_in + cached_tokens * cached_price
         return cost + (paid + output_tokens * (self.usd_per_m_out or 0.0)) / 1_000_000
+
+    def _repr_html_(self) -> str:
+        facts = [(one.name, getattr(self, one.name)) for one in fields(self) if one.name != "id"]
+        return fact_table(self.id, [(name, _shown(value)) for name, value in facts if value is not None])
+
+
+def _shown(value: Any) -> str:
+    """Return a fact as readable text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @functools.cache

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
 from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
-from workers_ai._settings.settings import Settings, known_keywords, mask_secrets, setting_parameters
+from workers_ai._settings.keywords import ClientKeywords
+from workers_ai._settings.settings import (
+    CLIENT_KEYWORDS,
+    Settings,
+    known_keywords,
+    mask_secrets,
+    setting_parameters,
+)
 
 if TYPE_CHECKING:
     import os
@@ -18,14 +25,31 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai._limits.limiter import Limiter
-    from workers_ai._settings.keywords import CallKeywords, ClientKeywords
+    from workers_ai._settings.keywords import CallKeywords
     from workers_ai._wire.params import ChatKeywords, EmbedKeywords
     from workers_ai.batch import AsyncBatch, Batch
     from workers_ai.generation._gathering import QueuedClient
     from workers_ai.retry import RetryEvent, RetryPolicy
     from workers_ai.types import JSON, ChatDelta, ChatReply, EmbedReply, RerankScore
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "Client", "ClientArguments"]
+
+
+class ClientArguments(ClientKeywords, total=False):
+    """All arguments of a client: its settings, and objects of this process."""
+
+    http_client: httpx.Client | None
+    """Your own client for sync calls."""
+    http_async_client: httpx.AsyncClient | None
+    """Your own client for async calls."""
+    binding: object
+    """The ``env.AI`` of a Python Worker."""
+    retry: RetryPolicy | None
+    """The retry policy."""
+    on_retry: Callable[[RetryEvent], None] | None
+    """Called before each wait."""
+    limiter: Limiter | None
+    """The limiter of requests."""
 
 
 class _BaseClient:
@@ -45,7 +69,7 @@ class _BaseClient:
         limiter: Limiter | None = None,
         **settings: Unpack[ClientKeywords],
     ) -> None:
-        mask_secrets(cast("dict[str, Any]", settings))
+        mask_secrets(cast("dict[str, Any]", settings), CLIENT_KEYWORDS)
         self._connection = Connection.open(
             Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,
@@ -177,7 +201,7 @@ class Client(_BaseClient):
         flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(gather(flows, self._connection.transport, calls.concurrency), top_n)
 
-    def models(self, **filters: Any) -> list[dict[str, JSON]]:
+    def models(self, **filters: object) -> list[dict[str, JSON]]:
         """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
 
         Args:
@@ -249,7 +273,7 @@ class AsyncClient(_BaseClient):
         flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(await agather(flows, self._connection.transport, calls.concurrency), top_n)
 
-    async def models(self, **filters: Any) -> list[dict[str, JSON]]:
+    async def models(self, **filters: object) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""
         from workers_ai._calls.models import list_models
 

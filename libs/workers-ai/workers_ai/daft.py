@@ -85,7 +85,7 @@ class WorkersAIProvider(Provider):
         return self._name
 
     def get_text_embedder(
-        self, model: str | None = None, dimensions: int | None = None, **options: Any
+        self, model: str | None = None, dimensions: int | None = None, **options: object
     ) -> TextEmbedderDescriptor:
         """Return the descriptor of an embedder for one column.
 
@@ -108,11 +108,15 @@ class WorkersAIProvider(Provider):
         return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
 
     def get_prompter(
-        self, model: str | None = None, return_format: Any = None, system_message: str | None = None, **options: Any
+        self,
+        model: str | None = None,
+        return_format: object = None,
+        system_message: str | None = None,
+        **options: object,
     ) -> MessageDescriptor:
         """Return the backend of ``daft.functions.prompt`` for columns of text.
 
-        A failed row is null and logged. Errors that all rows would meet (credentials, quota) end the query.
+        A failed row is null and logged. Errors that concern all rows (credentials, quota) end the query.
 
         Args:
             model: Model id.
@@ -129,7 +133,7 @@ class WorkersAIProvider(Provider):
         given = GenerationOptions.read("prompt", options)
         return MessageDescriptor(self._name, self._settings, model or "", given, return_format, system_message)
 
-    def get_text_classifier(self, model: str | None = None, **options: Any) -> ClassifierDescriptor:
+    def get_text_classifier(self, model: str | None = None, **options: object) -> ClassifierDescriptor:
         """Return the backend of ``daft.functions.classify_text``. Arguments as for :meth:`get_prompter`.
 
         Raises:
@@ -158,7 +162,7 @@ class _Descriptor(TextEmbedderDescriptor):
     settings: Settings
     model: str
     length: int
-    udf: dict[str, Any]
+    udf: dict[str, object]
     options: dict[str, Any]
 
     def get_provider(self) -> str:
@@ -167,7 +171,7 @@ class _Descriptor(TextEmbedderDescriptor):
     def get_model(self) -> str:
         return self.model
 
-    def get_options(self) -> dict[str, Any]:
+    def get_options(self) -> dict[str, object]:
         return {**self.udf, **self.options}
 
     def get_dimensions(self) -> EmbeddingDimensions:
@@ -193,7 +197,7 @@ class _Embedder:
         self._options = options
         self._permanent: dict[int, WorkersAIError] = {}
 
-    async def embed_text(self, text: Sequence[str | None]) -> list[Any]:
+    async def embed_text(self, text: Sequence[str | None]) -> list[object]:
         """Embed one batch into arrays of float32; a null stays a null."""
         batch = hash(tuple(text))
         if error := self._permanent.get(batch):

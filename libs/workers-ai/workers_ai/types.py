@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from workers_ai._html import fact_table, list_table
 from workers_ai.errors import BatchItemError
 
 __all__ = [
@@ -184,6 +185,11 @@ class BatchJob:
     size: int | None = None
     answer: BatchStatus | None = field(default=None, repr=False, compare=False)
 
+    def _repr_html_(self) -> str:
+        size = "unknown" if self.size is None else f"{self.size:,}"
+        facts = [("request_id", self.request_id or "none: the model answered at once"), ("model", self.model)]
+        return fact_table("Submission", [*facts, ("requests", size)])
+
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
@@ -217,3 +223,12 @@ class BatchStatus(NamedTuple):
     state: Literal["queued", "running", "done"]
     items: Sequence[BatchItem] = ()
     usage: Usage | None = None
+
+    def _repr_html_(self) -> str:
+        failed = [(item.index, item.external_reference, item.error) for item in self.items if not item.success]
+        facts = [("state", str(self.state))]
+        if self.items:
+            facts += [("succeeded", f"{len(self.items) - len(failed):,}"), ("failed", f"{len(failed):,}")]
+        if self.usage is not None:
+            facts.append(("tokens", f"{self.usage.total_tokens:,}"))
+        return fact_table("Job", facts) + list_table(("index", "reference", "error"), failed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from js import Object
@@ -64,7 +66,7 @@ async def check_chat() -> None:
 
 
 async def check_null_is_sent_as_null() -> None:
-    await client().chat(LLAMA, HELLO, reasoning_effort=None)
+    await client().chat("@cf/zai-org/glm-5.2", HELLO, api="run", reasoning_effort=None)
     assert last_call()[1] == {"messages": HELLO, "reasoning_effort": None}
 
 
@@ -179,6 +181,22 @@ async def check_thrown_errors_are_typed() -> None:
         error = await failure(client(**settings).chat(model, HELLO))
         assert (type(error), error.code) == (expected, code)
         assert "InferenceUpstreamError" not in error.message
+
+
+async def check_the_example() -> None:
+    """``examples/worker.py`` with stand-ins for the classes of the runtime."""
+    runtime = ModuleType("workers")
+    runtime.Request = runtime.WorkerEntrypoint = object
+    runtime.Response = SimpleNamespace(from_json=lambda data, **options: (data, options))
+    sys.modules["workers"] = runtime
+    entry = runpy.run_path("/examples/worker.py")["Default"]()
+    entry.env = env
+
+    async def text() -> str:
+        return '{"question": "Why?"}'
+
+    answer, _ = await entry.fetch(SimpleNamespace(method="POST", text=text))
+    assert answer == {"answer": "Hello from JavaScript", "tokens": 7}
 
 
 async def main() -> int:

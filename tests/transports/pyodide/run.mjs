@@ -1,15 +1,15 @@
 // Loads Pyodide, unpacks the wheels, and runs checks.py with the stand-in as `env.AI`.
-// Arguments: folder with node_modules, folder with wheels, folder of the package's source, checks.py.
+// Arguments: folder with node_modules, folder with wheels, folder of the package's source, folder of the examples, checks.py.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import { AI } from "./env_ai.mjs";
 
-const [home, wheels, source, checks] = process.argv.slice(2);
+const [home, wheels, source, examples, checks] = process.argv.slice(2);
 const entry = createRequire(`${home}/package.json`).resolve("pyodide/pyodide.mjs");
 const { loadPyodide } = await import(pathToFileURL(entry).href);
 const pyodide = await loadPyodide();
-for (const [root, at] of [[wheels, "/wheels"], [source, "/source"]]) {
+for (const [root, at] of [[wheels, "/wheels"], [source, "/source"], [examples, "/examples"]]) {
   pyodide.FS.mkdirTree(at);
   pyodide.FS.mount(pyodide.FS.filesystems.NODEFS, { root }, at);
 }

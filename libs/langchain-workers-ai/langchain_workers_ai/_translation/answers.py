@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
-    from langchain_workers_ai._types import Data
+    from workers_ai import ChatKeywords
     from workers_ai.types import ChatDelta
 
 __all__ = ["chunk_translator", "finish_result"]
@@ -35,7 +35,7 @@ def finish_result(result: ChatResult, given: Mapping[str, object]) -> ChatResult
 
 
 def chunk_translator(
-    model: str, options: Mapping[str, Data], given: Mapping[str, object], *, blocks: bool
+    model: str, options: ChatKeywords, given: Mapping[str, object], *, blocks: bool
 ) -> Callable[[ChatDelta], ChatGenerationChunk]:
     """Return the function that translates the deltas of one streamed answer.
 
@@ -46,7 +46,7 @@ def chunk_translator(
         blocks: Whether LangChain numbers text and reasoning as content blocks.
     """
     first_call = AFTER_BLOCKS if blocks else 0
-    tools = bool(options.get("tools") or options["extra_body"].get("tools"))
+    tools = bool(options.get("tools") or (options.get("extra_body") or {}).get("tools"))
     translate = delta_translator(model, first_call, tools=tools)
     if (options.get("stream_options") or {}).get("include_usage") is False:
         translate = _without_usage(translate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -16,6 +16,7 @@ from langchain_workers_ai._types import Data, Fields
 from workers_ai.integration import (
     CallIds,
     conform,
+    early_end,
     parse_answer,
     parse_growing,
     parse_json,
@@ -24,7 +25,9 @@ from workers_ai.integration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator
+
+    from workers_ai.types import JSON
 
 
 __all__ = ["AnswerParser"]
@@ -32,7 +35,7 @@ __all__ = ["AnswerParser"]
 _NO_VALUE: Final = object()
 
 
-class AnswerParser(BaseTransformOutputParser[Any]):
+class AnswerParser(BaseTransformOutputParser[object]):
     """Parse the answer of one structured call, whole or streamed.
 
     A stream yields the partial dict after each chunk. An instance of a class is yielded once, at the end. The end of a
@@ -50,11 +53,11 @@ class AnswerParser(BaseTransformOutputParser[Any]):
     def _type(self) -> str:
         return "workers-ai-answer"
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> object:
         """Return the value of an answer in JSON text."""
         return self._fit(_strict_json(text), text)
 
-    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> object:
         """Return the value of an answer.
 
         Raises:
@@ -72,14 +75,12 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             shown, value = self._value(message)
             return self._fit(value, shown)
         except OutputParserException as exc:
-            if message.response_metadata.get("finish_reason") != "length":
+            why = early_end(message.response_metadata.get("finish_reason"))
+            if not why:
                 raise
-            raise OutputParserException(
-                f"the answer was truncated at max_tokens; increase max_tokens or shorten the task: {exc.args[0]}",
-                llm_output=exc.llm_output,
-            ) from exc
+            raise OutputParserException(f"{why}: {exc.args[0]}", llm_output=exc.llm_output) from exc
 
-    def _value(self, message: BaseMessage) -> tuple[str, Data]:
+    def _value(self, message: BaseMessage) -> tuple[str, JSON]:
         """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""
         text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
@@ -101,7 +102,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             return text, parse_json(written.arguments)
         raise _parse_error(f"the model answered with text instead of calling {self.tool_name}", text)
 
-    def _fit(self, value: Data, shown: str) -> Any:
+    def _fit(self, value: JSON, shown: str) -> object:
         """Return an instance of the class, or a dict that fits the schema."""
         shown = shown or json.dumps(value, ensure_ascii=False)
         if self.cls is None:
@@ -114,7 +115,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         except ValueError as exc:
             raise _parse_error(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
 
-    def _checked(self, value: Data, shown: str) -> Data:
+    def _checked(self, value: JSON, shown: str) -> Data:
         schema = self.answer_schema
         is_object = schema.get("type") == "object" or "properties" in schema
         if value is None or (is_object and not isinstance(value, dict)):
@@ -133,7 +134,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         calls = message.tool_calls if isinstance(message, AIMessage) else ()
         return next((call["args"] for call in calls if call["name"] == self.tool_name and call["args"]), None)
 
-    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[object]:
         partial = _PartialAnswer(self)
         for chunk in input:
             if (value := partial.add(chunk)) is not _NO_VALUE:
@@ -141,7 +142,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         if (value := partial.finish()) is not _NO_VALUE:
             yield value
 
-    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[object]:
         partial = _PartialAnswer(self)
         async for chunk in input:
             if (value := partial.add(chunk)) is not _NO_VALUE:
@@ -183,7 +184,7 @@ class _PartialAnswer:
         self._chunks: list[BaseMessage] = []
         self._last: Data = None
 
-    def add(self, chunk: str | BaseMessage) -> Any:
+    def add(self, chunk: str | BaseMessage) -> object:
         if isinstance(chunk, str):
             chunk = AIMessageChunk(content=chunk)
         self._chunks.append(chunk)
@@ -195,16 +196,16 @@ class _PartialAnswer:
     def _add_up(self) -> None:
         self._chunks = [_sum(self._chunks)]
 
-    def finish(self) -> Any:
+    def finish(self) -> object:
         if not self._chunks:
             return _NO_VALUE
         self._add_up()
         return self._new(self._parse(partial=False))
 
-    def _parse(self, *, partial: bool) -> Any:
+    def _parse(self, *, partial: bool) -> object:
         return self._parser.parse_result([ChatGeneration(message=self._chunks[0])], partial=partial)
 
-    def _new(self, value: Any) -> Any:
+    def _new(self, value: object) -> object:
         if value is None or value == self._last:
             return _NO_VALUE
         self._last = value
@@ -222,7 +223,7 @@ def _reasoning(message: BaseMessage) -> str:
     return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
-def _strict_json(text: str) -> Data:
+def _strict_json(text: str) -> JSON:
     """Return the JSON value in the text of an answer."""
     try:
         return parse_answer(text)
@@ -230,6 +231,6 @@ def _strict_json(text: str) -> Data:
         raise _parse_error("the answer is not JSON" if text.strip() else "the answer is empty", text) from None
 
 
-def _parse_error(message: str, shown: str | Mapping[str, Any]) -> OutputParserException:
+def _parse_error(message: str, shown: str | Fields) -> OutputParserException:
     text = shortened(shown)
     return OutputParserException(f"{message}. The model wrote: {text}" if text else message, llm_output=text)

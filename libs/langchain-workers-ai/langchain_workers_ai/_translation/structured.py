@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_core.runnables import RunnableGenerator
 from langchain_core.utils.function_calling import convert_to_json_schema
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_workers_ai._call_options import Method, Schema
+    from langchain_workers_ai._chat.call_options import Method, Schema
 
 __all__ = ["response_format_of", "structured_call", "value_or_raw"]
 
@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
     Attributes:
         name: Name of the function or the schema on the wire.
-        schema: Data schema.
+        schema: JSON schema of the answer.
         cls: The Pydantic class to return; None for a dict.
     """
 
@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
 
 def structured_call(
-    schema: Schema, method: Method | None, strict: bool | None, given: Mapping[str, Any], model: str
+    schema: Schema, method: Method | None, strict: bool | None, given: Mapping[str, object], model: str
 ) -> tuple[Fields, AnswerParser]:
     """Return the keywords of a call whose answer fits a schema, and the parser of that answer.
 

@@ -20,8 +20,7 @@ _TOTAL = 310
 
 def search(service: Service, call: Call) -> Reply:
     """Answer ``GET /ai/models/search``; ``total_count`` exceeds the length of the list, as reported."""
-    token = call.headers.get("authorization", "").removeprefix("Bearer ")
-    if token in service.settings.list_refused_tokens:
+    if call.token in service.settings.list_refused_tokens:
         raise ServiceError(401, 10000, "Authentication error", layer="api")
     search_text = call.query.get("search", "").lower()
     task = call.query.get("task", "")
@@ -54,7 +53,14 @@ def schema(service: Service, call: Call) -> Reply:
 
 
 def verify(service: Service, call: Call) -> Reply:
-    """Answer ``GET /user/tokens/verify``."""
+    """Answer ``GET /user/tokens/verify``, or the same for a token that the account owns.
+
+    Raises:
+        ServiceError: 1000 for a token of the other kind.
+    """
+    is_owned = call.token in service.settings.account_tokens
+    if is_owned == (call.segments[2] == "user"):
+        raise ServiceError(401, 1000, "Invalid API Token", layer="api")
     body = success({"id": "0" * 32, "status": "active"})
     body["messages"] = [{"code": 10000, "message": "This API Token is valid and active", "type": None}]
     return json_reply(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import session_headers
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from workers_ai._calls.requests import Calls, Reply
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
-    from workers_ai.types import JSON, Api, ChatReply
+    from workers_ai.types import JSON, ChatReply
 
 __all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 
@@ -32,7 +33,12 @@ PLANNED: Final = frozenset({"session_id", "extra_body"})
 
 
 def plan_call(
-    settings: Settings, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any], *, stream: bool
+    settings: Settings,
+    model: str,
+    messages: Sequence[Mapping[str, JSON]],
+    options: ChatKeywords,
+    *,
+    stream: bool,
 ) -> ChatPlan:
     """Return the plan of a chat call.
 
@@ -47,23 +53,22 @@ def plan_call(
         BadRequestError: A message cannot be sent.
         ConfigurationError: A parameter is unknown or malformed, or the model id is malformed.
     """
-    params = dict(options)
-    api: Api | None = params.pop("api", None)
-    session_id, extra_body = params.pop("session_id", None), params.pop("extra_body", None)
+    api = options.get("api")
+    params = {name: value for name, value in options.items() if name not in ("api", *PLANNED)}
     if unknown := params.keys() - CHAT_PARAMS:
         raise unknown_keyword("a chat call", min(unknown), CHAT_PARAMS | PER_CALL, "extra_body")
-    if api in (None, "chat_completions") and settings.through_binding:
+    if api in (None, "chat_completions") and settings._through_binding:
         api = "run"  # the only chat route of a binding
     try:
         return plan_chat(
             check_model(model),
             messages,
-            params,
+            cast("dict[str, JSON]", params),
             api=api,
             stream=stream,
             reject_if_busy=settings.on_busy != "wait",
-            extra_body=extra_body,
-            headers=_session_headers(settings, model, session_id),
+            extra_body=options.get("extra_body"),
+            headers=_session_headers(settings, model, options.get("session_id")),
         )
     except RecursionError:
         raise BadRequestError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from workers_ai._wire.chat.reply import shortened
@@ -22,7 +22,7 @@ _PER_PAGE: Final = 100
 _MAX_PAGES: Final = 100
 
 
-def list_models(calls: Calls, filters: Mapping[str, Any]) -> Flow[list[dict[str, JSON]]]:
+def list_models(calls: Calls, filters: Mapping[str, object]) -> Flow[list[dict[str, JSON]]]:
     """Return the models, page by page up to the first short page. The reported total counts the whole platform."""
     models: list[dict[str, JSON]] = []
     for page in range(1, _MAX_PAGES + 1):

@@ -44,15 +44,32 @@ class Overrides(NamedTuple):
     def apply(self, request: Request) -> Request:
         """Return ``request`` with these overrides."""
         if self.body and isinstance(request.body, dict):
-            body = dict(request.body)
-            given = body["input"] if request.path == "run" else body
-            inner = {**given, **self.body} if isinstance(given, dict) else dict(self.body)
-            request = request._replace(body={**body, "input": inner} if request.path == "run" else inner)
+            request = request._replace(body=self._with_fields(request.body, request.path))
         headers = {**request.headers, **self.headers} if self.headers else request.headers
         return request._replace(headers=headers, timeout=self.timeout, gateway=self.gateway)
 
+    def _with_fields(self, body: Mapping[str, JSON], path: str) -> dict[str, JSON]:
+        """Return a body with the added fields: in the input of the shared route, and in each request of a batch."""
+        if path == "run":
+            given = body["input"]
+            return {**body, "input": {**given, **self.body} if isinstance(given, dict) else dict(self.body)}
+        if isinstance(requests := body.get("requests"), list):
+            return {**body, "requests": [{**one, **self.body} for one in requests]}
+        return dict(body) if "request_id" in body else {**body, **self.body}
 
-def override(settings: Settings, given: Mapping[str, Any]) -> tuple[Settings, Overrides]:
+    def over(self, earlier: Overrides | None) -> Overrides:
+        """Return these overrides, and those of ``earlier`` that they do not replace."""
+        if earlier is None:
+            return self
+        return Overrides(
+            headers={**earlier.headers, **self.headers},
+            body={**earlier.body, **self.body},
+            timeout=earlier.timeout if self.timeout is None else self.timeout,
+            gateway=self.gateway or earlier.gateway,
+        )
+
+
+def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings, Overrides]:
     """Return the settings of one call, and the overrides for its requests.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -48,6 +49,9 @@ _log = logging.getLogger("workers_ai")
 _LISTS: Final = ("text", "documents", "queries", "contexts")
 """Inputs whose value is a list of texts."""
 
+_NO_QUEUE: Final = re.compile("support request queuing|batch queueing not available|property '/requests'")
+"""Texts of errors 8007 (which has other meanings, too), 10063 and 5006 (likewise) of a model without the queue."""
+
 
 def was_surely_rejected(error: WorkersAIError) -> bool:
     """Return whether the queue has certainly not accepted a submission that failed with ``error``.
@@ -69,10 +73,14 @@ def require_queue(model: str) -> None:
         ConfigurationError: The model has no queue, or its id is malformed.
     """
     if lookup(check_model(model)).batch is False:
-        raise ConfigurationError(
-            f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
-            "send direct requests (queue='never' or mode='direct'), or choose a model with a queue"
-        )
+        raise _no_queue(model)
+
+
+def _no_queue(model: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
+        "send direct requests (queue='never' or mode='direct'), or choose a model with a queue"
+    )
 
 
 @dataclass
@@ -108,9 +116,18 @@ class BatchFlows:
         return (yield from self.send(model, requests))
 
     def send(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
-        """Submit requests that fit one submission. Retries only if the queue has certainly rejected the submission."""
+        """Submit requests that fit one submission. Retries only if the queue has certainly rejected the submission.
+
+        Raises:
+            ConfigurationError: The service reports that the model has no queue.
+        """
         request = submit_request(model, requests)
-        reply = yield from self.calls.exchange(request, on_busy="wait", is_repeatable=was_surely_rejected)
+        try:
+            reply = yield from self.calls.exchange(request, on_busy="wait", is_repeatable=was_surely_rejected)
+        except APIStatusError as exc:
+            if _NO_QUEUE.search(exc.message):
+                raise _no_queue(model) from exc
+            raise
         job = self.calls.read(read_submission, reply.data, model, len(requests))
         if job.answer:
             self._scrubbed(job.answer)
@@ -145,7 +162,7 @@ class BatchFlows:
     def _scrubbed(self, status: BatchStatus) -> BatchStatus:
         for item in status.items:
             if item.error is not None:
-                scrub_error(item.error, self.calls.settings.scrub)
+                scrub_error(item.error, self.calls.settings._scrub)
         return status
 
     def poll_once(self, polled: PolledJob) -> Flow[BatchStatus | None]:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
-from workers_ai._transports.bodies import HINT
+from workers_ai._transports.bodies import ParsedResponse
 from workers_ai._transports.http import body_text, parsed, untie
-from workers_ai._wire.chat.reply import kept_headers
+from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai.errors import (
     APIConnectionError,
@@ -38,8 +38,8 @@ class Reply(NamedTuple):
     """A successful reply.
 
     Attributes:
-        data: The parsed body; None for an open event stream. The raw bytes of an event stream that arrived, whole,
-            under another media type.
+        data: The parsed body; None for an open event stream; raw bytes if a whole event stream arrived under another
+            media type.
         headers: The headers that replies report.
         stream: The response of an open event stream, else None.
         ticket: The ticket of an open event stream in the limiter, else None.
@@ -59,15 +59,18 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body = parsed(response)
     except ValueError:
         is_json = False
-    failed = isinstance(body, dict) and (
-        body.get("success") is False or (not body.get("result") and bool(read_error(body)))
-    )
+    failed = False
+    if isinstance(body, dict):
+        result = body.get("result")
+        failed = body.get("success") is False or (not result and bool(read_error(body)))
+        if isinstance(result, dict) and is_failed_response(result):
+            body, failed = result, True
     if response.is_success and is_json and not failed:
         untie(response)
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and not is_json:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
-        shown = settings.scrub(body_text(response)[:2000])
+        shown = settings._scrub(body_text(response)[:2000])
         return APIResponseValidationError(
             f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
             request_id=response.headers.get("cf-ray"),
@@ -78,10 +81,10 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body_text(response),
         model=model,
         body=body,
-        scrub=settings.scrub,
+        scrub=settings._scrub,
         successor=catalogue.successor,
     )
-    error.hint = response.extensions.get(HINT, "")
+    error.hint = response.hint if isinstance(response, ParsedResponse) else ""
     return error
 
 
@@ -101,7 +104,7 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
             late += f"; total_timeout is {settings.total_timeout:g} s"
         error: APIConnectionError = APITimeoutError(late, model=model)
     elif isinstance(exc, httpx.RequestError):
-        detail = _USER_OF_URL.sub("//[redacted]@", settings.scrub(str(exc))) or type(exc).__name__
+        detail = _USER_OF_URL.sub("//[redacted]@", settings._scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no response from {host}: {detail}", model=model)
     elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
         return ConfigurationError(

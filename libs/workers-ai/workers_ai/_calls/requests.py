@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from workers_ai._calls.attempts import Attempts
 from workers_ai._calls.per_call import PER_CALL, Overrides, override
 from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
-from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY
+from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
+from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
 from workers_ai._wire.sse import is_event_stream
@@ -33,6 +33,7 @@ __all__ = ["Calls", "Reply"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Options = TypeVar("Options", bound="Mapping[str, object]")
 
 _EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
@@ -54,7 +55,7 @@ class Calls:
     """
 
     settings: Settings
-    limiter: Limiter
+    limiter: AccountLimiter
     policy: RetryPolicy
     on_retry: Callable[[RetryEvent], None] | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
@@ -82,17 +83,17 @@ class Calls:
         """
         return cls(
             settings,
-            limiter or limiter_for(settings.base_url, settings.account_id),
+            limiter._of_account if limiter else limiter_for(settings.base_url, settings.account_id),
             retry or RetryPolicy(max_retries=settings.max_retries),
             on_retry,
             gate=_gate_of(settings),
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         is_default = self.policy == RetryPolicy(max_retries=self.settings.max_retries)
         return _restored, (self.settings, None if is_default else self.policy, self.overrides, self.paced)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Calls:
+    def __deepcopy__(self, memo: dict[int, object]) -> Calls:
         return replace(self, gate=_gate_of(self.settings))
 
     @property
@@ -105,28 +106,29 @@ class Calls:
         total = self.settings.total_timeout
         return self if total is None or self.ends is not None else replace(self, ends=self.clock() + total)
 
-    def for_call(self, options: Mapping[str, Any], *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Any]:
+    def for_call(self, options: Options, *, keep: frozenset[str] = frozenset()) -> tuple[Calls, Options]:
         """Return the flows with the settings of one call, and the other options.
 
-        Assign the options to the name of the given ones: those may hold secrets, which a traceback would show.
-
         Args:
-            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings.
+            options: Options of the call; those in :data:`~workers_ai._calls.per_call.PER_CALL` are settings. Secrets
+                are masked in place: a traceback would show them.
             keep: Settings that stay among the options.
 
         Raises:
             ConfigurationError: A setting of the call is malformed.
         """
+        mask_secrets(cast("dict[str, object]", options))
         names = (PER_CALL & options.keys()) - keep
         if not names:
-            return self, dict(options)
+            return self, cast("Options", dict(options))
         given = {name: options[name] for name in names}
         settings, overrides = override(self.settings, given)
         policy = self.policy
         if given.get("max_retries") is not None:
             policy = replace(policy, max_retries=settings.max_retries)
-        calls = replace(self, settings=settings, policy=policy, overrides=overrides)
-        return calls, {name: value for name, value in options.items() if name not in names}
+        calls = replace(self, settings=settings, policy=policy, overrides=overrides.over(self.overrides))
+        rest = {name: value for name, value in options.items() if name not in names}
+        return calls, cast("Options", rest)
 
     def exchange(
         self,
@@ -199,15 +201,15 @@ class Calls:
             return Reply(response.content, kept_headers(response.headers.raw))
         reply = read_reply(response, request.model, self.settings)
         if isinstance(reply, (NotFoundError, BadRequestError)):
-            reply.hint = reply.hint or hint_for(reply, request.model, request.task)
+            reply.hint = reply.hint or hint_for(reply, request)
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Return the result of a reader. Its error shows no secret that the reply repeats."""
+        """Call a reader and return its result. Remove secrets that the reply repeats from its error."""
         try:
             return reader(*args, **options)
         except WorkersAIError as exc:
-            scrub_error(exc, self.settings.scrub)
+            scrub_error(exc, self.settings._scrub)
             raise
 
 

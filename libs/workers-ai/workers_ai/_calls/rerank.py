@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers_ai._calls.embeddings import check_texts
 from workers_ai._calls.per_call import PER_CALL
@@ -20,7 +20,7 @@ __all__ = ["join_rankings", "rerank_flows"]
 
 
 def rerank_flows(
-    calls: Calls, model: str, query: str, texts: Sequence[str], top_n: int | None, options: Mapping[str, Any]
+    calls: Calls, model: str, query: str, texts: Sequence[str], top_n: int | None, options: Mapping[str, object]
 ) -> list[Flow[list[RerankScore]]]:
     """Return one flow for each request; none if ``top_n`` is 0.
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workers_ai._demo import Stage
+from workers_ai._demo import Stage, generation_part
 from workers_ai._demo.corpus import standard_library
 from workers_ai._settings.settings import Settings
 from workers_ai.errors import ConfigurationError
@@ -90,7 +90,7 @@ def run(*, live: bool) -> None:
             make_busy=busy,
         )
         with _waits_shown(stage.say):
-            for part in parts:
+            for part in (generation_part.show, *parts):
                 part(stage)
     console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
 

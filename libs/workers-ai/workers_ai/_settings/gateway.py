@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from workers_ai._validation import check_header, require, require_int, require_kind
 from workers_ai.errors import ConfigurationError
 
-__all__ = ["GatewayOptions", "gateway_options"]
+__all__ = ["GATEWAY_OPTIONS", "GatewayOptions", "gateway_options"]
 
 _GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -106,7 +106,7 @@ class GatewayOptions:
         }
 
 
-_OPTIONS: Final = frozenset(item.name for item in fields(GatewayOptions))
+GATEWAY_OPTIONS: Final = frozenset(item.name for item in fields(GatewayOptions))
 
 
 def gateway_options(given: GatewayOptions | Mapping[str, object] | str | None) -> GatewayOptions | None:
@@ -118,8 +118,8 @@ def gateway_options(given: GatewayOptions | Mapping[str, object] | str | None) -
     if isinstance(given, str):
         return GatewayOptions(given)
     if isinstance(given, Mapping):
-        if unknown := given.keys() - _OPTIONS:
-            options = ", ".join(sorted(_OPTIONS))
+        if unknown := given.keys() - GATEWAY_OPTIONS:
+            options = ", ".join(sorted(GATEWAY_OPTIONS))
             raise ConfigurationError(f"gateway has no option {min(unknown)!r}; options are {options}")
         require("id" in given, "gateway needs an id")
         return GatewayOptions(**cast("dict[str, Any]", given))

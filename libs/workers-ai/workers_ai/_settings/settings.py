@@ -6,10 +6,12 @@ read.
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
@@ -17,7 +19,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from workers_ai._settings.gateway import GatewayOptions, gateway_options
+from workers_ai._settings.gateway import GATEWAY_OPTIONS, GatewayOptions, gateway_options
 from workers_ai._settings.keywords import ALIASES, SETTINGS, ClientKeywords, SettingKeywords, Timeout
 from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_base_url, is_gateway_url, reveal
 from workers_ai._validation import (
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIASES",
+    "CLIENT_KEYWORDS",
     "BatchWorker",
     "ENVIRONMENT",
     "GatewayOptions",
@@ -81,6 +84,11 @@ _CONNECTION_HEADERS: Final = frozenset(
     {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+CLIENT_KEYWORDS: Final = frozenset({*SETTINGS, *ALIASES})
+"""All keywords for settings of a client."""
+_USER_OF_URL: Final = re.compile(r"//.*(?<!/)@")
+"""User and password of a URL. The ``@`` of a model id follows a slash."""
+_QUERY_OF_URL: Final = re.compile(r"([?#]).*")
 
 
 def from_environment(setting: str) -> str | None:
@@ -139,7 +147,7 @@ class Settings:
             ConfigurationError: A setting is unknown, missing or malformed; the message names the argument and the
                 environment variables.
         """
-        mask_secrets(cast("dict[str, object]", given))
+        mask_secrets(cast("dict[str, object]", given), CLIENT_KEYWORDS)
         try:
             return _resolved(cls, known_keywords("Settings", given), binding)
         except ConfigurationError as exc:
@@ -147,25 +155,25 @@ class Settings:
         raise error.with_traceback(None)  # the local variables of the checks may hold a secret
 
     @property
-    def through_binding(self) -> bool:
+    def _through_binding(self) -> bool:
         """Whether calls go through the ``env.AI`` binding of a Worker."""
         return self.base_url == BINDING_URL
 
     @property
-    def on_gateway_host(self) -> bool:
+    def _on_gateway_host(self) -> bool:
         """Whether ``base_url`` is an AI Gateway endpoint, whose path contains the account."""
         return is_gateway_url(self.base_url)
 
     @property
-    def root(self) -> str:
+    def _root(self) -> str:
         """URL before the paths of the service (``run/...``, ``v1/...``), without a final slash."""
         if not self.account_id:  # only a batch Worker is used
             return self.base_url
-        if self.on_gateway_host:
+        if self._on_gateway_host:
             return self.base_url if self.base_url.endswith("/workers-ai") else f"{self.base_url}/workers-ai"
         return f"{self.base_url}/accounts/{self.account_id}/ai"
 
-    def headers(self) -> dict[str, str]:
+    def _headers(self) -> dict[str, str]:
         """Return the headers of every request, including the token."""
         headers = {"accept": "*/*"}
         if token := self.api_token.get_secret_value():
@@ -175,7 +183,7 @@ class Settings:
         headers |= session_headers(self.session_id)
         return headers | {name.lower(): reveal(value) for name, value in self.default_headers.items()}
 
-    def scrub(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         """Remove every secret of these settings from ``text``."""
         for secret in self._secrets:
             if len(secret.get_secret_value()) >= _SECRET_LENGTH:
@@ -234,6 +242,7 @@ def _connection(given: SettingKeywords, insecure: bool, *, optional: bool) -> tu
     base_url = given.get("base_url")
     require(base_url != BINDING_URL, "a pickle or dump does not contain the binding: set binding= again")
     url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
+    url = cast("str", _masked_url(url))
     url, url_account = check_base_url(url, insecure)
     account_id = _choose_account(given, url, url_account)
     account, token, from_env = _credentials(account_id, given.get("api_token"), optional=optional)
@@ -337,7 +346,7 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
     require_kind(name, headers, Mapping, "a mapping of names to values")
     masked: dict[str, SecretStr | str] = {}
     for header, value in (headers or {}).items():
-        check_header(header, reveal(value))
+        check_header(header, value)
         if header.lower() in _CONNECTION_HEADERS:
             raise ConfigurationError(f"{name} must not contain {header}: the HTTP client sets it")
         masked[header] = SecretStr(reveal(value))
@@ -457,23 +466,72 @@ def setting_parameters() -> list[inspect.Parameter]:
     ]
 
 
-def mask_secrets(given: dict[str, Any]) -> None:
-    """Mask the secrets among settings in place, so that the local variables in a traceback do not show them."""
-    for name in ("api_token", "api_key", "auth_token"):
-        if isinstance(value := given.get(name), str):
-            given[name] = SecretStr(value)
-    if isinstance(headers := given.get("default_headers"), Mapping):
-        given["default_headers"] = _masked_values(headers)
-    if isinstance(gateway := given.get("gateway"), Mapping) and isinstance(token := gateway.get("token"), str):
-        given["gateway"] = {**gateway, "token": SecretStr(token)}
-    if isinstance(worker := given.get("batch_worker"), Mapping) and isinstance(
-        headers := worker.get("headers"), Mapping
-    ):
-        given["batch_worker"] = {**worker, "headers": _masked_values(headers)}
+def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) -> None:
+    """Mask the secrets among keywords in place, so that the local variables in a traceback do not show them.
+
+    A malformed value that may hold a secret is replaced by an empty one of its type: the error needs the type alone.
+
+    Args:
+        given: Settings of a constructor or of a call.
+        known: Names of all valid keywords. Values of other ones are removed: one may be a misspelt token. None: only
+            values of names that look like a misspelt secret are removed.
+    """
+    for name, value in given.items():
+        mask = _MASKS.get(name)
+        if mask is not None:
+            given[name] = mask(value)
+        elif _is_misspelt_secret(name) if known is None else name not in known:
+            given[name] = _blank(value)
 
 
-def _masked_values(headers: Mapping[str, object]) -> dict[str, object]:
-    return {name: SecretStr(value) if isinstance(value, str) else value for name, value in headers.items()}
+@functools.lru_cache(maxsize=1024)
+def _is_misspelt_secret(name: str) -> bool:
+    return bool(difflib.get_close_matches(name, _MASKS, n=1, cutoff=0.8))
+
+
+def _blank(value: object) -> object:
+    return type(value)() if isinstance(value, (str, bytes, bytearray, list, tuple, set, dict)) else value
+
+
+def _masked_text(value: object) -> object:
+    return SecretStr(value) if isinstance(value, str) else _blank(value)
+
+
+def _masked_values(headers: object) -> object:
+    if not isinstance(headers, Mapping):
+        return _blank(headers)
+    return {name: _masked_text(value) for name, value in headers.items()}
+
+
+def _masked_gateway(gateway: object) -> object:
+    if not isinstance(gateway, Mapping):
+        return gateway if isinstance(gateway, str) else _blank(gateway)
+    options = {name: value if name in GATEWAY_OPTIONS else _blank(value) for name, value in gateway.items()}
+    return {**options, "token": _masked_text(options["token"])} if "token" in options else options
+
+
+def _masked_worker(worker: object) -> object:
+    if not isinstance(worker, Mapping):
+        return _masked_url(worker)
+    masks: dict[object, Callable[[object], object]] = {"url": _masked_url, "headers": _masked_values}
+    return {name: masks.get(name, _blank)(value) for name, value in worker.items()}
+
+
+def _masked_url(url: object) -> object:
+    """Return a URL with user, password and query replaced. Such a URL is rejected."""
+    if not isinstance(url, str):
+        return _blank(url)
+    return _QUERY_OF_URL.sub(r"\1redacted", _USER_OF_URL.sub("//redacted@", url))
+
+
+_MASKS: Final[dict[str, Callable[[object], object]]] = {
+    **dict.fromkeys(("api_token", "api_key", "auth_token"), _masked_text),
+    **dict.fromkeys(("default_headers", "extra_headers"), _masked_values),
+    **dict.fromkeys(("base_url", "api_base"), _masked_url),
+    "gateway": _masked_gateway,
+    "batch_worker": _masked_worker,
+}
+"""What masks the value of each keyword that may hold a secret."""
 
 
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:

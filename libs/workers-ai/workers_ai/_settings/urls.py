@@ -52,7 +52,7 @@ class BatchWorker:
         require_kind("the headers of a BatchWorker", self.headers, Mapping, "a mapping of names to values")
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
         for name, value in self.headers.items():
-            check_header(name, reveal(value))
+            check_header(name, value)
         masked = {name: SecretStr(reveal(value)) for name, value in self.headers.items()}
         object.__setattr__(self, "headers", masked)
 

@@ -15,7 +15,7 @@ import httpx
 from pydantic import SecretStr
 from pydantic_core import to_json
 
-from workers_ai._transports.bodies import HINT, ParsedResponse
+from workers_ai._transports.bodies import ParsedResponse
 from workers_ai._transports.http import HttpTransport, parsed
 from workers_ai._validation import require
 from workers_ai._wire.batch import batch_entries
@@ -72,8 +72,8 @@ class BatchWorkerTransport:
         """Send one request.
 
         Raises:
-            ConfigurationError: The queue accepts only embedding requests, or other requests need an account (nothing
-                was sent); or the Worker uses another model, or is in demo mode.
+            ConfigurationError: A queued request is not an embedding request, or a direct request has no account
+                (nothing was sent); or the Worker uses another model, or is in demo mode.
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
@@ -141,11 +141,12 @@ class BatchWorkerTransport:
         message = f"the batch Worker {self._of_worker.base_url}: {text}"
         code = refusal and refusal.code
         body = {"success": False, "errors": [{"code": code, "message": message}]}
-        return httpx.Response(
+        return ParsedResponse(
             usual_status(code, reply.status_code),
-            headers=_headers(reply),
+            _headers(reply),
+            body,
             content=to_json(body),
-            extensions={HINT: _HINT} if reply.status_code in _ACCESS_STATUSES else {},
+            hint=_HINT if reply.status_code in _ACCESS_STATUSES else "",
         )
 
     def close(self) -> None:

@@ -40,19 +40,19 @@ __all__ = ["BindingTransport"]
 if sys.platform == "emscripten":
     from js import JSON as _JS_JSON
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return _JS_JSON.parse(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         text = _JS_JSON.stringify(value)
         return text if isinstance(text, str) else "null"  # undefined has no JSON
 
 else:
 
-    def _to_js(text: str) -> Any:
+    def _to_js(text: str) -> object:
         return json.loads(text)
 
-    def _to_json(value: Any) -> str:
+    def _to_json(value: object) -> str:
         return json.dumps(value)
 
 
@@ -85,11 +85,11 @@ class BindingTransport:
     def __copy__(self) -> BindingTransport:
         return BindingTransport(self._settings, self._binding)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BindingTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> BindingTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> NoReturn:
-        """Raise: a binding returns promises, and a Worker cannot block on one.
+        """Raise an error. A binding returns promises, and a Worker cannot block on one.
 
         Raises:
             ConfigurationError: Always.
@@ -126,10 +126,10 @@ class BindingTransport:
             return _thrown(exc)
 
     def close(self) -> None:
-        """Nothing to close: the binding is the Worker's."""
+        """Do nothing: the binding belongs to the Worker."""
 
     async def aclose(self) -> None:
-        """Nothing to close: the binding is the Worker's."""
+        """Do nothing: the binding belongs to the Worker."""
 
 
 class _Call(NamedTuple):
@@ -215,7 +215,7 @@ def _gateway(options: GatewayOptions) -> dict[str, JSON]:
 
 
 def _headers_without_option(options: GatewayOptions) -> dict[str, str]:
-    """Return the gateway headers without a documented option of the binding: the models of the Auto Router."""
+    """Return the gateway headers for which the binding has no documented option: the models of the Auto Router."""
     return {name: value for name, value in options.headers().items() if name == "cf-aig-allowed-models"}
 
 

@@ -1,12 +1,13 @@
-"""HTTP clients: created at the first request, one for sync and one for each running event loop.
+"""HTTP clients: created when needed, for sync calls and for each running event loop.
 
-A client closes with its owner, or with its event loop.
+They close with their owner, or with their event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import threading
 import weakref
@@ -16,6 +17,7 @@ from urllib.request import getproxies
 
 from workers_ai._settings.urls import is_loopback, reveal
 from workers_ai._transports import load_bodies
+from workers_ai._transports.clients import Clients
 from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
 from workers_ai.errors import BadRequestError, ConfigurationError
 
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.types import JSON
 
-__all__ = ["HttpTransport", "body_text", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
 
 AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
 
 _PATH_SAFE: Final = "/@:+,;=!$&'()*~"
 _MAX_CACHED_URLS: Final = 256
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 @functools.cache
@@ -45,8 +48,8 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Settings) -> AnyClient:
-    """Create a client.
+def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Settings, kept: int) -> AnyClient:
+    """Create a client that keeps ``kept`` idle connections.
 
     Raises:
         ConfigurationError: httpx cannot use a variable of the environment. The message lists the variables it reads.
@@ -54,7 +57,12 @@ def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Sett
     import httpx
 
     try:
-        return kind(headers=headers, **_client_options(settings))
+        client = kind(headers=headers.reveal(), **_client_options(settings, kept))
+        if isinstance(client, httpx.Client):
+            load_bodies().bound(client)
+        client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
+        client._cookies = load_bodies().NoCookies()  # the setter of `cookies` would copy it
+        return client
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
         # The message can quote the URL of a proxy, with its password.
         reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
@@ -62,17 +70,16 @@ def _create_client(kind: type[AnyClient], headers: httpx.Headers, settings: Sett
     raise ConfigurationError(f"httpx cannot create a client with this environment ({reason}): check {names}")
 
 
-def _client_options(settings: Settings) -> dict[str, Any]:
+def _client_options(settings: Settings, kept: int) -> dict[str, Any]:
     """Return the options of the clients created here.
 
-    Connections are not bounded: ``max_concurrency`` bounds requests. The pool keeps 20 idle connections as httpx does,
-    because httpcore checks each idle connection at each request. Loopback hosts are never reached through a proxy.
+    Connections are not bounded: ``max_concurrency`` bounds requests. Loopback hosts are never reached through a proxy.
     """
     import httpx
 
     return {
         "verify": _tls_context(),
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=20),
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=kept),
         "trust_env": not is_loopback(httpx.URL(settings.base_url).host),
     }
 
@@ -80,7 +87,7 @@ def _client_options(settings: Settings) -> dict[str, Any]:
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
-class _SecretHeaders:
+class SecretHeaders:
     """Headers that no ``repr`` or dump shows."""
 
     __slots__ = ("_headers",)
@@ -89,7 +96,7 @@ class _SecretHeaders:
         self._headers = headers
 
     def __repr__(self) -> str:
-        return "_SecretHeaders('**********')"
+        return "SecretHeaders('**********')"
 
     def reveal(self) -> httpx.Headers:
         """Return the headers."""
@@ -118,8 +125,8 @@ class HttpTransport:
 
     def _reset(self) -> None:
         self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
-        self._sync: httpx.Client | None = None
-        self._loops: weakref.WeakKeyDictionary[Any, _LoopClient] = weakref.WeakKeyDictionary()
+        self._sync: Clients[httpx.Client] | None = None
+        self._loops: weakref.WeakKeyDictionary[object, _LoopClients] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
         _transports.add(self)
 
@@ -133,21 +140,38 @@ class HttpTransport:
     def __copy__(self) -> HttpTransport:
         return HttpTransport(self._settings, self._own_sync, self._own_async)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> HttpTransport:
+    def __deepcopy__(self, memo: dict[int, object]) -> HttpTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request. Read the response unless it is the requested event stream."""
-        client = self._own_sync or self._sync or self._create_sync()
-        response: httpx.Response = load_bodies().send(client, self._build(client, request), stream, request.total_s)
-        return response
+        send = load_bodies().send
+        if (own := self._own_sync) is not None:
+            response: httpx.Response = send(own, self._build(own, request), stream, request.total_s)
+            return response
+        clients = self._sync or self._open_sync()
+        client = clients.take()
+        try:
+            response = send(client, self._build(client, request), stream, request.total_s)
+        except BaseException:
+            clients.release(client)
+            raise
+        return clients.release_after(response, client)
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send one request. Read the response unless it is the requested event stream."""
-        client = self._own_async or (await self._loop_client()).client
-        ready = self._build(client, request)
-        response: httpx.Response = await load_bodies().asend(client, ready, stream, request.total_s)
-        return response
+        send = load_bodies().asend
+        if (own := self._own_async) is not None:
+            response: httpx.Response = await send(own, self._build(own, request), stream, request.total_s)
+            return response
+        clients = await self._loop_clients()
+        client = clients.take()
+        try:
+            response = await send(client, self._build(client, request), stream, request.total_s)
+        except BaseException:
+            clients.release(client)
+            raise
+        return clients.release_after(response, client)
 
     def _build(self, client: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
@@ -159,20 +183,20 @@ class HttpTransport:
         timeout = None
         if request.timeout is not None or request.total_s is not None:
             timeout = self._timeout_of(request)
+        content = None if request.body is None else _json_bytes(request.body, request.model)
+        if content is not None:
+            headers = headers.copy()
+            headers["content-length"] = str(len(content))
+            if "content-type" not in headers:
+                headers["content-type"] = "application/json"
         args: Any = (request.method, self._url(request.path, request.query))
-
-        def write(body: JSON) -> httpx.Request:
-            if is_own:  # adds the headers, cookies and parameters of the user's client
-                return client.build_request(*args, json=body, headers=headers, timeout=timeout or self._timeout)
-            extensions = {"timeout": timeout.as_dict()} if timeout else self._extensions
-            return httpx.Request(*args, json=body, headers=headers, extensions=extensions)
-
-        try:
-            return write(request.body)
-        except UnicodeEncodeError:  # lone surrogates, as in scraped pages and file names
-            return write(replace_lone_surrogates(request.body))
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=request.model) from None
+        if is_own:  # adds the headers, cookies and parameters of the user's client
+            return client.build_request(*args, content=content, headers=headers, timeout=timeout or self._timeout)
+        extensions = {"timeout": timeout.as_dict()} if timeout else self._extensions
+        # With `content` instead of `stream`, httpx would compute each header again at each request.
+        ready = httpx.Request(*args, headers=headers, stream=httpx.ByteStream(content or b""), extensions=extensions)
+        ready.read()
+        return ready
 
     def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
         """Return ``usual`` with the headers of one request. Its gateway options replace those of the client."""
@@ -196,7 +220,7 @@ class HttpTransport:
 
         url = self._urls.get((path, query))
         if url is None:
-            text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
+            text = f"{self._settings._root}/{quote(path, safe=_PATH_SAFE)}"
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
@@ -206,11 +230,11 @@ class HttpTransport:
         return url
 
     @functools.cached_property
-    def _headers(self) -> _SecretHeaders:
+    def _headers(self) -> SecretHeaders:
         """The headers of every request."""
         import httpx
 
-        return _SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
+        return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings._headers()}))
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:
@@ -240,45 +264,45 @@ class HttpTransport:
     def _extensions(self) -> dict[str, Any]:
         return {"timeout": self._timeout.as_dict()}
 
-    def _create_sync(self) -> httpx.Client:
+    def _open_sync(self) -> Clients[httpx.Client]:
         import httpx
 
         with self._lock:
             if self._sync is None:
-                self._sync = _create_client(httpx.Client, self._headers.reveal(), self._settings)
+                self._sync = Clients(functools.partial(create_client, httpx.Client, self._headers, self._settings))
                 # Not at exit: handlers registered with atexit may still make calls.
-                weakref.finalize(self, self._sync.close).atexit = False
+                weakref.finalize(self, _close_all, self._sync).atexit = False
             return self._sync
 
-    async def _loop_client(self) -> _LoopClient:
+    async def _loop_clients(self) -> Clients[httpx.AsyncClient]:
         loop = running_loop()
-        client = self._loops.get(loop)
-        if client is None:
-            client = _LoopClient(self._headers.reveal(), self._settings)
+        opened = self._loops.get(loop)
+        if opened is None:
+            opened = _LoopClients(self._headers, self._settings)
             for ref in self._loops.keyrefs():
                 other = ref()
                 # Closed without a shutdown of its async generators. Trio always shuts them down.
                 if isinstance(other, asyncio.AbstractEventLoop) and other.is_closed():
                     self._loops.pop(other, None)
-            self._loops[loop] = client
-            await client.open(weakref.WeakMethod(self._forget), loop)
-        return client
+            self._loops[loop] = opened
+            await opened.open(weakref.WeakMethod(self._forget), loop)
+        return opened.clients
 
-    def _forget(self, loop: Any) -> None:
+    def _forget(self, loop: object) -> None:
         self._loops.pop(loop, None)
 
     def close(self) -> None:
-        """Close the sync client that was created here. The next request creates a new one."""
+        """Close the sync clients that were created here. The next request creates a new one."""
         with self._lock:
-            client, self._sync = self._sync, None
-        if client is not None:
-            client.close()
+            clients, self._sync = self._sync, None
+        if clients is not None:
+            _close_all(clients)
 
     async def aclose(self) -> None:
-        """Close the async client of the running event loop that was created here."""
-        client = self._loops.get(running_loop())
-        if client is not None:
-            await client.close()
+        """Close the async clients of the running event loop that were created here."""
+        opened = self._loops.get(running_loop())
+        if opened is not None:
+            await opened.close()
 
 
 def _after_fork() -> None:
@@ -291,19 +315,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class _LoopClient:
-    """An async client of one event loop, closed when the loop shuts down.
+def _close_all(clients: Clients[httpx.Client]) -> None:
+    for client in clients.created:
+        client.close()
 
-    A loop closes its async generators when it shuts down. One of them holds the client.
+
+class _LoopClients:
+    """The async clients of one event loop, closed when the loop shuts down.
+
+    A loop closes its async generators when it shuts down. One of them holds the clients.
     """
 
-    def __init__(self, headers: httpx.Headers, settings: Settings) -> None:
+    def __init__(self, headers: SecretHeaders, settings: Settings) -> None:
         import httpx
 
-        self.client = _create_client(httpx.AsyncClient, headers, settings)
+        self.clients = Clients(functools.partial(create_client, httpx.AsyncClient, headers, settings))
 
-    async def open(self, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any) -> None:
-        self._lifetime = _lifetime(self.client, forget, loop)
+    async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
+        self._lifetime = _lifetime(self.clients, forget, loop)
         await anext(self._lifetime)
 
     async def close(self) -> None:
@@ -311,17 +340,18 @@ class _LoopClient:
 
 
 async def _lifetime(
-    client: httpx.AsyncClient, forget: weakref.WeakMethod[Callable[[Any], None]], loop: Any
+    clients: Clients[httpx.AsyncClient], forget: weakref.WeakMethod[Callable[[object], None]], loop: object
 ) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
         if (forget_now := forget()) is not None:  # None: the owner was collected
             forget_now(loop)
-        await client.aclose()
+        for client in clients.created:
+            await client.aclose()
 
 
-def running_loop() -> Any:
+def running_loop() -> object:
     """Return the running event loop of asyncio, or the token of trio's."""
     try:
         return asyncio.get_running_loop()
@@ -339,6 +369,21 @@ def parsed(response: httpx.Response) -> JSON:
     """
     body: JSON = getattr(response, "parsed_body", None) if isinstance(response, load_bodies().ParsedResponse) else None
     return parse_body(response.content) if body is None else body
+
+
+def _json_bytes(body: JSON, model: str) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        BadRequestError: A value is not JSON, or is nested too deep.
+    """
+    try:
+        try:
+            return _encoder.encode(body).encode()
+        except UnicodeEncodeError:  # lone surrogates, as in scraped pages and file names
+            return _encoder.encode(replace_lone_surrogates(body)).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise BadRequestError(f"the request cannot be written as JSON: {exc}", model=model) from None
 
 
 def body_text(response: httpx.Response) -> str:

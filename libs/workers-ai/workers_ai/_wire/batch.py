@@ -14,14 +14,14 @@ status, and the response to a poll with an unknown id. All likely forms are read
 from __future__ import annotations
 
 import functools
-import json
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from workers_ai._wire.chat.reply import shortened, unwrap
+from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, read_error
 from workers_ai._wire.json_parsing import whole_number
 from workers_ai._wire.json_types import JSON
+from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
 from workers_ai._wire.usage import add_usage, read_usage
@@ -72,7 +72,7 @@ class UnclearReplyError(BatchError):
     """The response to a poll has neither a state nor a result. The state of the job is unknown; poll again."""
 
 
-def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Any) -> dict[str, JSON]:
+def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
     """Return the inputs of one chat request of a batch. Arguments are those of :meth:`workers_ai.Client.chat`.
 
     In the queue, gpt-oss accepts the ``input`` form; every other model accepts ``messages``.
@@ -90,7 +90,7 @@ def rerank_inputs(query: str, texts: Sequence[str], top_k: int | None = None) ->
 
 def json_bytes(value: JSON) -> int:
     """Return the size of a value in a request body, in bytes."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    return len(compact_json(value).encode("utf-8", "surrogatepass"))
 
 
 def split_requests(
@@ -263,6 +263,8 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
         details = read_error(result) or details
     elif result is None:
         details = ErrorDetails("the queue returned no result for this item")
+    elif isinstance(result, dict) and is_failed_response(result):
+        details = read_error(result)
     if details is None:
         return BatchItem(index, reference, True, result, None)
     error = BatchItemError(

@@ -25,6 +25,7 @@ CODES: Final[dict[int, tuple[type[e.APIStatusError], int]]] = {
     1000: (e.InternalServerError, 500),
     1001: (e.BadRequestError, 400),
     1031: (e.BadRequestError, 400),
+    2003: (e.RateLimitError, 429),
     2008: (e.BadRequestError, 400),
     2009: (e.AuthenticationError, 401),
     2016: (e.BadRequestError, 424),
@@ -91,6 +92,28 @@ _STATUSES: Final[dict[int, type[e.APIStatusError]]] = {
     413: e.RequestTooLargeError,
     429: e.RateLimitError,
 }
+
+NAMES: Final[dict[str, type[e.APIStatusError]]] = {
+    "authentication_error": e.AuthenticationError,
+    "context_length_exceeded": e.ContextWindowExceededError,
+    "insufficient_quota": e.QuotaExhaustedError,
+    "invalid_api_key": e.AuthenticationError,
+    "invalid_prompt": e.BadRequestError,
+    "invalid_request_error": e.BadRequestError,
+    "model_not_found": e.NotFoundError,
+    "not_found_error": e.NotFoundError,
+    "overloaded_error": e.InternalServerError,
+    "api_error": e.InternalServerError,
+    "permission_error": e.PermissionDeniedError,
+    "rate_limit_error": e.RateLimitError,
+    "rate_limit_exceeded": e.RateLimitError,
+    "server_error": e.InternalServerError,
+}
+"""Codes and types of OpenAI and Anthropic. They decide if an error comes with HTTP 200 and without a known number.
+
+Sources: https://platform.openai.com/docs/api-reference/responses/object (``error.code``) and
+https://docs.anthropic.com/en/api/errors.
+"""
 
 _USUAL_STATUSES: Final = {**dict(reversed(CODES.values())), e.PermissionDeniedError: 403}
 """HTTP status that usually comes with each class."""
@@ -165,12 +188,14 @@ class ErrorDetails(NamedTuple):
         code: Cloudflare's code; None if there is none.
         http_status: The HTTP status inside the envelope; None if there is none.
         request_id: The request id inside the text; None if there is none.
+        name: The code or type of OpenAI or Anthropic, of :data:`NAMES`; None if there is none.
     """
 
     message: str
     code: int | None = None
     http_status: int | None = None
     request_id: str | None = None
+    name: str | None = None
 
 
 def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NESTED_ERRORS) -> ErrorDetails | None:
@@ -234,12 +259,19 @@ def _details(message: JSON, fields: Mapping[str, JSON], max_nested: int = _MAX_N
     text = _PREFIX.sub("", _UUID.sub("", text)).strip()
     if code is None and (alone := _CODE_ALONE.match(text)):
         code = int(alone[1])
-    details = ErrorDetails(text or _NO_REASON, code, status, uuid[1] if uuid else None)
+    names = (fields.get("code"), fields.get("type"))
+    name = next((name for name in names if isinstance(name, str) and name in NAMES), None)
+    details = ErrorDetails(text or _NO_REASON, code, status, uuid[1] if uuid else None, name)
     inner = _read_embedded(text, max_nested - 1) if max_nested else None
     if inner is None:
         return details
-    code = inner.code if code is None else code
-    return ErrorDetails(inner.message, code, status or inner.http_status, details.request_id or inner.request_id)
+    return ErrorDetails(
+        inner.message,
+        inner.code if code is None else code,
+        status or inner.http_status,
+        details.request_id or inner.request_id,
+        name or inner.name,
+    )
 
 
 def _dump(value: JSON) -> str:
@@ -298,6 +330,8 @@ def classify(details: ErrorDetails, status: int) -> type[e.APIStatusError] | Non
     status = details.http_status or status
     cls = CODES[details.code][0] if details.code in CODES else _class_of_status(status)
     is_unspecific = details.code not in CODES and (status < 300 or status >= 500)
+    if is_unspecific and status < 300 and details.name is not None:
+        cls, is_unspecific = NAMES[details.name], False
     for rule in _TEXT_RULES:
         overrides = is_unspecific or (
             cls is not None and issubclass(cls, rule.overrides) and not issubclass(cls, rule.cls)

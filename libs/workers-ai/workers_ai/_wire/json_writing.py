@@ -10,9 +10,10 @@ from typing import Final, Literal
 from pydantic_core import from_json, to_json
 
 from workers_ai._wire.json_parsing import replace_lone_surrogates
+from workers_ai._wire.json_types import JSON
 from workers_ai.errors import BadRequestError
 
-__all__ = ["is_cache_mark", "plain_json"]
+__all__ = ["compact_json", "is_cache_mark", "plain_json"]
 
 _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
@@ -23,6 +24,19 @@ def is_cache_mark(part: object) -> bool:
     if not isinstance(part, Mapping) or part.keys() - _MARK_FIELDS:
         return False
     return bool(_CACHE_MARKS & {str(part.get("type")), *part})
+
+
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # ``json.dumps`` creates one per call
+
+
+def compact_json(value: JSON) -> str:
+    """Return JSON text without spaces.
+
+    Raises:
+        TypeError: A value is not JSON.
+        ValueError: The value contains itself.
+    """
+    return _compact.encode(value)
 
 
 def plain_json(value: object) -> str:

@@ -60,7 +60,7 @@ class ChatParams(TypedDict, total=False):
     response_format: Mapping[str, JSON] | None
     """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
     reasoning_effort: str | None
-    """Effort of a reasoning model; values differ by model. None is sent as null."""
+    """Effort of a reasoning model; values differ by model. None is sent as null, if the model accepts null."""
     chat_template_kwargs: Mapping[str, JSON] | None
     """Options of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None

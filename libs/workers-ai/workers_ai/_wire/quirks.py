@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
 
-__all__ = ["QUIRKS", "Quirk", "choose_form", "repair_request"]
+__all__ = ["QUIRKS", "Quirk", "accepts_null_effort", "choose_form", "repair_request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,12 @@ NO_REASONING_BACK: Final = Quirk(
     evidence=f"{_PUBLISHED}; a message of the older schema has no field for it",
     families=("native", "hybrid"),
 )
+NO_NULL_EFFORT: Final = Quirk(
+    what="a reasoning_effort of None is not sent: the schema has no null",
+    evidence=f"{_PUBLISHED}; only the newer schema has null. Not sent to unknown models either",
+    models=("gpt-oss", "qwen3-30b", "sea-lion"),
+    families=("native", "hybrid", "decision", None),
+)
 NINE_LETTER_IDS: Final = Quirk(
     what="ids of tool calls are replaced unless they are 9 letters or digits",
     evidence=f"{_PUBLISHED}; pattern [a-zA-Z0-9]{{9}} of mistral-small-3.1 and llama-4-scout",
@@ -101,6 +107,7 @@ QUIRKS: Final = (
     COMPLETE_TOOLS,
     DEVELOPER_IS_SYSTEM,
     NO_REASONING_BACK,
+    NO_NULL_EFFORT,
     NINE_LETTER_IDS,
     NO_USER_AFTER_TOOL,
     RESPONSES_IN_QUEUE,
@@ -110,6 +117,11 @@ QUIRKS: Final = (
     SCHEMA_BEFORE_TOOL,
 )
 """All quirks: parameters that are omitted or changed for some models only."""
+
+
+def accepts_null_effort(model: str) -> bool:
+    """Return whether a ``reasoning_effort`` of None is sent to a model as null."""
+    return not NO_NULL_EFFORT.of(lookup(model))
 
 
 def choose_form(

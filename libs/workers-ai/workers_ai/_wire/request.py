@@ -55,6 +55,7 @@ class ReplyContext(NamedTuple):
         json_mode: Whether ``response_format`` or ``guided_json`` was sent.
         max_tokens: The limit of output tokens; None if unknown.
         thinking_off: Whether the request turned thinking off.
+        tools: Names of the tools of the request.
     """
 
     model: str
@@ -63,3 +64,4 @@ class ReplyContext(NamedTuple):
     json_mode: bool = False
     max_tokens: int | None = None
     thinking_off: bool = False
+    tools: frozenset[str] = frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from workers_ai._wire.json_types import JSON
 from workers_ai.types import Usage
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
 
 _N = TypeVar("_N", int, float)
+_USUAL: Final = range(2**53)
+"""Counts that need no check."""
 
 
 def finite(value: JSON) -> float | None:
@@ -29,6 +31,8 @@ def finite(value: JSON) -> float | None:
 
 
 def _count(value: JSON) -> int:
+    if type(value) is int and value in _USUAL:
+        return value
     # int() of the value itself: a float cannot hold every int.
     return int(value) if isinstance(value, (int, float)) and (finite(value) or 0) > 0 else 0
 

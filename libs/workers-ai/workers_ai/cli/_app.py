@@ -3,145 +3,49 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
-import re
 import shutil
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workers_ai._version import __version__
-from workers_ai.errors import ConfigurationError, WorkersAIError
+from workers_ai.cli import _options as opt
+from workers_ai.cli._errors import ERROR, PARTIAL, one_line_errors
+from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["app", "run"]
+    from workers_ai.types import JSON
 
-ERROR: Final = 1
-DIFFERENCES: Final = 3
-INTERRUPTED: Final = 130
+__all__ = ["app", "run"]
 
 _ENVIRONMENT = (
     "Account and token come from the environment: CLOUDFLARE_ACCOUNT_ID and CLOUDFLARE_API_TOKEN (other names: see "
-    "the README)."
+    "the README). `workers-ai doctor` checks them."
 )
+_CONTINUES = "interrupted: the same command continues"
+_CALL, _CORPUS, _ACCOUNT = "One call", "A corpus", "Your account"
+
+
+def _epilog(*examples: str) -> str:
+    """Return the end of a help page: examples, and where credentials come from."""
+    return "\n\n".join(["Examples:", *examples, _ENVIRONMENT])
+
 
 app = typer.Typer(
     name="workers-ai",
     help="Use Cloudflare Workers AI from the command line. Unofficial.",
-    add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
 )
-
-
-_Input = Annotated[
-    Path,
-    typer.Argument(
-        metavar="INPUT",
-        help="JSONL or CSV (also .gz) or Parquet with id and text, a folder of texts, or - for JSONL on stdin.",
-    ),
-]
-_Output = Annotated[
-    Path, typer.Argument(metavar="OUTPUT", help="Parquet file to write: id, text_hash, vector, metadata.")
-]
-_LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="Ledger of an ingestion or a generation.")]
-_Model = Annotated[
-    str | None, typer.Option(help="Model id, such as @cf/baai/bge-m3; required without --resume.", show_default=False)
-]
-_Ledger = Annotated[Path | None, typer.Option(help="Ledger file.", show_default="OUTPUT with .ledger added")]
-_Mode = Annotated[Literal["queue", "direct"], typer.Option(help="Use the asynchronous queue or direct requests.")]
-_Resume = Annotated[bool, typer.Option("--resume", help="Continue an existing ledger with its model and options.")]
-_LimitCost = Annotated[
-    float | None,
-    typer.Option(
-        metavar="USD", min=0, help="Stop before the run spends more than this, by list price.", show_default=False
-    ),
-]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print requests, cost and time; send nothing.")]
-_Inputs = Annotated[
-    Path,
-    typer.Argument(
-        metavar="INPUT",
-        help="JSONL or CSV (also .gz) or Parquet with id and columns, OpenAI's batch JSONL, or - for JSONL on stdin.",
-    ),
-]
-_Answers = Annotated[Path, typer.Argument(metavar="OUTPUT", help="File to write, named .jsonl or .parquet.")]
-_ChatModel = Annotated[
-    str | None,
-    typer.Option(help="Model id, such as @cf/qwen/qwen3-30b-a3b-fp8; required without --resume.", show_default=False),
-]
-_Prompt = Annotated[
-    str | None, typer.Option(help="Prompt; {name} stands for a column, {{ for a brace.", show_default=False)
-]
-_PromptFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with the prompt.", show_default=False)]
-_System = Annotated[str | None, typer.Option(help="System message.", show_default=False)]
-_SchemaFile = Annotated[
-    Path | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answers.", show_default=False)
-]
-_Labels = Annotated[
-    str | None, typer.Option(metavar="A,B,...", help="Labels of which each answer is one.", show_default=False)
-]
-_MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of one answer at most.", show_default=False)]
-_Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature.", show_default=False)]
-_PerJob = Annotated[int | None, typer.Option(min=1, help="Inputs of one submission.", show_default="200")]
-_Repair = Annotated[int, typer.Option(min=0, help="Retries of an answer that does not match the schema.")]
-_Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="Pooling of the bge models.", show_default=False)]
-_Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
-_Truncate = Annotated[
-    bool | None,
-    typer.Option("--truncate/--no-truncate", help="Let the service truncate long texts.", show_default=False),
-]
-_Normalize = Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")]
-_Empty = Annotated[
-    Literal["raise", "space"], typer.Option("--empty-text", help="Report an empty text as failed, or embed a space.")
-]
-_IdColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the ids.")]
-_TextColumn = Annotated[str, typer.Option(metavar="NAME", help="Column of the texts.")]
-_ChunkSize = Annotated[
-    int | None,
-    typer.Option(
-        metavar="CHARS", min=1, help="Split longer texts into chunks of at most CHARS characters.", show_default=False
-    ),
-]
-_Quarantine = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Skip invalid rows and write them to FILE.", show_default=False),
-]
-_TakeOver = Annotated[bool, typer.Option("--take-over", help="Treat runs of other hosts on this ledger as dead.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-_Forget = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REQUEST_ID", help="Forget this submission; the next run sends its texts again.", show_default=False
-    ),
-]
-_AccountId = Annotated[str | None, typer.Option(help="Account id instead of the environment's.", show_default=False)]
-_BaseUrl = Annotated[
-    str | None, typer.Option(help="URL up to /client/v4 instead of the service's.", show_default=False)
-]
-_Gateway = Annotated[str | None, typer.Option(help="AI Gateway id.", show_default=False)]
-_Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests in flight.", show_default="8")]
-_Task = Annotated[str | None, typer.Option(help="Task, such as text-embeddings.", show_default=False)]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of your account.")]
-_Only = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Ask this question only; may be repeated.", show_default=False)
-]
-_ProbeDryRun = Annotated[bool, typer.Option("--dry-run", help="List questions, calls and cost; send nothing.")]
-_Markdown = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown, too.", show_default=False)
-]
-_Cassettes = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the recordings.")]
-_NoRecord = Annotated[bool, typer.Option("--no-record", help="Keep no recordings.")]
-_StateFile = Annotated[Path, typer.Option("--state", metavar="FILE", help="File with the answers of earlier runs.")]
-_Anew = Annotated[bool, typer.Option("--anew", help="Ignore the answers of earlier runs.")]
-_Live = Annotated[bool, typer.Option("--live", help="Use your account, which is billed, instead of the emulator.")]
 
 
 def run() -> None:
@@ -166,31 +70,158 @@ def _root(
     pass
 
 
-@app.command(epilog=_ENVIRONMENT)
+@app.command(
+    epilog=_epilog(
+        'workers-ai chat "Why is the sky blue?"',
+        'git diff | workers-ai chat --system "You review code." "Review this change:" -',
+        "workers-ai chat --session trip.json --model @cf/openai/gpt-oss-120b",
+    ),
+    rich_help_panel=_CALL,
+)
+def chat(
+    prompt: opt.PromptWords = None,
+    model: opt.ChatDefault = None,
+    system: opt.SystemShort = None,
+    session: opt.Session = None,
+    max_tokens: opt.MaxTokens = None,
+    temperature: opt.Temperature = None,
+    as_json: opt.AsJson = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+) -> None:
+    """Print an answer as it arrives. In a terminal and without a prompt, hold a conversation.
+
+    Exit status: 0 answered, 1 an error, 2 usage, 130 interrupted.
+    """
+    interactive = not prompt and sys.stdin.isatty()
+    if interactive and as_json:
+        raise typer.BadParameter("needs a prompt", param_hint="--json")
+    with one_line_errors():
+        from workers_ai._wire.params import ChatKeywords
+        from workers_ai.cli import _chat as commands
+        from workers_ai.cli._texts import stdin_text
+        from workers_ai.client import Client
+
+        conversation = commands.Conversation.open(session, model, system)
+        options = ChatKeywords(max_tokens=max_tokens, temperature=temperature)
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
+            if interactive:
+                commands.converse(client, conversation, options)
+                return
+            words = prompt or ["-"]
+            text = "\n\n".join(stdin_text().strip() if word == "-" else word for word in _joined(words)).strip()
+            if not text:
+                raise ConfigurationError("the prompt is empty: pass one, or text on stdin")
+            if as_json:
+                typer.echo(commands.answer_as_json(client, conversation, text, options))
+            else:
+                commands.answer(client, conversation, text, options)
+
+
+@app.command(
+    epilog=_epilog(
+        'workers-ai embed "a fjord" "a cloud"',
+        "workers-ai embed --file names.txt --output names.npy",
+        "workers-ai embed --file docs.jsonl --output docs.parquet --model @cf/qwen/qwen3-embedding-0.6b",
+    ),
+    rich_help_panel=_CALL,
+)
+def embed(
+    texts: opt.Texts = None,
+    file: opt.TextFile = None,
+    model: opt.EmbedDefault = "@cf/baai/bge-m3",
+    output: opt.Vectors = None,
+    kind: opt.Kind = "document",
+    pooling: opt.Pooling = None,
+    truncate: opt.Truncate = None,
+    normalize: opt.Normalize = False,
+    as_json: opt.AsJson = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+) -> None:
+    """Embed texts at once and print the vectors as JSON lines, or write them to a file.
+
+    For a corpus, use ingest: it goes on after an interrupt.
+
+    Exit status: 0 embedded, 1 an error, 2 usage, 130 interrupted.
+    """
+    with one_line_errors():
+        from workers_ai._wire.params import EmbedKeywords
+        from workers_ai.cli import _texts as commands
+        from workers_ai.client import Client
+
+        commands.check_output(output)
+        documents = commands.read_texts(texts or (), file, "TEXT")
+        options = EmbedKeywords(pooling=pooling, truncate_inputs=truncate, normalize=normalize, kind=kind)
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
+            typer.echo(commands.embed(client, model, documents, output, as_json, options))
+
+
+@app.command(
+    epilog=_epilog(
+        'workers-ai rerank "capital of Norway" "Bergen is rainy" "Oslo is the capital"',
+        'workers-ai rerank "capital of Norway" --file notes.txt --top-n 3',
+    ),
+    rich_help_panel=_CALL,
+)
+def rerank(
+    query: opt.Query,
+    texts: opt.Texts = None,
+    file: opt.TextFile = None,
+    model: opt.RerankDefault = "@cf/baai/bge-reranker-base",
+    top_n: opt.TopN = None,
+    as_json: opt.AsJson = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+) -> None:
+    """Rank texts by relevance to a query. Print score, id and text of each, best first.
+
+    Exit status: 0 ranked, 1 an error, 2 usage, 130 interrupted.
+    """
+    with one_line_errors():
+        from workers_ai.cli import _texts as commands
+        from workers_ai.client import Client
+
+        documents = commands.read_texts(texts or (), file, "TEXT")
+        with Client(account_id=account_id, base_url=base_url, gateway=gateway) as client:
+            typer.echo(commands.rerank(client, model, query, documents, top_n, as_json=as_json))
+
+
+@app.command(
+    epilog=_epilog(
+        "workers-ai ingest docs.jsonl vectors.parquet --model @cf/baai/bge-m3 --dry-run",
+        "workers-ai ingest notes/ vectors.parquet --model @cf/baai/bge-m3 --chunk-size 1500",
+        "workers-ai ingest docs.jsonl vectors.parquet --resume",
+    ),
+    rich_help_panel=_CORPUS,
+)
 def ingest(
-    source: _Input,
-    output: _Output,
-    model: _Model = None,
-    ledger: _Ledger = None,
-    mode: _Mode = "queue",
-    resume: _Resume = False,
-    limit_cost: _LimitCost = None,
-    dry_run: _DryRun = False,
-    pooling: _Pooling = None,
-    instruction: _Instruction = None,
-    truncate: _Truncate = None,
-    normalize: _Normalize = False,
-    empty_text: _Empty = "raise",
-    id_column: _IdColumn = "id",
-    text_column: _TextColumn = "text",
-    chunk_size: _ChunkSize = None,
-    quarantine: _Quarantine = None,
-    take_over: _TakeOver = False,
-    as_json: _Json = False,
-    account_id: _AccountId = None,
-    base_url: _BaseUrl = None,
-    gateway: _Gateway = None,
-    max_concurrency: _Concurrency = None,
+    source: opt.Input,
+    output: opt.Output,
+    model: opt.Model = None,
+    ledger: opt.Ledger = None,
+    mode: opt.Mode = "queue",
+    resume: opt.Resume = False,
+    limit_cost: opt.LimitCost = None,
+    dry_run: opt.DryRun = False,
+    pooling: opt.Pooling = None,
+    instruction: opt.Instruction = None,
+    truncate: opt.Truncate = None,
+    normalize: opt.Normalize = False,
+    empty_text: opt.Empty = "raise",
+    id_column: opt.IdColumn = "id",
+    text_column: opt.TextColumn = "text",
+    chunk_size: opt.ChunkSize = None,
+    quarantine: opt.Quarantine = None,
+    take_over: opt.TakeOver = False,
+    as_json: opt.Json = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+    max_concurrency: opt.Concurrency = None,
 ) -> None:
     """Embed a corpus and write Parquet. After an interrupt, the same command continues.
 
@@ -202,20 +233,14 @@ def ingest(
         raise typer.BadParameter(
             "takes the options of the vectors from the ledger: remove them, or pass --model", param_hint="--resume"
         )
-    with _one_line_errors(), _file_of(source) as file:
+    with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
         from workers_ai.cli._ingestion import Ingestion
-        from workers_ai.ingest import Fingerprint
+        from workers_ai.ledger._store.fingerprints import Fingerprint
 
         shape = None
         if model is not None:
             shape = Fingerprint(model, pooling, instruction, truncate, normalize)
-        given = {
-            "account_id": account_id,
-            "base_url": base_url,
-            "gateway": gateway,
-            "max_concurrency": max_concurrency,
-        }
         ingestion = Ingestion(
             source=file,
             output=output,
@@ -229,7 +254,7 @@ def ingest(
             quarantine=quarantine,
             take_over=take_over,
             as_json=as_json,
-            settings={name: value for name, value in given.items() if value is not None},
+            settings=_given(account_id=account_id, base_url=base_url, gateway=gateway, max_concurrency=max_concurrency),
         )
         if dry_run:
             found = ingestion.estimate()
@@ -239,31 +264,38 @@ def ingest(
     raise typer.Exit(status)
 
 
-@app.command(epilog=_ENVIRONMENT)
+@app.command(
+    epilog=_epilog(
+        'workers-ai generate docs.jsonl labels.jsonl --model @cf/qwen/qwen3-30b-a3b-fp8 --prompt "Classify: {text}" '
+        "--labels bug,question",
+        "workers-ai generate docs.jsonl labels.jsonl --resume",
+    ),
+    rich_help_panel=_CORPUS,
+)
 def generate(
-    source: _Inputs,
-    output: _Answers,
-    model: _ChatModel = None,
-    prompt: _Prompt = None,
-    prompt_file: _PromptFile = None,
-    system: _System = None,
-    schema: _SchemaFile = None,
-    labels: _Labels = None,
-    max_tokens: _MaxTokens = None,
-    temperature: _Temperature = None,
-    ledger: _Ledger = None,
-    mode: _Mode = "queue",
-    requests_per_job: _PerJob = None,
-    resume: _Resume = False,
-    limit_cost: _LimitCost = None,
-    repair: _Repair = 1,
-    dry_run: _DryRun = False,
-    id_column: _IdColumn = "id",
-    as_json: _Json = False,
-    account_id: _AccountId = None,
-    base_url: _BaseUrl = None,
-    gateway: _Gateway = None,
-    max_concurrency: _Concurrency = None,
+    source: opt.Inputs,
+    output: opt.Answers,
+    model: opt.ChatModel = None,
+    prompt: opt.Prompt = None,
+    prompt_file: opt.PromptFile = None,
+    system: opt.System = None,
+    schema: opt.SchemaFile = None,
+    labels: opt.Labels = None,
+    max_tokens: opt.MaxTokens = None,
+    temperature: opt.Temperature = None,
+    ledger: opt.Ledger = None,
+    mode: opt.Mode = "queue",
+    requests_per_job: opt.PerJob = None,
+    resume: opt.Resume = False,
+    limit_cost: opt.LimitCost = None,
+    repair: opt.Repair = 1,
+    dry_run: opt.DryRun = False,
+    id_column: opt.IdColumn = "id",
+    as_json: opt.Json = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+    max_concurrency: opt.Concurrency = None,
 ) -> None:
     """Answer a corpus and write JSONL or Parquet. After an interrupt, the same command continues.
 
@@ -280,26 +312,21 @@ def generate(
         )
     if prompt is not None and prompt_file is not None:
         raise typer.BadParameter("pass --prompt or --prompt-file, not both", param_hint="--prompt")
-    with _one_line_errors(), _file_of(source) as file:
+    with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._generation import Generation, read_schema
 
         if prompt_file is not None:
             shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
         run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
-        options: dict[str, object] = {
-            name: value for name, value in {**shaping, **run_options}.items() if value is not None
-        }
+        options = _given(**shaping, **run_options)
         options["repair"] = repair
         if schema is not None:
             options["schema"] = read_schema(schema)
         if labels is not None:
             options["labels"] = [label.strip() for label in labels.split(",")]
-        given = {
-            "account_id": account_id, "base_url": base_url, "gateway": gateway, "max_concurrency": max_concurrency,
-        }  # fmt: skip
         generation = Generation(
             file, output, ledger or Path(f"{output}.ledger"), options, resume, id_column, as_json,
-            {name: value for name, value in given.items() if value is not None},
+            _given(account_id=account_id, base_url=base_url, gateway=gateway, max_concurrency=max_concurrency),
         )  # fmt: skip
         if dry_run:
             found = generation.estimate()
@@ -309,28 +336,31 @@ def generate(
     raise typer.Exit(status)
 
 
-@app.command()
-def jobs(ledger: _LedgerPath, forget: _Forget = None) -> None:
+@app.command(epilog=_epilog("workers-ai jobs vectors.parquet.ledger"), rich_help_panel=_CORPUS)
+def jobs(ledger: opt.LedgerPath, forget: opt.Forget = None) -> None:
     """List the submissions of a ledger that are in the queue, or forget one that never finishes."""
-    with _one_line_errors():
+    with one_line_errors():
         from workers_ai.cli import _jobs as commands
 
         typer.echo(commands.describe(ledger) if forget is None else commands.forget(ledger, forget))
 
 
-@app.command(epilog=_ENVIRONMENT)
+@app.command(
+    epilog=_epilog("workers-ai models --task text-embeddings", "workers-ai models --check --json"),
+    rich_help_panel=_ACCOUNT,
+)
 def models(
-    task: _Task = None,
-    as_json: _AsJson = False,
-    check: _Check = False,
-    account_id: _AccountId = None,
-    base_url: _BaseUrl = None,
+    task: opt.Task = None,
+    as_json: opt.AsJson = False,
+    check: opt.Check = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
 ) -> None:
     """List the models of the catalogue, or compare the catalogue with your account.
 
     Exit status: 0 listed or no difference, 3 differences (printed), 1 an error, 2 usage.
     """
-    with _one_line_errors():
+    with one_line_errors():
         from workers_ai.cli import _models as commands
 
         if not check:
@@ -342,20 +372,45 @@ def models(
             found = commands.check(client, task)
         rows = [row._asdict() for row in found]
         typer.echo(json.dumps(rows, indent=2) if as_json else "\n".join(map(str, found)) or "no difference")
-    raise typer.Exit(DIFFERENCES if found else 0)
+    raise typer.Exit(PARTIAL if found else 0)
 
 
-@app.command(epilog=_ENVIRONMENT)
+@app.command(
+    epilog=_epilog("workers-ai doctor", "workers-ai doctor --gateway my-gateway --json"),
+    rich_help_panel=_ACCOUNT,
+)
+def doctor(
+    as_json: opt.AsJson = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
+    gateway: opt.Gateway = None,
+) -> None:
+    """Check versions, settings, network, clock, token and permissions, and send one call for less than $0.000001.
+
+    Each line is a check: ok, warning (calls may work), failed (with the remedy) or skipped. The token is never printed.
+
+    Exit status: 0 no check failed, 1 a check failed, 2 usage, 130 interrupted.
+    """
+    with one_line_errors():
+        from workers_ai._settings.keywords import SettingKeywords
+        from workers_ai.cli._doctor.command import doctor as examine
+
+        given = SettingKeywords(account_id=account_id, base_url=base_url, gateway=gateway)
+        passed = examine(given, as_json=as_json)
+    raise typer.Exit(0 if passed else ERROR)
+
+
+@app.command(epilog=_ENVIRONMENT, rich_help_panel=_ACCOUNT)
 def probe(
-    only: _Only = None,
-    dry_run: _ProbeDryRun = False,
-    markdown: _Markdown = None,
-    cassettes: _Cassettes = Path("cassettes/live/probe"),
-    no_record: _NoRecord = False,
-    state: _StateFile = Path("workers-ai-probe.json"),
-    anew: _Anew = False,
-    account_id: _AccountId = None,
-    base_url: _BaseUrl = None,
+    only: opt.Only = None,
+    dry_run: opt.ProbeDryRun = False,
+    markdown: opt.Markdown = None,
+    cassettes: opt.Cassettes = Path("cassettes/live/probe"),
+    no_record: opt.NoRecord = False,
+    state: opt.StateFile = Path("workers-ai-probe.json"),
+    anew: opt.Anew = False,
+    account_id: opt.AccountId = None,
+    base_url: opt.BaseUrl = None,
 ) -> None:
     """Ask your account the questions that only the service can answer, and compare with what is assumed here.
 
@@ -363,7 +418,7 @@ def probe(
 
     Exit status: 0 all agree, 3 some differ, 1 an error or open questions, 2 usage.
     """
-    with _one_line_errors():
+    with one_line_errors():
         from workers_ai.cli._probe import command
 
         try:
@@ -377,16 +432,27 @@ def probe(
             questions, markdown=markdown, cassettes=None if no_record else cassettes, state_file=state, anew=anew,
             account_id=account_id, base_url=base_url,
         )  # fmt: skip
-    raise typer.Exit(ERROR if found == "open" else DIFFERENCES if found == "differs" else 0)
+    raise typer.Exit(ERROR if found == "open" else PARTIAL if found == "differs" else 0)
 
 
-@app.command()
-def demo(live: _Live = False) -> None:
+@app.command(rich_help_panel=_CALL)
+def demo(live: opt.Live = False) -> None:
     """Answer questions about the docstrings of Python's standard library, with every part of this project."""
-    with _one_line_errors():
+    with one_line_errors():
         from workers_ai._demo import run as demonstration
 
         demonstration.run(live=live)
+
+
+def _joined(words: list[str]) -> Iterator[str]:
+    """Yield runs of words as one text; ``-`` stays alone."""
+    for is_stdin, run_of_words in itertools.groupby(words, "-".__eq__):
+        yield "-" if is_stdin else " ".join(run_of_words)
+
+
+def _given(**options: JSON) -> dict[str, JSON]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @contextmanager
@@ -400,44 +466,3 @@ def _file_of(source: Path) -> Iterator[Path]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield path
-
-
-_OPTIONS: Final = (
-    (r"queue='never' or mode='direct'", "--mode direct"),
-    (r"\blimit_cost_usd\b", "--limit-cost"),
-    (r"\btruncate_inputs\b", "--truncate"),
-    (
-        r"\b(prompt|system|schema|labels|max_tokens|requests_per_job|account_id|base_url|gateway|max_concurrency"
-        r"|pooling|instruction|model|mode|ledger|empty_text)= ?",
-        r"--\1 ",
-    ),
-    (r"(?<!-)\baccount_id\b", "--account-id"),
-    (r"pass api_token= \(or api_key=\) or set", "set"),
-)
-"""Names of Python arguments in messages, and the options of the command."""
-
-
-def _as_command(text: str) -> str:
-    """Replace names of Python arguments in a message by options of the command."""
-    for name, option in _OPTIONS:
-        text = re.sub(name, option, text)
-    return re.sub(r"--[a-z_]+", lambda found: found[0].replace("_", "-"), text)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn an error into one line on stderr and an exit status."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _end("interrupted: the same command continues", INTERRUPTED)
-    except (WorkersAIError, OSError) as exc:
-        left = len(getattr(exc, "request_ids", ()))
-        hint = f"; submissions in the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
-        _end(_as_command(" ".join(str(exc).split())) + hint, ERROR)
-
-
-def _end(text: str, status: int) -> None:
-    typer.echo(f"workers-ai: {text}", err=True)
-    sys.stderr.flush()
-    raise typer.Exit(status)

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import typer
 
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.cli._documents import SUFFIXES, Columns, InputError
+from workers_ai.cli._errors import PARTIAL
+from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
-from workers_ai.ingest._parquet import arrow
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._fingerprints import ChatFingerprint
+from workers_ai.ingest._parquet import arrow, whole_file
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
-from workers_ai.ledger._schema import files_beside, identity
+from workers_ai.ledger._store.file import LedgerFile
+from workers_ai.ledger._store.fingerprints import ChatFingerprint
+from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from workers_ai.types import JSON
+
 __all__ = ["Generation", "read_inputs"]
 
-SOME_FAILED: Final = 3
 _ROWS_AT_ONCE: Final = 1000
-_PLACED: Final = ("model", "messages", "stream")
-"""Fields of the body of a line in OpenAI's batch format that are not parameters."""
+_PLACED: Final = frozenset({
+    "model", "messages", "stream", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+})  # fmt: skip
+"""Fields of the body of a line in OpenAI's batch format that do not shape the answer, or are read elsewhere."""
 
 _COLUMNS: Final = (
     "id", "input_hash", "answer", "data", "finish_reason", "input_tokens", "output_tokens", "error_code", "error",
@@ -45,7 +48,7 @@ class _Input(NamedTuple):
     """One input with its id, and the other columns of its row as JSON text."""
 
     id: str | int
-    given: Any
+    given: JSON
     metadata: str | None
 
 
@@ -78,7 +81,7 @@ def read_inputs(path: Path, id_column: str = "id", *, as_rows: bool = False) -> 
             raise InputError(f"{row.place}: {exc.message}") from exc
 
 
-def _input(row: Mapping[str, Any], id_column: str, *, as_rows: bool) -> _Input:
+def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Input:
     body = row.get("body")
     if "custom_id" in row and isinstance(body, Mapping) and "messages" in body:
         return _Input(checked_id(row["custom_id"]), _chat_of(body), None)
@@ -95,10 +98,12 @@ def _input(row: Mapping[str, Any], id_column: str, *, as_rows: bool) -> _Input:
     return _Input(doc_id, given, metadata)
 
 
-def _chat_of(body: Mapping[str, Any]) -> ChatInput:
+def _chat_of(body: Mapping[str, JSON]) -> ChatInput:
     params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
     if "max_completion_tokens" in params:
         params["max_tokens"] = params.pop("max_completion_tokens")
+    if params.get("n") == 1:
+        del params["n"]
     unknown = ["stream"] if body.get("stream") else sorted(params.keys() - CHAT_PARAMS)
     if unknown:
         raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown)}")
@@ -123,11 +128,11 @@ class Generation:
     source: Path
     output: Path
     ledger: Path
-    options: dict[str, Any]
+    options: dict[str, JSON]
     resume: bool = False
     id_column: str = "id"
     as_json: bool = False
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: dict[str, JSON] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> GenerateEstimate:
         """Estimate requests and cost; send nothing.
@@ -135,6 +140,7 @@ class Generation:
         Raises:
             ConfigurationError: The input cannot be read, or an option is invalid.
         """
+        self._check_places()
         options = self._shaped()
         for name in ("limit_cost_usd", "repair"):
             options.pop(name, None)
@@ -163,9 +169,9 @@ class Generation:
         else:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written    {count:,} rows to {self.output}")
-        return SOME_FAILED if report.failed else 0
+        return PARTIAL if report.failed else 0
 
-    def _shaped(self) -> dict[str, Any]:
+    def _shaped(self) -> dict[str, JSON]:
         """Return the options; with ``resume`` those of the ledger."""
         if not self.resume:
             return dict(self.options)
@@ -176,14 +182,14 @@ class Generation:
         shape |= {"labels": found.labels} if found.labels else {"schema": found.schema}
         return {**self.options, **{name: value for name, value in shape.items() if value is not None}}
 
-    def _inputs(self, options: Mapping[str, Any]) -> Iterator[_Input]:
+    def _inputs(self, options: Mapping[str, JSON]) -> Iterator[_Input]:
         return read_inputs(self.source, self.id_column, as_rows=options.get("prompt") is not None)
 
-    def _pairs(self, options: Mapping[str, Any]) -> Iterator[tuple[str | int, Any]]:
+    def _pairs(self, options: Mapping[str, JSON]) -> Iterator[tuple[str | int, JSON]]:
         return ((entry.id, entry.given) for entry in self._inputs(options))
 
     def _check_places(self) -> None:
-        """Raise a usage error if the output cannot be written or would replace the input or the ledger."""
+        """Raise a usage error if the output cannot be written or would replace a file that this run does not own."""
         suffix = self.output.suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
             raise typer.BadParameter(f"{self.output} must be named .jsonl or .parquet", param_hint="OUTPUT")
@@ -197,19 +203,16 @@ class Generation:
                     param_hint="OUTPUT",
                 )
             taken.add(place)
+        if why := foreign_output(self.output, self.ledger, "input_hash"):
+            raise typer.BadParameter(why, param_hint="OUTPUT")
 
-    def _write(self, report: GenerateReport, options: Mapping[str, Any]) -> int:
+    def _write(self, report: GenerateReport, options: Mapping[str, JSON]) -> int:
         """Write the answers. The file appears whole or not at all; return the number of rows."""
-        part = self.output.with_name(f"{self.output.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
         write = _write_parquet if self.output.suffix.lower() == ".parquet" else _write_jsonl
-        try:
-            count = write(part, self._rows(report, options))
-            part.replace(self.output)
-        finally:
-            part.unlink(missing_ok=True)
-        return count
+        with whole_file(self.output) as file:
+            return write(file, self._rows(report, options))
 
-    def _rows(self, report: GenerateReport, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _rows(self, report: GenerateReport, options: Mapping[str, JSON]) -> Iterator[dict[str, JSON]]:
         entries = self._inputs(options)
         for answer in report.answers():
             entry = next(entries, None)
@@ -218,7 +221,7 @@ class Generation:
             yield _row(answer, entry.metadata)
 
 
-def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
+def _row(answer: Answer, metadata: str | None) -> dict[str, JSON]:
     data = None if answer.data is None else json.dumps(answer.data, ensure_ascii=False, default=_plain)
     usage, error = answer.usage, answer.error
     values = (
@@ -228,28 +231,25 @@ def _row(answer: Answer, metadata: str | None) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> JSON:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else str(value)
 
 
-def _write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+def _write_jsonl(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
     count = 0
-    with path.open("x", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        count += 1
     return count
 
 
-def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
     pa, pq = arrow()
     schema = pa.schema([(name, pa.int64() if name in _NUMBERS else pa.string()) for name in _COLUMNS])
     count = 0
-    chunk: list[dict[str, Any]] = []
-    with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    chunk: list[dict[str, JSON]] = []
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for row in rows:
             chunk.append({**row, "id": str(row["id"])})
             count += 1
@@ -260,7 +260,7 @@ def _write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     return count
 
 
-def read_schema(path: Path) -> dict[str, Any]:
+def read_schema(path: Path) -> dict[str, JSON]:
     """Return the JSON schema in a file.
 
     Raises:

@@ -6,15 +6,19 @@ import json
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import typer
 
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
-from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
+from workers_ai.cli._errors import PARTIAL
+from workers_ai.cli._outputs import foreign_output
+from workers_ai.ingest import Estimate, IngestReport, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import LineBar
-from workers_ai.ledger._schema import files_beside, identity
+from workers_ai.ledger._store.fingerprints import Fingerprint
+from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +26,10 @@ if TYPE_CHECKING:
 
     from workers_ai.cli._documents import Document
     from workers_ai.ingest import Row
+    from workers_ai.types import JSON
 
 __all__ = ["Ingestion"]
 
-SOME_FAILED: Final = 3
 _BAD_SHOWN: Final = 5
 
 
@@ -61,7 +65,7 @@ class Ingestion:
     quarantine: Path | None = None
     take_over: bool = False
     as_json: bool = False
-    settings: dict[str, Any] = field(default_factory=dict, repr=False)
+    settings: dict[str, JSON] = field(default_factory=dict, repr=False)
 
     def estimate(self) -> Estimate:
         """Return requests, cost and time; send nothing. No account is needed.
@@ -102,7 +106,7 @@ class Ingestion:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written   {count:,} rows to {self.output}")
             self._print_duplicates(report)
-        return SOME_FAILED if report.failed else 0
+        return PARTIAL if report.failed else 0
 
     def _print_duplicates(self, report: IngestReport) -> None:
         if report.duplicate_ids:
@@ -143,7 +147,7 @@ class Ingestion:
         return count
 
     def _check_places(self) -> None:
-        """Raise InputError if the output cannot be written or would replace the input or the ledger."""
+        """Raise InputError if the output cannot be written or would replace a file that this run does not own."""
         if not (folder := self.output.absolute().parent).is_dir():
             raise InputError(f"the folder of the output does not exist: {folder}")
         for what, path in (("output", self.output), ("ledger", self.ledger)):
@@ -159,8 +163,10 @@ class Ingestion:
             taken.add(_place(path))
         if self.output.suffix.lower() != ".parquet":
             raise InputError(f"the output {self.output} must have the suffix .parquet")
+        if why := foreign_output(self.output, self.ledger, "text_hash"):
+            raise InputError(why)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, JSON]:
         shape = self.shape
         if self.resume:
             with Ledger(self.ledger, task="embed") as ledger:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workers_ai.ingest import Ledger
-from workers_ai.ledger._file import LedgerFile
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
     from pathlib import Path

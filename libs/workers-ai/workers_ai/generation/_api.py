@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from workers_ai._settings.settings import mask_secrets, reject_settings
-from workers_ai.client import AsyncClient, Client
-from workers_ai.generation._options import Options
+from workers_ai.generation._options import GenerateOptions, Options
 from workers_ai.generation._report import GenerateReport, answer_of
+from workers_ai.ledger._keywords import async_client, show, split, sync_client
 from workers_ai.ledger._run import Run, arun, run
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Callable, Iterable
+    from typing import Unpack
 
-    from workers_ai.generation._report import Answer
-    from workers_ai.ledger._engine import Mode
-    from workers_ai.ledger._progress import Bar
-    from workers_ai.types import JSON
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation._options import GenerateKeywords
 
 __all__ = ["agenerate", "generate"]
 
@@ -69,38 +67,16 @@ class _Summary:
         )
 
 
+@show(GenerateOptions, Options, settings=True)
 def generate(
-    source: Iterable[Any],
+    source: Iterable[object],
     *,
     ledger: str | os.PathLike[str],
     model: str,
-    prompt: str | None = None,
-    system: str | None = None,
-    schema: object = None,
-    labels: Sequence[str] | None = None,
-    max_tokens: int | None = None,
-    temperature: float | None = None,
-    seed: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    reasoning_effort: str | None = None,
-    extra_body: Mapping[str, JSON] | None = None,
-    mode: Mode = "queue",
-    requests_per_job: int | None = None,
-    limit_cost_usd: float | None = None,
-    expected_output_tokens: int | None = None,
-    deadline_s: float | None = None,
-    repair: int = 1,
-    dedupe: bool = True,
-    wait: bool = True,
-    on_answer: Callable[[Answer], object] | None = None,
-    raise_on_failure: bool = False,
-    progress: bool | Bar = True,
-    total: int | None = None,
-    take_over: bool = False,
     client: Client | None = None,
-    **settings: Any,
+    **keywords: Unpack[GenerateKeywords],
 ) -> GenerateReport:
-    """Answer a corpus of any size, in bounded memory, so that nothing is paid for twice.
+    """Answer a corpus of any size, in bounded memory, and pay for no answer twice.
 
     ::
 
@@ -134,7 +110,8 @@ def generate(
         requests_per_job: Inputs of one submission; by default 200, and 1,000 in a run of more than a million inputs.
         limit_cost_usd: USD by list price that this run may spend; needs ``max_tokens``. The run reserves the highest
             price of what is in flight, so that the limit is not exceeded. The next run has the same limit again.
-        expected_output_tokens: Used by :func:`estimate` only; accepted here so that both take the same arguments.
+        expected_output_tokens: Used by :func:`estimate` only; accepted here so that both functions have the same
+            options.
         deadline_s: Seconds the run may take; None for no bound.
         repair: Number of retries of an answer that does not match the schema.
         dedupe: Whether equal inputs share one answer. False samples an answer for each id.
@@ -142,13 +119,13 @@ def generate(
             the same call later collects the rest.
         on_answer: Called with each new :class:`Answer` after it is on disk, in the order of arrival, on a thread of the
             run.
-        raise_on_failure: Raise when an input failed, in place of reporting it.
+        raise_on_failure: Raise :class:`~workers_ai.errors.BatchItemError` if an input failed.
         progress: Show a tqdm bar, or without a terminal a line on stderr every half minute; False shows nothing.
         total: Number of inputs for the bar, if ``source`` has no length.
         take_over: Treat runs of other hosts as dead at once, as for :func:`workers_ai.ingest.ingest`.
-        client: A client to use; otherwise one is created from ``settings``. Its ``max_concurrency`` (8) bounds the
-            direct requests in flight; a run has up to 64 submissions in the queue.
-        **settings: Connection settings, as for :class:`~workers_ai.Client`.
+        client: A client to use; otherwise one is created from the other keywords. Its ``max_concurrency`` (8) bounds
+            the direct requests in flight; a run has up to 64 submissions in the queue.
+        **keywords: The options above, and arguments of :class:`~workers_ai.Client`.
 
     Returns:
         The report; its ``answers()`` yields an :class:`Answer` for every input.
@@ -163,77 +140,30 @@ def generate(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
             is ready to go on, and ``request_ids`` lists the submissions still in the queue.
     """
-    options = Options(
-        ledger, model, prompt, system, schema, labels, max_tokens, temperature, seed, stop, reasoning_effort,
-        extra_body, mode, requests_per_job, limit_cost_usd, expected_output_tokens, deadline_s, repair, dedupe, wait,
-        on_answer, raise_on_failure, progress, total, take_over,
-    )  # fmt: skip
-    mask_secrets(settings)
-    own = client is None
-    if client is not None:
-        reject_settings("generate", settings)
-    client = client or Client(**settings)
-    try:
-        task, summary = options.task(client._connection), _Summary(options)
+    chosen, settings = split(keywords, GenerateOptions)
+    options = Options(ledger, model, **chosen)
+    with sync_client("generate", client, settings) as used:
+        task, summary = options.task(used._connection), _Summary(options)
         outline = options.outline(source, task, summary.on_stored)
-        return summary.report(run(task, source, outline, client._connection, summary.complete))
-    finally:
-        if own:
-            client.close()
+        return summary.report(run(task, source, outline, used._connection, summary.complete))
 
 
+@show(GenerateOptions, Options, settings=True)
 async def agenerate(
-    source: Iterable[Any] | AsyncIterable[Any],
+    source: Iterable[object] | AsyncIterable[object],
     *,
     ledger: str | os.PathLike[str],
     model: str,
-    prompt: str | None = None,
-    system: str | None = None,
-    schema: object = None,
-    labels: Sequence[str] | None = None,
-    max_tokens: int | None = None,
-    temperature: float | None = None,
-    seed: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    reasoning_effort: str | None = None,
-    extra_body: Mapping[str, JSON] | None = None,
-    mode: Mode = "queue",
-    requests_per_job: int | None = None,
-    limit_cost_usd: float | None = None,
-    expected_output_tokens: int | None = None,
-    deadline_s: float | None = None,
-    repair: int = 1,
-    dedupe: bool = True,
-    wait: bool = True,
-    on_answer: Callable[[Answer], object] | None = None,
-    raise_on_failure: bool = False,
-    progress: bool | Bar = True,
-    total: int | None = None,
-    take_over: bool = False,
     client: AsyncClient | None = None,
-    **settings: Any,
+    **keywords: Unpack[GenerateKeywords],
 ) -> GenerateReport:
     """:func:`generate` without blocking the event loop; also accepts asynchronous iterables.
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    import anyio
-
-    options = Options(
-        ledger, model, prompt, system, schema, labels, max_tokens, temperature, seed, stop, reasoning_effort,
-        extra_body, mode, requests_per_job, limit_cost_usd, expected_output_tokens, deadline_s, repair, dedupe, wait,
-        on_answer, raise_on_failure, progress, total, take_over,
-    )  # fmt: skip
-    mask_secrets(settings)
-    own = client is None
-    if client is not None:
-        reject_settings("agenerate", settings)
-    client = client or AsyncClient(**settings)
-    try:
-        task, summary = options.task(client._connection), _Summary(options)
+    chosen, settings = split(keywords, GenerateOptions)
+    options = Options(ledger, model, **chosen)
+    async with async_client("agenerate", client, settings) as used:
+        task, summary = options.task(used._connection), _Summary(options)
         outline = options.outline(source, task, summary.on_stored)
-        return summary.report(await arun(task, source, outline, client._connection, summary.complete))
-    finally:
-        if own:
-            with anyio.CancelScope(shield=True):
-                await client.aclose()
+        return summary.report(await arun(task, source, outline, used._connection, summary.complete))

@@ -43,7 +43,7 @@ __all__ = ["ClassifierDescriptor", "GenerationOptions", "MessageDescriptor", "cl
 _PARAMS: Final = frozenset({"max_tokens", "temperature", "seed", "reasoning_effort"})
 _QUEUE: Final = frozenset({"queue", "ledger"})
 _ALL_ROWS: Final = (AuthenticationError, PermissionDeniedError, QuotaExhaustedError, ConfigurationError)
-"""Errors that every further row would meet as well."""
+"""Errors that would occur for every further row, too."""
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class GenerationOptions:
 
 @dataclass
 class _Descriptor:
-    """What both descriptors share. Daft pickles them for its workers."""
+    """Base of both descriptors. Daft pickles them for its workers."""
 
     provider_name: str
     settings: Settings
@@ -107,7 +107,7 @@ class _Descriptor:
     def get_model(self) -> str:
         return self.model
 
-    def get_options(self) -> dict[str, Any]:
+    def get_options(self) -> dict[str, object]:
         return {**self.options.params, "queue": self.options.queue}
 
     def get_udf_options(self) -> UDFOptions:
@@ -119,7 +119,7 @@ class _Descriptor:
 class MessageDescriptor(_Descriptor, PrompterDescriptor):
     """The backend of ``daft.functions.prompt``."""
 
-    return_format: Any = None
+    return_format: object = None
     system_message: str | None = None
 
     def __post_init__(self) -> None:
@@ -148,7 +148,7 @@ class _Prompter:
             self._client = self._client.queued(descriptor.model, ledger=descriptor.options.ledger)
             self._limit = 0
 
-    async def prompt(self, messages: tuple[Any, ...]) -> Any:
+    async def prompt(self, messages: tuple[object, ...]) -> object:
         """Return the answer of one row; None for a null and for a failed row."""
         if any(message is None for message in messages):
             return None
@@ -162,7 +162,7 @@ class _Prompter:
             self._options.failed(exc)
             return None
 
-    async def _ask(self, messages: tuple[Any, ...]) -> str:
+    async def _ask(self, messages: tuple[object, ...]) -> str:
         if self._limit and self._slots is None:
             self._slots = asyncio.Semaphore(self._limit)
         if self._slots is None:
@@ -170,19 +170,23 @@ class _Prompter:
         async with self._slots:
             return await self._send(messages)
 
-    async def _send(self, messages: tuple[Any, ...]) -> str:
-        odd = next((message for message in messages if not isinstance(message, str)), None)
-        if odd is not None:
-            raise ConfigurationError(f"prompt of Workers AI takes columns of text, not {type(odd).__name__}")
+    async def _send(self, messages: tuple[object, ...]) -> str:
+        texts = [message for message in messages if isinstance(message, str)]
+        if len(texts) < len(messages):
+            odd = next(type(message).__name__ for message in messages if not isinstance(message, str))
+            raise ConfigurationError(
+                f"prompt takes columns of text, not {odd}: cast the column to a string; send "
+                "images as data URLs with workers_ai.generation"
+            )
         chat = [{"role": "system", "content": self._system}] if self._system else []
-        chat += [{"role": "user", "content": "\n".join(messages)}]
+        chat += [{"role": "user", "content": "\n".join(texts)}]
         params = dict(self._options.params)
         if not self._output.is_text:
             params["response_format"] = self._output.response_format
         reply = await self._client.chat(self._model, chat, **params)
         return reply.text
 
-    def _parsed(self, text: str) -> Any:
+    def _parsed(self, text: str) -> object:
         if self._output.is_text:
             return text
         try:
@@ -200,8 +204,8 @@ def close_client(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 
 
-def _is_text_column(return_format: Any) -> bool:
-    """Return whether Daft makes a String column for a class: it then crashes if an object is returned."""
+def _is_text_column(return_format: object) -> bool:
+    """Return whether Daft creates a String column for a class. Daft crashes if such a column gets an object."""
     try:
         return bool(DataType.infer_from_type(return_format) == DataType.string())
     except Exception:  # noqa: BLE001 - Daft itself falls back to a String column on any error
@@ -235,11 +239,11 @@ class _Classifier:
         }
         self._client = Client._of(Connection.open(descriptor.settings))
 
-    def classify_text(self, text: Sequence[str | None], labels: str | Sequence[str]) -> list[Any]:
+    def classify_text(self, text: Sequence[str | None], labels: str | Sequence[str]) -> list[object]:
         """Return the label of each text; None for a null and for a failed row."""
         arguments = {**self._arguments, "labels": [labels] if isinstance(labels, str) else list(labels)}
         Options(**arguments)
-        found: list[Any] = [None] * len(text)
+        found: list[object] = [None] * len(text)
         inputs = [(index, given) for index, given in enumerate(text) if given is not None]
         if inputs:
             report = generate(inputs, client=self._client, **arguments)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai.catalogue import lookup
-from workers_ai.generation._options import Options
-from workers_ai.ledger._ledger import Ledger
+from workers_ai.generation._options import EstimateOptions, Options
+from workers_ai.ledger._keywords import only, show
+from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
-from workers_ai.ledger._records import JOBS_IN_FLIGHT
+from workers_ai.ledger._records import JOBS_IN_FLIGHT, LARGE_RUN, QUEUE_MINUTES
+from workers_ai.ledger._report_text import estimate_html, estimate_text
 from workers_ai.ledger._source import iter_source
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from workers_ai.ledger._engine import Mode
-    from workers_ai.types import JSON
+    from collections.abc import Iterable, Sequence
+    from typing import Unpack
 
 __all__ = ["GenerateEstimate", "estimate"]
 
-_QUEUE_MINUTES: Final = 5.0
-_LARGE_RUN: Final = 1_000_000
 _UNBOUNDED_ANSWER: Final = 512
 """Tokens of an answer if neither the caller nor the catalogue has a bound."""
 
@@ -65,46 +61,38 @@ class GenerateEstimate:
         """Return the estimate as values that JSON can hold."""
         return asdict(self)
 
-    def __str__(self) -> str:
+    def _facts(self) -> list[tuple[str, str]]:
         def usd(cost: float | None) -> str:
             return "unknown" if cost is None else f"${cost:.6f}"
 
-        neurons = "unknown" if self.neurons is None else f"{self.neurons:,.1f}"
-        lines = [
-            f"With {self.model}, nothing sent yet:",
-            f"  inputs       {self.inputs:,}",
-            f"  requests     {self.requests:,}",
-            f"  submissions  {self.submissions:,}",
-            f"  tokens in    {self.input_tokens:,} (estimated)",
-            f"  tokens out   {self.output_tokens:,} (expected)",
-            f"  neurons      {neurons}",
-            f"  cost         {usd(self.cost_usd)} expected, {usd(self.max_cost_usd)} at most",
-            f"  minutes      {self.minutes:,.1f}",
+        facts = [
+            ("inputs", f"{self.inputs:,}"),
+            ("requests", f"{self.requests:,}"),
+            ("submissions", f"{self.submissions:,}"),
+            ("tokens in", f"{self.input_tokens:,} (estimated)"),
+            ("tokens out", f"{self.output_tokens:,} (expected)"),
+            ("neurons", "unknown" if self.neurons is None else f"{self.neurons:,.1f}"),
+            ("cost", f"{usd(self.cost_usd)} expected, {usd(self.max_cost_usd)} at most"),
+            ("minutes", f"{self.minutes:,.1f}"),
         ]
         if self.unsendable:
-            lines.append(f"  unsendable   {self.unsendable:,} inputs are empty or too long")
-        return "\n".join(lines)
+            facts.append(("unsendable", f"{self.unsendable:,} inputs are empty or too long"))
+        return facts
+
+    def __str__(self) -> str:
+        return estimate_text(self.model, self._facts())
+
+    def _repr_html_(self) -> str:
+        return estimate_html(self.model, self._facts())
 
 
+@show(EstimateOptions, Options)
 def estimate(
-    source: Iterable[Any],
+    source: Iterable[object],
     *,
     model: str,
     ledger: str | os.PathLike[str] | None = None,
-    prompt: str | None = None,
-    system: str | None = None,
-    schema: object = None,
-    labels: Sequence[str] | None = None,
-    max_tokens: int | None = None,
-    temperature: float | None = None,
-    seed: int | None = None,
-    stop: str | Sequence[str] | None = None,
-    reasoning_effort: str | None = None,
-    extra_body: Mapping[str, JSON] | None = None,
-    mode: Mode = "queue",
-    requests_per_job: int | None = None,
-    expected_output_tokens: int | None = None,
-    dedupe: bool = True,
+    **options: Unpack[EstimateOptions],
 ) -> GenerateEstimate:
     """Estimate what :func:`generate` would send and cost. Reads the source and sends nothing.
 
@@ -115,34 +103,21 @@ def estimate(
         source: Inputs, as for :func:`generate`. Their distinct hashes are kept in memory: 100 MB for a million.
         model: Model id.
         ledger: A ledger whose answers are reused; may not exist yet.
-        prompt: As for :func:`generate`.
-        system: The same.
-        schema: The same.
-        labels: The same.
-        max_tokens: The same.
-        temperature: The same.
-        seed: The same.
-        stop: The same.
-        reasoning_effort: The same.
-        extra_body: The same.
-        mode: ``"queue"`` or ``"direct"``.
-        requests_per_job: Inputs of one submission.
-        expected_output_tokens: Tokens of an average answer; half of ``max_tokens`` by default.
-        dedupe: As for :func:`generate`.
+        **options: ``prompt``, ``system``, ``schema``, ``labels``, ``max_tokens``, ``temperature``, ``seed``, ``stop``,
+            ``reasoning_effort``, ``extra_body``, ``mode``, ``requests_per_job`` and ``dedupe``, as for
+            :func:`generate`; and ``expected_output_tokens``, tokens of an average answer, by default half of
+            ``max_tokens``.
 
     Raises:
         ConfigurationError: An argument is invalid, or the ledger belongs to another model, prompt, schema or parameter.
         BadRequestError: An item of the source is not an input.
     """
-    options = Options(
-        ledger or "", model, prompt, system, schema, labels, max_tokens, temperature, seed, stop, reasoning_effort,
-        extra_body, mode, requests_per_job, expected_output_tokens=expected_output_tokens, dedupe=dedupe,
-    )  # fmt: skip
-    task = options.task(None)
+    chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
+    task = chosen.task(None)
     seen: set[bytes] = set()
     inputs = unsendable = tokens = 0
     sizes: list[tuple[int, int]] = []
-    with Ledger(ledger, options.fingerprint) if ledger is not None and Path(ledger).exists() else nullcontext() as held:
+    with existing_ledger(ledger, chosen.fingerprint) as held:
         for document in map(task.document, iter_source(source)):
             inputs += 1
             if document.key in seen or (held is not None and held.find_answers([document.key])[0] is not None):
@@ -155,14 +130,16 @@ def estimate(
                 tokens += expected
                 sizes.append((size, expected))
     card = lookup(model)
-    bound = max_tokens or card.default_max_tokens or card.max_output_tokens
-    usual = expected_output_tokens if expected_output_tokens is not None else (bound or 2 * _UNBOUNDED_ANSWER) // 2
+    bound = chosen.max_tokens or card.default_max_tokens or card.max_output_tokens
+    usual = chosen.expected_output_tokens
+    if usual is None:
+        usual = (bound or 2 * _UNBOUNDED_ANSWER) // 2
     made = usual * len(sizes)
     cost = card.cost_usd(tokens, made)
-    submissions = _submissions(sizes, options, inputs) if mode == "queue" else 0
+    submissions = _submissions(sizes, chosen, inputs) if chosen.mode == "queue" else 0
     minutes = len(sizes) / (card.requests_per_minute or REQUESTS_PER_MINUTE["chat"])
-    if mode == "queue":
-        minutes = -(-submissions // JOBS_IN_FLIGHT) * _QUEUE_MINUTES
+    if chosen.mode == "queue":
+        minutes = -(-submissions // JOBS_IN_FLIGHT) * QUEUE_MINUTES
     return GenerateEstimate(
         model=model,
         inputs=inputs,
@@ -187,7 +164,7 @@ def _usage(tokens: int, made: int) -> Any:
 def _submissions(sizes: Sequence[tuple[int, int]], options: Options, inputs: int) -> int:
     """Count the submissions, packed as claims are."""
     limits = options.limits
-    per_job = limits.grown if limits.grown is not None and inputs > _LARGE_RUN else limits.per_job
+    per_job = limits.grown if limits.grown is not None and inputs > LARGE_RUN else limits.per_job
     new_packer = partial(Packer, per_job, limits.max_bytes, None, None)
     packer, count = None, 0
     for size, tokens in sizes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from workers_ai.client import AsyncClient
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation._api import agenerate
 from workers_ai.generation._inputs import ChatInput, canonical
+from workers_ai.generation._options import Options
 from workers_ai.generation._report import Answers
 from workers_ai.integration import CHAT_PARAMS, PER_CALL, unknown_keyword
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["QueuedClient"]
 
 _SMALL: Final = 10
-"""Requests below which a submission is small, and small submissions in a row before the warning."""
+"""A submission with fewer requests is small. After as many small submissions in a row, a warning is logged."""
 
 
 @dataclass
@@ -59,7 +61,7 @@ class QueuedClient(AsyncClient):
         deadline_s: Maximum seconds of one submission; None for no limit.
 
     Raises:
-        ConfigurationError: An argument is invalid.
+        ConfigurationError: An argument is invalid, or the model has no queue.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class QueuedClient(AsyncClient):
         max_items: int = 200,
         deadline_s: float | None = None,
     ) -> None:
-        require(window_s >= 0, f"window_s must be 0 or more seconds, not {window_s!r}")
-        require(max_items >= 1, f"max_items must be at least 1, not {max_items!r}")
+        is_number = isinstance(window_s, (int, float)) and 0 <= window_s < math.inf
+        require(is_number, f"window_s must be a number of seconds, 0 or more, not {window_s!r}")
+        require(type(max_items) is int and max_items >= 1, f"max_items must be at least 1, not {max_items!r}")
+        Options(ledger, model, requests_per_job=max_items, deadline_s=deadline_s)  # check the arguments
         vars(self).update(vars(client))  # share the connection
         self._client = client
         self._model = model
@@ -97,7 +101,7 @@ class QueuedClient(AsyncClient):
         vars(self).update(state)
         self._reset()
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Any) -> ChatReply:
+    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: object) -> ChatReply:
         """Return the answer to a conversation, through the queue.
 
         Args:
@@ -125,14 +129,14 @@ class QueuedClient(AsyncClient):
             self._timers[loop] = loop.call_later(self._window_s, self._submit, loop)
         return await added.reply
 
-    def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, Any]) -> ChatInput:
+    def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
         if model != self._model:
             raise ConfigurationError(
                 f"this client queues requests to {self._model}, not to {model}: create another one"
             )
         if options.get("extra_body"):
             raise ConfigurationError("a queued chat has no extra_body: use a direct client")
-        ignored = PER_CALL | {"api", "extra_body"}
+        ignored = PER_CALL | {"api", "extra_body", "stream_options"}
         if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
             raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS, "no field of the body")
         params = {

@@ -1,4 +1,4 @@
-"""Arguments of a generation, checked."""
+"""Options of a generation, checked."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from workers_ai._validation import check_model, require, require_int, require_kind, require_one_of
 from workers_ai._wire.json_writing import plain_json
 from workers_ai.catalogue import lookup
+from workers_ai.client import ClientArguments
 from workers_ai.errors import ConfigurationError
 from workers_ai.generation._inputs import PromptTemplate, Renderer
 from workers_ai.generation._output import OutputFormat
 from workers_ai.generation._task import GenerateTask
-from workers_ai.ledger._fingerprints import ChatFingerprint
 from workers_ai.ledger._records import Limits, check_mode
 from workers_ai.ledger._run import Outline, shown, total_of
+from workers_ai.ledger._store.fingerprints import ChatFingerprint
 
 if TYPE_CHECKING:
     import os
@@ -30,12 +31,62 @@ if TYPE_CHECKING:
     from workers_ai.ledger._run import Run
     from workers_ai.types import JSON
 
-__all__ = ["Options"]
+__all__ = ["EstimateOptions", "GenerateKeywords", "GenerateOptions", "Options", "RunOptions", "SamplingOptions"]
 
 _PER_JOB: Final = 200
 _PER_LARGE_JOB: Final = 1_000
 _SHORT_DEFAULT: Final = 256
 _DIRECT: Final = "pass mode='direct'"
+
+
+class SamplingOptions(TypedDict, total=False):
+    """Parameters of the model. :func:`workers_ai.generation.generate` describes them."""
+
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    reasoning_effort: str | None
+    extra_body: Mapping[str, JSON] | None
+
+
+class _PlanOptions(TypedDict, total=False):
+    mode: Mode
+    requests_per_job: int | None
+    expected_output_tokens: int | None
+    dedupe: bool
+
+
+class RunOptions(_PlanOptions, total=False):
+    """Options of a run that do not change the form of the answers."""
+
+    limit_cost_usd: float | None
+    deadline_s: float | None
+    repair: int
+    progress: bool | Bar
+    take_over: bool
+
+
+class EstimateOptions(SamplingOptions, _PlanOptions, total=False):
+    """Options of :func:`workers_ai.generation.estimate`."""
+
+    prompt: str | None
+    system: str | None
+    schema: object
+    labels: Sequence[str] | None
+
+
+class GenerateOptions(EstimateOptions, RunOptions, total=False):
+    """All options of :func:`workers_ai.generation.generate`, which describes them."""
+
+    wait: bool
+    on_answer: Callable[[Answer], object] | None
+    raise_on_failure: bool
+    total: int | None
+
+
+class GenerateKeywords(GenerateOptions, ClientArguments, total=False):
+    """Keywords of :func:`workers_ai.generation.generate`: its options, and arguments of :class:`~workers_ai.Client`."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +167,7 @@ class Options:
 
     @cached_property
     def renderer(self) -> Renderer:
-        """What turns items of the source into chat requests."""
+        """Renders items of the source to chat requests."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
         return Renderer(template, self.system, self.dedupe)

@@ -90,7 +90,7 @@ class WorkersAIGenerator:
         error: str = "error",
         ledger: str | os.PathLike[str] | None = None,
         mode: Literal["queue", "direct"] = "queue",
-        **settings: Any,
+        **settings: object,
     ) -> None:
         require(prompt is None or messages_column is None, "pass prompt= or messages_column=, not both")
         require(output != error, f"output and error are both {output!r}: name two columns")
@@ -143,7 +143,7 @@ class WorkersAIGenerator:
             self._error: np.asarray(errors, dtype=object),
         }
 
-    def _inputs(self, batch: dict[str, NDArray[Any]]) -> Iterator[tuple[int, Any]]:
+    def _inputs(self, batch: dict[str, NDArray[Any]]) -> Iterator[tuple[int, object]]:
         """Yield the inputs without a null, with their position as id."""
         columns = [batch[name].tolist() for name in self._columns]
         for index, values in enumerate(zip(*columns, strict=True)):
@@ -164,6 +164,6 @@ class WorkersAIGenerator:
         return to_json(answer.data).decode() if self._schema else answer.text, ""
 
 
-def _without_nulls(message: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(message: dict[str, object]) -> dict[str, object]:
     """Return a message without the nulls that Arrow adds for keys that only other messages have."""
     return {name: value for name, value in message.items() if value is not None}

@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.chat.reply import early_end, read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai.generation._inputs import ChatInput, canonical, input_hash
 from workers_ai.generation._output import OutputFormat
-from workers_ai.ledger._file import LedgerFile
 from workers_ai.ledger._records import Failure
 from workers_ai.ledger._report_text import report_html, report_text
+from workers_ai.ledger._store.file import LedgerFile
 from workers_ai.types import ChatReply, Usage
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def answer_of(row: AnswerRow, output: OutputFormat) -> Answer:
 
 def misfit(error: ValueError, finish: str | None) -> str:
     """Return the message of an answer that does not fit."""
-    cut = "was truncated at max_tokens and " if finish == "length" else ""
-    return f"the answer {cut}does not fit the schema: {error!s:.500}"
+    why = early_end(finish)
+    return (f"{why}: " if why else "") + f"the answer does not fit the schema: {error!s:.500}"
 
 
 def chat_reply(row: AnswerRow, model: str) -> ChatReply:
@@ -142,14 +142,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class GenerateReport:
-    """What came of one generation. ``answered + reused + failed + pending`` is the number of inputs.
+    """The result of one generation. ``answered + reused + failed + pending`` is the number of inputs.
 
     Attributes:
         model: Model id.
         answered: Inputs answered in this run.
         reused: Inputs that cost nothing: their answer was in the ledger, another process sharing the ledger made it,
             or another input is the same.
-        failed: Inputs without a usable answer. Those whose answer does not fit are among them, see ``invalid``.
+        failed: Inputs without a usable answer, including those whose answer does not fit (``invalid``).
         failures: The first 10,000 of them, as (id, code, message, position).
         invalid: Inputs whose answer does not fit the schema, after every repair; their text is kept.
         truncated: Answers that ended at ``max_tokens``.
@@ -158,9 +158,9 @@ class GenerateReport:
         output_tokens: Output tokens of this run, likewise.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
-        seconds: How long it took.
-        pending: Inputs that are still to be answered, with ``wait=False``.
-        request_ids: Submissions that are still with the queue.
+        seconds: Duration in seconds.
+        pending: Inputs without an answer yet, with ``wait=False``.
+        request_ids: Request ids of the submissions that are still in the queue.
         ledger: The ledger's file.
         run: The run's number in it.
         duplicate_ids: How many ids several inputs share.
@@ -224,4 +224,4 @@ class GenerateReport:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return report_html(f"Generation with {self.model}", self._facts(), self.failures)
+        return report_html(f"Generation with {self.model}", self._facts(), self.failures, self.failed)

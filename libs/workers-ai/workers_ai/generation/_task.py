@@ -1,16 +1,16 @@
-"""Generating as a task of the engine."""
+"""The task of the engine that generates answers."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.usage import add_usage
 from workers_ai.catalogue import lookup
@@ -18,7 +18,7 @@ from workers_ai.errors import APIResponseValidationError, BadRequestError, Batch
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
 from workers_ai.generation._report import misfit
 from workers_ai.ledger._progress import neurons_of
-from workers_ai.ledger._records import Document, Measured
+from workers_ai.ledger._records import AnswerEntry, Document, Measured
 from workers_ai.ledger._task import Outcome, Prepared, Rewrite
 from workers_ai.types import BatchItem, BatchStatus, ChatReply, Usage
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from workers_ai._connection import Connection
     from workers_ai._flow.steps import Flow
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai.generation._output import OutputFormat
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
@@ -128,7 +129,7 @@ class GenerateTask:
         return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
 
     def measure(self, text: str) -> Measured:
-        """Return size and price of an input; plan it to find what the service would reject."""
+        """Return size and price of an input, and why the service would reject it."""
         chat = read_input(text)
         if _is_empty(chat.messages):
             return Measured(0, 0, why="the input is empty")
@@ -164,7 +165,7 @@ class GenerateTask:
         assert self._connection is not None
         messages, params = self._request(read_input(texts[0]))
         calls = self._connection.calls
-        options = {**params, "extra_body": self._extra_body}
+        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
         plan = plan_call(calls.settings, self.model, messages, options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
@@ -172,8 +173,8 @@ class GenerateTask:
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
         """Return the items in the order of the requests.
 
-        If every item repeats its reference, the references decide. An item with the reference of another input becomes
-        a failed one: its answer must not be stored under the wrong input.
+        If every item repeats its reference, items are matched by reference. An item with the reference of another input
+        becomes a failed item, because its answer must not be stored under the wrong input.
         """
         if keys is None:
             return items
@@ -202,8 +203,11 @@ class GenerateTask:
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
         message = canonical_message(reply)
-        counts = (usage.input_tokens, usage.output_tokens, usage.neurons, 0) if usage else (None, None, None, 0)
-        row = (group[0], message, reply.finish_reason, *counts, request_id, time.time())
+        row = AnswerEntry(group[0], message, reply.finish_reason, None, None, None, 0, request_id, time.time())
+        if usage:
+            row = row._replace(
+                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, neurons=usage.neurons
+            )
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -240,7 +244,10 @@ class GenerateTask:
             for outcome, length in zip(silent, lengths, strict=True):
                 made = left_out * length // max(1, sum(lengths))
                 row = outcome.rows[0]
-                outcome.rows[0] = (*row[:3], left_in // len(silent), made, None, 1, *row[7:])
+                assert isinstance(row, AnswerEntry)
+                outcome.rows[0] = row._replace(
+                    input_tokens=left_in // len(silent), output_tokens=made, neurons=None, estimated=1
+                )
             if not total.total_tokens:
                 total = Usage(left_in, left_out, left_in + left_out, neurons=total.neurons)
         return total
@@ -253,7 +260,7 @@ class GenerateTask:
 
 
 def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
-    """Estimate the input tokens of a request of ``size`` bytes: expected ones, and at most."""
+    """Estimate the input tokens of a request of ``size`` bytes: the expected number and the maximum."""
     images = image_bytes = 0
     for message in messages:
         content = message.get("content")
@@ -278,7 +285,7 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    return compact_json(message)
 
 
 def _reference(key: bytes) -> str:
@@ -293,7 +300,7 @@ def _mismatched(item: BatchItem, model: str) -> BatchItem:
 
 
 def _is_empty(messages: Sequence[Mapping[str, JSON]]) -> bool:
-    """Return whether no message but those of the system has any content."""
+    """Return whether every message, apart from system messages, is empty."""
     for message in messages:
         content = message.get("content")
         if message.get("role") in ("system", "developer"):

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
-from workers_ai._calls.queued_embeddings import TEXTS_PER_JOB
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
-from workers_ai._validation import require_one_of
 from workers_ai._wire.batch import json_bytes
 from workers_ai.catalogue import USD_PER_NEURON, lookup
-from workers_ai.ledger._engine import Mode
-from workers_ai.ledger._fingerprints import Fingerprint
-from workers_ai.ledger._ledger import Ledger
+from workers_ai.ingest._options import EstimateOptions, Options
+from workers_ai.ledger._keywords import only, show
+from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._progress import neurons_of
 from workers_ai.ledger._records import (
     JOBS_IN_FLIGHT,
+    QUEUE_MINUTES,
     Limits,
     as_sent,
-    check_mode,
     checked,
     estimated_tokens,
     input_window,
     text_hash,
     unsendable,
 )
+from workers_ai.ledger._report_text import estimate_html, estimate_text
 from workers_ai.ledger._source import iter_source
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
+    from typing import Unpack
+
+    from workers_ai.ledger._engine import Mode
 
 __all__ = ["Estimate", "estimate"]
-
-_QUEUE_MINUTES: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -75,42 +73,40 @@ class Estimate:
         """Return the estimate as values that JSON can hold."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}"
-        neurons = "unknown" if self.neurons is None else f"{self.neurons:,.1f}"
-        lines = [
-            f"With {self.model}, nothing sent yet:",
-            f"  documents    {self.documents:,}",
-            f"  texts        {self.texts:,} to embed",
-            f"  requests     {self.requests:,}",
-            f"  submissions  {self.submissions:,}",
-            f"  tokens       {self.tokens:,} (estimated)",
-            f"  neurons      {neurons}",
-            f"  cost         {cost}",
-            f"  minutes      {self.minutes:,.1f}",
+    def _facts(self) -> list[tuple[str, str]]:
+        facts = [
+            ("documents", f"{self.documents:,}"),
+            ("texts", f"{self.texts:,} to embed"),
+            ("requests", f"{self.requests:,}"),
+            ("submissions", f"{self.submissions:,}"),
+            ("tokens", f"{self.tokens:,} (estimated)"),
+            ("neurons", "unknown" if self.neurons is None else f"{self.neurons:,.1f}"),
+            ("cost", "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}"),
+            ("minutes", f"{self.minutes:,.1f}"),
         ]
         if self.truncated:
-            lines.append(
-                f"  truncated    {self.truncated:,} documents are longer than the {input_window(self.model):,} tokens "
-                "that the model reads: cut them into chunks"
+            window = f"{input_window(self.model):,} tokens that the model reads"
+            facts.append(
+                ("truncated", f"{self.truncated:,} documents are longer than the {window}: cut them into chunks")
             )
         if self.duplicate_ids:
-            lines.append(f"  duplicate    {self.duplicate_ids:,} ids belong to several documents")
-        return "\n".join(lines)
+            facts.append(("duplicate", f"{self.duplicate_ids:,} ids belong to several documents"))
+        return facts
+
+    def __str__(self) -> str:
+        return estimate_text(self.model, self._facts())
+
+    def _repr_html_(self) -> str:
+        return estimate_html(self.model, self._facts())
 
 
+@show(EstimateOptions, Options)
 def estimate(
-    source: Iterable[Any],
+    source: Iterable[object],
     *,
     model: str,
     ledger: str | os.PathLike[str] | None = None,
-    mode: Mode = "queue",
-    pooling: Literal["mean", "cls"] | None = None,
-    instruction: str | None = None,
-    truncate_inputs: bool | None = None,
-    normalize: bool = False,
-    empty_text: Literal["raise", "space"] = "raise",
-    texts_per_job: int | None = None,
+    **options: Unpack[EstimateOptions],
 ) -> Estimate:
     """Estimate what :func:`ingest` would send and cost. Reads the source and sends nothing.
 
@@ -123,33 +119,26 @@ def estimate(
         source: Documents as (id, text). Their distinct hashes are kept in memory: 100 MB for a million.
         model: Model id.
         ledger: A ledger whose vectors are reused; may not exist yet.
-        mode: ``"queue"`` or ``"direct"``.
-        pooling: As for :func:`ingest`.
-        instruction: The same.
-        truncate_inputs: The same.
-        normalize: The same.
-        empty_text: The same.
-        texts_per_job: Texts of one submission; 1,000 by default.
+        **options: ``mode``, ``pooling``, ``instruction``, ``truncate_inputs``, ``normalize``, ``empty_text`` and
+            ``texts_per_job``, as for :func:`ingest`.
 
     Raises:
         ConfigurationError: An option is invalid, or the ledger belongs to another model or other options.
         BadRequestError: A document is not a pair of id and text.
     """
-    shape = Fingerprint(model, pooling, instruction, truncate_inputs, normalize)
-    check_mode(model, mode)
-    require_one_of("empty_text", empty_text, ("raise", "space"))
-    limits = Limits(TEXTS_PER_JOB if texts_per_job is None else texts_per_job)
+    chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
+    limits = chosen.limits
     window = input_window(model)
-    count = _Count(model, limits, window, mode)
+    count = _Count(model, limits, window, chosen.mode)
     seen: set[bytes] = set()
     ids: set[str | int] = set()
     repeated: set[str | int] = set()
     documents = truncated = 0
-    with Ledger(ledger, shape) if ledger is not None and Path(ledger).exists() else nullcontext() as held:
+    with existing_ledger(ledger, chosen.fingerprint) as held:
         for doc_id, given in map(checked, iter_source(source)):
             documents += 1
             (repeated if doc_id in ids else ids).add(doc_id)
-            text = as_sent(given, instruction, empty_text)
+            text = as_sent(given, chosen.instruction, chosen.empty_text)
             size = json_bytes(text)
             truncated += window is not None and estimated_tokens(size) > window
             digest = text_hash(text)
@@ -160,15 +149,15 @@ def estimate(
                 count.add(size)
     card = lookup(model)
     minutes = count.requests / (card.requests_per_minute or REQUESTS_PER_MINUTE["embeddings"])
-    if mode == "queue":
-        minutes = -(-count.submissions // JOBS_IN_FLIGHT) * _QUEUE_MINUTES
+    if chosen.mode == "queue":
+        minutes = -(-count.submissions // JOBS_IN_FLIGHT) * QUEUE_MINUTES
     neurons = neurons_of(model, count.tokens)
     return Estimate(
         model=model,
         documents=documents,
         texts=len(seen),
         requests=count.requests,
-        submissions=count.submissions if mode == "queue" else 0,
+        submissions=count.submissions if chosen.mode == "queue" else 0,
         tokens=count.tokens,
         neurons=neurons,
         cost_usd=None if neurons is None else neurons * USD_PER_NEURON,

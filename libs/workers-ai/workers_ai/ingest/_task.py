@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from workers_ai._calls.requests import Calls
     from workers_ai._flow.steps import Flow
-    from workers_ai.ledger._fingerprints import Fingerprint
-    from workers_ai.ledger._records import Stored
+    from workers_ai.ledger._records import ResultRow, Stored
+    from workers_ai.ledger._store.fingerprints import Fingerprint
 
 __all__ = ["EmbedTask"]
 
@@ -110,9 +110,7 @@ class EmbedTask:
                     f"the vectors have {length} dimensions, not {self._length}", index=item.index, model=self.model
                 )
             pack = struct.Struct(f"<{length}f").pack
-            rows: list[tuple[Any, ...]] = [
-                (text_id, pack(*vector)) for text_id, vector in zip(group, vectors, strict=True)
-            ]
+            rows: list[ResultRow] = [(text_id, pack(*vector)) for text_id, vector in zip(group, vectors, strict=True)]
         except LengthError as exc:
             return Outcome(error=exc)
         except (APIResponseValidationError, OverflowError) as exc:

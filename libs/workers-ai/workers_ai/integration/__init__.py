@@ -12,16 +12,15 @@ if TYPE_CHECKING:
     from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.replies import Reply
-    from workers_ai._calls.requests import Calls
     from workers_ai._connection import Connection
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.keywords import PER_CALL
-    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets, masked_headers
+    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
-    from workers_ai._wire.chat.reply import shortened, unwrap
+    from workers_ai._wire.chat.reply import early_end, shortened, unwrap
     from workers_ai._wire.chat.request import run_request
     from workers_ai._wire.chat.schema_validation import conform
     from workers_ai._wire.chat.schemas import inline_refs
@@ -29,20 +28,29 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_parsing import parse_answer, parse_growing, parse_json
     from workers_ai._wire.json_writing import is_cache_mark, plain_json
     from workers_ai._wire.params import CHAT_PARAMS
+    from workers_ai._wire.quirks import accepts_null_effort
     from workers_ai._wire.request import Request
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
+    from workers_ai.integration._masking import masks_arguments
+    from workers_ai.integration._openai_keywords import (
+        FOREIGN_KEYWORDS,
+        TRANSLATED_KEYWORDS,
+        check_one_answer,
+        translated_keywords,
+        warn_ignored,
+    )
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
-    from workers_ai.ledger._file import LedgerFile
     from workers_ai.ledger._records import text_hash
 
 __all__ = [
     "CHAT_PARAMS",
+    "FOREIGN_KEYWORDS",
     "MAX_CONCURRENCY",
     "PER_CALL",
+    "TRANSLATED_KEYWORDS",
     "CallIds",
-    "Calls",
     "ChatConstructor",
     "ChatFields",
     "Connection",
@@ -51,16 +59,18 @@ __all__ = [
     "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
-    "LedgerFile",
     "Reply",
     "Request",
+    "accepts_null_effort",
     "adrive",
     "agather",
     "argument_error",
     "check_model",
+    "check_one_answer",
     "check_texts",
     "conform",
     "drive",
+    "early_end",
     "embed_flows",
     "gather",
     "image_data_url",
@@ -68,7 +78,7 @@ __all__ = [
     "is_cache_mark",
     "join_embeddings",
     "mask_secrets",
-    "masked_headers",
+    "masks_arguments",
     "parse_answer",
     "parse_growing",
     "parse_json",
@@ -81,31 +91,41 @@ __all__ = [
     "run_request",
     "shortened",
     "text_hash",
+    "translated_keywords",
     "unknown_keyword",
     "unwrap",
+    "warn_ignored",
 ]
 
 _MODULES = {
     # Fields of pydantic classes
     "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
+    "integration._masking": ("masks_arguments",),
+    "integration._openai_keywords": (
+        "FOREIGN_KEYWORDS",
+        "TRANSLATED_KEYWORDS",
+        "check_one_answer",
+        "translated_keywords",
+        "warn_ignored",
+    ),
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),
-    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets", "masked_headers"),
+    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets"),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
+    "_wire.quirks": ("accepts_null_effort",),
     # Flows, their drivers, and the rate limiter of a framework
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
     "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
-    "_calls.requests": ("Calls",),
     "_flow.concurrency": ("agather", "gather"),
     "_flow.drivers": ("adrive", "drive"),
     "_flow.steps": ("Flow",),
     "_connection": ("Connection",),
     # Requests and replies
     "_wire.chat.images": ("image_data_url",),
-    "_wire.chat.reply": ("shortened", "unwrap"),
+    "_wire.chat.reply": ("early_end", "shortened", "unwrap"),
     "_wire.chat.request": ("run_request",),
     "_wire.chat.schema_validation": ("conform",),
     "_wire.chat.schemas": ("inline_refs",),
@@ -116,7 +136,6 @@ _MODULES = {
     "_wire.usage": ("read_usage",),
     "_wire.vectors": ("require_one_length",),
     # The ledger of an ingestion
-    "ledger._file": ("LedgerFile",),
     "ledger._records": ("text_hash",),
 }
 _HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import Field, SecretStr, field_serializer
 
@@ -12,15 +12,18 @@ from workers_ai._settings.keywords import SETTINGS
 from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
-from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS
+from workers_ai.integration._openai_keywords import translated_arguments
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
     from workers_ai._connection import Connection
+    from workers_ai._wire.params import EmbedKeywords
     from workers_ai.client import AsyncClient, Client
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
+_EMBED_FIELDS: Final = tuple(sorted(EMBED_KEYWORDS - {"kind", "batch_size"}))
 _CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 
 
@@ -43,7 +46,8 @@ class ConnectionFields(SettingsModel):
     """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
     Default 300, and 10 to connect."""
     total_timeout: float | None = None
-    """Seconds that one call may take in all, waits, retries and reading included. None for no bound."""
+    """Seconds that one call may take in all, waits, retries and reading included. None for no bound. With your own
+    ``http_client``, a sync call waits for the head of a response as long as its own timeouts allow."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"
@@ -83,10 +87,10 @@ class ConnectionFields(SettingsModel):
     def _plain_timeout(self, timeout: Any) -> Any:
         return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
 
-    # Kept in the instance's own dict, under a name that pydantic's iteration passes over: it is read at every call.
+    # In the instance's own dict, since every call reads it. Pydantic does not iterate over names with an underscore.
     @cached_property
     def _faces(self) -> tuple[Client, AsyncClient]:
-        """Both clients of this object, made, and their modules imported, at the first call."""
+        """Both clients of this object. The first call creates them and imports their modules."""
         from workers_ai._connection import Connection
         from workers_ai.client import AsyncClient, Client
 
@@ -94,6 +98,8 @@ class ConnectionFields(SettingsModel):
             self._resolve({name: getattr(self, name) for name in (*SETTINGS, "binding")}),
             **{name: getattr(self, name) for name in HANDLES},
         )
+        if body := getattr(self, "extra_body", None):
+            connection = connection.for_call({"extra_body": body})
         return Client._of(connection), AsyncClient._of(connection)
 
     def _connection(self) -> Connection:
@@ -147,7 +153,8 @@ class ChatFields(ConnectionFields):
     response_format: dict[str, Any] | None = None
     """JSON mode, ``{"type": "json_object"}``, or a schema, ``{"type": "json_schema", "json_schema": ...}``."""
     reasoning_effort: str | None = ""
-    """Effort of a reasoning model; values differ by model. None is sent as null (no reasoning); "" is not sent."""
+    """Effort of a reasoning model; values differ by model. None is sent as null (no reasoning) to models that accept
+    null; "" is not sent."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Options of the chat template, such as ``{"enable_thinking": False}``."""
     lora: str | None = None
@@ -166,6 +173,10 @@ class ChatFields(ConnectionFields):
         elif not effort:
             del params["reasoning_effort"]
         return params
+
+    @classmethod
+    def _known(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return super()._known(translated_arguments(cls.__name__, data, frozenset(cls.model_fields), cls._extra_keyword))
 
 
 class EmbeddingFields(ConnectionFields):
@@ -192,6 +203,13 @@ class EmbeddingFields(ConnectionFields):
     (3040), ``"always"`` sends all of them. Queries never go through the queue."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
     """Seconds to wait for the queue; None waits without end."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
+
+    def _embed_options(self, kind: Literal["document", "query"], batch_size: int | None) -> EmbedKeywords:
+        """Return the options of an embedding call."""
+        options = cast("EmbedKeywords", {name: getattr(self, name) for name in _EMBED_FIELDS})
+        return {**options, "kind": kind, "batch_size": batch_size}
 
     def _check_shape(self, model: str) -> None:
         """Check that the route of a model supports these options.

@@ -19,6 +19,12 @@ from workers_ai._settings.keywords import ALIASES, SETTINGS
 from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
 from workers_ai._validation import require, unknown_keyword
 from workers_ai.errors import ConfigurationError
+from workers_ai.integration._openai_keywords import (
+    FOREIGN_KEYWORDS,
+    TRANSLATED_KEYWORDS,
+    check_one_answer,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -60,7 +66,7 @@ class SettingsModel(BaseModel):
 
     _extra_keyword: ClassVar[str] = "extra_body"
     """Keyword for extra body fields, for the error about an unknown keyword."""
-    _keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES}
+    _keyword_aliases: ClassVar[dict[str, str]] = {**ALIASES, **_HANDLE_ALIASES, "extra_headers": "default_headers"}
     """Other names of fields."""
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset()
     """Keywords that are accepted without effect, such as the class name in a dump."""
@@ -74,7 +80,7 @@ class SettingsModel(BaseModel):
     _token_from_env: bool = PrivateAttr(default=False)
 
     def __init__(self, *args: Any, **data: Any) -> None:
-        mask_secrets(data)
+        self._mask(data)
         data = self._known(self._with_model(args, data))
         check_clients(data.get("http_client"), data.get("http_async_client"))
         _check_policies(data.get("retry"), data.get("limiter"))
@@ -92,6 +98,11 @@ class SettingsModel(BaseModel):
         except ValidationError as exc:
             raise _configuration_error(type(self).__name__, exc) from None
         self._token_from_env = settings.token_from_env
+
+    @classmethod
+    def _mask(cls, data: dict[str, Any]) -> None:
+        """Mask secrets among the arguments of the constructor in place, and remove the values of unknown keywords."""
+        mask_secrets(data, _accepted(cls))
 
     @classmethod
     def _with_model(cls, args: tuple[object, ...], data: dict[str, object]) -> dict[str, object]:
@@ -112,22 +123,29 @@ class SettingsModel(BaseModel):
 
     @classmethod
     def _known(cls, data: dict[str, object]) -> dict[str, object]:
-        """Return the keywords under their field names.
+        """Return the keywords under their field names. Those of other providers are ignored with a warning.
 
         Raises:
-            ConfigurationError: A keyword is unknown, or one field is given twice.
+            ConfigurationError: A keyword is unknown, one field is given twice, or ``n`` is not 1.
         """
         known = _keywords(cls)
         named: dict[str, object] = {}
+        ignored: list[str] = []
         for name, value in data.items():
             field = cls._keyword_aliases.get(name, name)
             if name in cls._ignored_keywords:
                 continue
-            if field not in known:
+            if field in known:
+                if field in named and named[field] != value:
+                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
+                named[field] = value
+            elif name == "n":
+                check_one_answer(cls.__name__, value)
+            elif name not in FOREIGN_KEYWORDS:
                 raise unknown_keyword(cls.__name__, name, {*known, *cls._keyword_aliases}, cls._extra_keyword)
-            if field in named and named[field] != value:
-                raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
-            named[field] = value
+            elif value is not None:
+                ignored.append(name)
+        warn_ignored(cls.__name__, ignored, cls._extra_keyword)
         return named
 
     @staticmethod
@@ -141,9 +159,9 @@ class SettingsModel(BaseModel):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
-        if name in SETTINGS or name in HANDLES:
+        if name in SETTINGS or name in HANDLES or name == "extra_body":
             vars(self).pop("_faces", None)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
@@ -159,7 +177,7 @@ class SettingsModel(BaseModel):
         return super().__deepcopy__({**(memo or {}), **shared})
 
     def __getstate__(self) -> dict[Any, Any]:
-        # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
+        # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
         left_out = {*self._process_local, "_faces"}
@@ -179,7 +197,7 @@ class SettingsModel(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the JSON schema, with the docstrings of the fields as descriptions and without excluded fields.
 
-        ``use_attribute_docstrings`` would do the same at each import, which costs 50 ms.
+        ``use_attribute_docstrings`` does the same, but costs 50 ms at each import.
         """
         schema = handler(_without_excluded(core_schema))
         properties = handler.resolve_ref_schema(schema).get("properties", {})
@@ -195,6 +213,13 @@ class SettingsModel(BaseModel):
 def _keywords(cls: type[BaseModel]) -> frozenset[str]:
     """Return the names and aliases of all fields."""
     return frozenset(name for field, info in cls.model_fields.items() for name in (field, info.alias) if name)
+
+
+@functools.cache
+def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
+    """Return all keywords of the constructor, those without effect included."""
+    others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
+    return _keywords(cls) | others | cls._keyword_aliases.keys()
 
 
 def _without_excluded(schema: Any) -> Any:
@@ -223,11 +248,11 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
 
 def _check_policies(retry: object, limiter: object) -> None:
     require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "wait_s"), "limiter must be a workers_ai.Limiter")
+    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
-    """Return the findings without the values, which may include the token."""
+    """Return pydantic's findings as an error, without the values: they may include the token."""
     found = "; ".join(
         ": ".join(filter(None, [".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")]))
         for error in exc.errors(include_input=False)

@@ -1,1 +1,1 @@
-"""The SQLite ledger of bulk work."""
+"""Runs of bulk work: the engine, its workers, and the ledger they share."""

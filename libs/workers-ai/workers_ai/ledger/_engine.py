@@ -36,7 +36,7 @@ from workers_ai.ledger._failure_policy import (
     unreachable,
 )
 from workers_ai.ledger._polling_queue import PendingJob, PollingQueue
-from workers_ai.ledger._records import Claim
+from workers_ai.ledger._records import LARGE_RUN, Claim
 from workers_ai.types import BatchJob
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _LAST_COLLECT_S: Final = 3600.0
 _UNREACHED_POLLS: Final = 3
 
 _HEARD_S: Final = 300.0
-"""If a poll was answered within so many seconds, the queue is up: failing polls of a job are due to the job."""
+"""If any poll was answered within this time, the queue is up, and a job whose polls fail has a fault of its own."""
 
 _COLLECTORS: Final = 2
 """Workers that fetch results. Results are large: few collectors keep memory flat."""
@@ -75,7 +75,6 @@ _COLLECTORS: Final = 2
 QUEUE_WORKERS: Final = _COLLECTORS + 1
 """Workers that the queue can keep busy: one sends, the others fetch."""
 
-_LARGE_RUN: Final = 1_000_000
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
 _POLL_SLEEP_S: Final = 0.1
@@ -157,7 +156,7 @@ class Engine:
         """Inputs of one submission; more in a large run, as submissions are limited per minute."""
         if self.mode == "direct":
             return self._part
-        if self.limits.grown is not None and max(self.total or 0, self.tally.documents) > _LARGE_RUN:
+        if self.limits.grown is not None and max(self.total or 0, self.tally.documents) > LARGE_RUN:
             return self.limits.grown
         return self.limits.per_job
 
@@ -369,7 +368,7 @@ class Engine:
         return Sleep(_FOREIGN_S, "other processes")
 
     def _probing(self) -> Probe | None:
-        """Return how to find the cause if everything has failed so far: one failed request, then other inputs."""
+        """Return which inputs to send to find the cause, if everything has failed so far: failed ones, then others."""
         if self._health.succeeded or not self._health.blamed:
             return "deep" if self._alone else None
         return "wide" if self._health.is_deep else "deep"
@@ -455,7 +454,7 @@ class Engine:
         self._settle(claim)
 
     def _settle(self, claim: Claim, **deltas: int) -> None:
-        """End a claim: free its reserve and count its results."""
+        """End a claim: release its reserved cost and count its results."""
         with self._lock:
             self._reserved -= claim.ahead
             self._count(jobs=-1, **deltas)
@@ -563,7 +562,7 @@ class Engine:
     def _refused(self, claim: Claim, error: WorkersAIError) -> float:
         """Handle a request that was not accepted: return the seconds until the next one, or end the run.
 
-        A submission without a reply may have been accepted; it is sent again once.
+        A submission without a reply, or with an unreadable one, may have been accepted; it is sent again once.
         """
         unfit = (BadRequestError, RequestTooLargeError)
         if isinstance(error, unfit) or (self.mode == "direct" and isinstance(error, APIResponseValidationError)):
@@ -573,7 +572,8 @@ class Engine:
         if isinstance(error, QuotaExhaustedError):
             self._stop(error)
             return 0.0
-        if not error.is_retryable:
+        is_unclear = self.mode == "queue" and isinstance(error, (APIResponseValidationError, BatchError))
+        if not (error.is_retryable or is_unclear):
             raise error
         if not was_surely_rejected(error):
             self._risked += claim.ahead

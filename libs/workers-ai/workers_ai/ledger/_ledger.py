@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import os
 import platform
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.ledger._file import LedgerFile
-from workers_ai.ledger._liveness import process_start
 from workers_ai.ledger._packing import Packer
-from workers_ai.ledger._records import Claim, Document, Fed, Measured, Stored
-from workers_ai.ledger._schema import LedgerError
+from workers_ai.ledger._records import Claim, Document, Fed, Measured, ResultRow, Stored
+from workers_ai.ledger._store.file import LedgerFile
+from workers_ai.ledger._store.liveness import process_start
+from workers_ai.ledger._store.schema import LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from sqlite3 import Connection
 
     from workers_ai.ledger._failure_policy import Retry
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint
     from workers_ai.ledger._task import Rewrite
 
-__all__ = ["Ledger", "Probe"]
+__all__ = ["Ledger", "Probe", "existing_ledger"]
 
 Probe: TypeAlias = Literal["deep", "wide"]
 
@@ -138,7 +142,7 @@ class Ledger(LedgerFile):
         self, db: Connection, run: int, texts: dict[int, str], part: int, measure: Callable[[str], Measured]
     ) -> set[int]:
         """Add inputs to the work; return the ids of those that cannot be sent."""
-        rows: list[tuple[Any, ...]] = []
+        rows: list[tuple[object, ...]] = []
         refused: list[tuple[int, int | None, str]] = []
         for text_id, text in texts.items():
             size, tokens, ahead, why = measure(text)
@@ -244,7 +248,7 @@ class Ledger(LedgerFile):
     def store(
         self,
         job: int,
-        rows: Sequence[tuple[Any, ...]],
+        rows: Sequence[ResultRow],
         again: Sequence[Retry] = (),
         failures: Sequence[tuple[int, int | None, str]] = (),
         *,
@@ -284,11 +288,11 @@ class Ledger(LedgerFile):
             _insert_failures(db, run, failures)
             db.execute("DELETE FROM work WHERE job = ?", (job,))
 
-    def _store_rows(self, db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _store_rows(self, db: Connection, rows: Sequence[ResultRow]) -> None:
         if not rows:
             return
         if self.task == "embed":
-            for length in {len(vector) // 4 for _, vector in rows}:
+            for length in {len(row[1]) // 4 for row in rows}:
                 self._check_length(db, length)
         marks = ", ".join("?" * len(rows[0]))
         db.executemany(f"INSERT OR REPLACE INTO {self._results} VALUES ({marks})", rows)
@@ -386,6 +390,13 @@ class Ledger(LedgerFile):
             count = int(db.execute("SELECT COUNT(*) FROM work WHERE job = ?", job).fetchone()[0])
             self._release(db, job[0])
         return count
+
+
+def existing_ledger(
+    path: str | os.PathLike[str] | None, fingerprint: AnyFingerprint
+) -> AbstractContextManager[Ledger | None]:
+    """Open a ledger if there is one; the context has None otherwise."""
+    return Ledger(path, fingerprint) if path is not None and Path(path).exists() else nullcontext()
 
 
 class _Known(NamedTuple):

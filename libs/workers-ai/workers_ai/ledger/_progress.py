@@ -1,9 +1,10 @@
-"""Progress of a run: running numbers, and the bars that show them."""
+"""Progress of a run: its counters, and the bars that show them."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
@@ -18,7 +19,7 @@ _LINE_S: Final = 30.0
 
 @dataclass
 class Tally:
-    """Running numbers of one run.
+    """The counters of one run.
 
     Attributes:
         model: Model id.
@@ -70,14 +71,14 @@ def neurons_of(model: str, tokens: int, output_tokens: int = 0) -> float | None:
 
 
 class Bar(Protocol):
-    """Shows progress."""
+    """A display of progress."""
 
     def show(self, tally: Tally) -> None:
-        """Show the present numbers."""
+        """Show the counters."""
         ...
 
     def tick(self, tally: Tally) -> None:
-        """Update the clock; the numbers have not changed."""
+        """Update the elapsed time. The counters have not changed."""
         ...
 
     def close(self) -> None:
@@ -86,10 +87,12 @@ class Bar(Protocol):
 
 
 class TqdmBar:
-    """A tqdm bar: inputs, submissions in flight, retries, neurons and cost. Its clock runs while jobs wait."""
+    """A tqdm bar with inputs, submissions in flight, retries, neurons and cost. Its time runs while jobs wait."""
 
     def __init__(self, total: int | None, verb: str, noun: str) -> None:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # in notebooks without ipywidgets, tqdm warns and draws its bar as text
+            from tqdm.auto import tqdm
 
         self._ticked = time.monotonic()
         self._bar: Any = tqdm(total=total, unit=f" {noun}", desc=verb, dynamic_ncols=True, mininterval=0.2)
@@ -115,7 +118,7 @@ class LineBar:
 
     Args:
         total: Number of inputs, or None.
-        last: Whether to write the last line of a run that was too short for any other.
+        last: Whether to write a last line even if the run was too short for another one.
         noun: Plural name of the inputs.
     """
 

@@ -1,4 +1,4 @@
-"""Values that pass between the ledger, the engine and their callers."""
+"""Values that the ledger, the engine and their callers exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from workers_ai._calls.queue import require_queue
 from workers_ai._validation import require_int, require_one_of
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOBS_IN_FLIGHT",
+    "LARGE_RUN",
+    "QUEUE_MINUTES",
+    "AnswerEntry",
     "AnswerRow",
     "Claim",
     "Document",
@@ -29,8 +32,10 @@ __all__ = [
     "InFlight",
     "Limits",
     "Measured",
+    "ResultRow",
     "Row",
     "Stored",
+    "as_mapping",
     "as_sent",
     "check_mode",
     "checked",
@@ -45,6 +50,12 @@ __all__ = [
 
 JOBS_IN_FLIGHT: Final = 64
 """Submissions in the queue at one time."""
+
+QUEUE_MINUTES: Final = 5.0
+"""Minutes in which most jobs of the queue are done, for estimates."""
+
+LARGE_RUN: Final = 1_000_000
+"""Inputs above which a run makes larger submissions."""
 
 _LARGEST_ID: Final = 2**63
 
@@ -165,6 +176,36 @@ class AnswerRow(NamedTuple):
     position: int
 
 
+class AnswerEntry(NamedTuple):
+    """A row of the table of answers.
+
+    Attributes:
+        id: Id of the input in the ledger.
+        answer: The assistant message as JSON text.
+        finish: Its finish reason.
+        input_tokens: Tokens read; None where the service did not say.
+        output_tokens: Tokens written, likewise.
+        neurons: Neurons, likewise.
+        estimated: 1 if the tokens are a share of those of the whole job.
+        request_id: The queue's id of the job, or None.
+        at: Seconds since the epoch.
+    """
+
+    id: int
+    answer: str
+    finish: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    neurons: float | None
+    estimated: int
+    request_id: str | None
+    at: float
+
+
+ResultRow: TypeAlias = "tuple[int, bytes] | AnswerEntry"
+"""A row of the table of results: id and vector, or an answer."""
+
+
 class InFlight(NamedTuple):
     """A submission that was not collected yet.
 
@@ -191,7 +232,7 @@ class Stored(NamedTuple):
 
 @dataclass
 class Claim:
-    """Inputs that this run alone processes, as one submission.
+    """Inputs that one run has claimed: one submission.
 
     Attributes:
         job: Its number in the ledger.
@@ -246,14 +287,14 @@ def check_mode(model: str, mode: str) -> None:
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
-    """Return the text of a document as direct calls embed it; "" for an empty text that must not be sent."""
+    """Return the text of a document as direct calls send it; "" for an empty text, which is not sent."""
     if not text and empty_text == "space":
         text = " "
     return well_formed(f"{instruction or ''}{text}") if text else text
 
 
 def well_formed(text: str) -> str:
-    """Return the text with lone surrogates replaced, as a request carries it."""
+    """Return the text as a request sends it: with lone surrogates replaced."""
     if not has_lone_surrogate(text):
         return text
     return replace_lone_surrogates(text)
@@ -274,6 +315,13 @@ def checked_id(doc_id: object) -> str | int:
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
+def as_mapping(row: object) -> dict[str, Any] | None:
+    """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
+    if isinstance(row, (Mapping, str, list, tuple)) or not (hasattr(row, "keys") and hasattr(row, "__getitem__")):
+        return None
+    return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
+
+
 def checked(document: Any) -> tuple[str | int, str]:
     """Return a document as (id, text).
 
@@ -285,6 +333,8 @@ def checked(document: Any) -> tuple[str | int, str]:
         doc_id, text = document["id"], document["text"]
     elif isinstance(document, (tuple, list)) and len(document) == 2:
         doc_id, text = document
+    elif (row := as_mapping(document)) is not None:
+        return checked(row)
     else:
         raise BadRequestError(
             f"a document is a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"

@@ -1,19 +1,21 @@
-"""Reports of runs as text and as HTML, for ingestion and generation."""
+"""Reports and estimates of runs as text and as HTML, for ingestion and generation."""
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Final
+
+from workers_ai._html import fact_table, list_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workers_ai.ledger._records import Failure
 
-__all__ = ["report_html", "report_text"]
+__all__ = ["estimate_html", "estimate_text", "report_html", "report_text"]
 
-_HTML_FAILURES: Final = 100
+_ESTIMATE: Final = "With {}, nothing sent yet:"
 _NAME_WIDTH: Final = 9
+_ESTIMATE_WIDTH: Final = 12
 
 
 def report_text(title: str, facts: Sequence[tuple[str, str]], listed: Sequence[Failure], failed: int) -> str:
@@ -34,15 +36,17 @@ def report_text(title: str, facts: Sequence[tuple[str, str]], listed: Sequence[F
     return "\n".join(lines)
 
 
-def report_html(title: str, facts: Sequence[tuple[str, str]], failures: Sequence[Failure]) -> str:
-    """Return a report as HTML tables, for notebooks. It lists the first 100 failures."""
-    rows = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in facts)
-    failed = "".join(
-        f"<tr><td>{html.escape(str(one.id))}</td><td>{one.code if one.code is not None else ''}</td>"
-        f"<td>{html.escape(one.message)}</td></tr>"
-        for one in failures[:_HTML_FAILURES]
-    )
-    table = f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
-    if failed:
-        table += f"<table><tr><th>failed id</th><th>code</th><th>message</th></tr>{failed}</table>"
-    return table
+def estimate_text(model: str, facts: Sequence[tuple[str, str]]) -> str:
+    """Return an estimate as lines of text."""
+    return "\n".join([_ESTIMATE.format(model), *(f"  {name:<{_ESTIMATE_WIDTH}} {value}" for name, value in facts)])
+
+
+def estimate_html(model: str, facts: Sequence[tuple[str, str]]) -> str:
+    """Return an estimate as an HTML table, for notebooks."""
+    return fact_table(_ESTIMATE.format(model).rstrip(":"), facts)
+
+
+def report_html(title: str, facts: Sequence[tuple[str, str]], listed: Sequence[Failure], failed: int) -> str:
+    """Return a report as HTML tables, for notebooks. Arguments are those of :func:`report_text`."""
+    rows = [(failure.id, failure.code, failure.message) for failure in listed]
+    return fact_table(title, facts) + list_table(("failed id", "code", "message"), rows, failed)

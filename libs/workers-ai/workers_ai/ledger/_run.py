@@ -1,4 +1,4 @@
-"""One run between its begin and its end, and its sync and async drivers."""
+"""One run from begin to end: :func:`run` and :func:`arun`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from workers_ai._flow.concurrency import agather, gather
 from workers_ai.errors import BatchItemError, WorkersAIError
 from workers_ai.ledger._engine import QUEUE_WORKERS, Engine, Mode
-from workers_ai.ledger._file import LEASE_S
 from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import Bar, NoBar, Tally, progress_bar
-from workers_ai.ledger._schema import LedgerError
 from workers_ai.ledger._source import AsyncDocuments, SyncDocuments
+from workers_ai.ledger._store.file import LEASE_S
+from workers_ai.ledger._store.schema import LedgerError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 
-    from workers_ai._connection import Connection
-    from workers_ai.ledger._fingerprints import AnyFingerprint
+    from workers_ai._connection import Connection, Transport
+    from workers_ai._flow.steps import Flow
     from workers_ai.ledger._records import Failure, Limits
     from workers_ai.ledger._source import Documents
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint
     from workers_ai.ledger._task import Task
 
 __all__ = ["Outline", "Run", "arun", "run", "shown", "total_of"]
@@ -71,7 +72,7 @@ class Outline:
 
 
 def shown(progress: bool | Bar, total: int | None, task: Task) -> Bar:
-    """Return the bar that a caller wants."""
+    """Return the progress bar for the argument ``progress``."""
     if not isinstance(progress, bool):
         return progress
     return progress_bar(total, task.verb, task.noun) if progress else NoBar()
@@ -110,7 +111,7 @@ class Run:
 
     @property
     def tally(self) -> Tally:
-        """The running numbers."""
+        """The counters."""
         return self.engine.tally
 
     @classmethod
@@ -145,13 +146,13 @@ class Run:
         return begun
 
     def _keep_lease(self) -> None:
-        """Renew the lease, however long the source, the queue or a request takes."""
+        """Renew the lease until the run ends, even while the source, the queue or a request is slow."""
         while not self.ended.wait(LEASE_S / _BEATS_PER_LEASE):
             with suppress(LedgerError):  # the workers get the same error, and raise it
                 self.ledger.renew(self.number)
 
     def complete(self) -> None:
-        """Sum up the run after all workers have ended without an error."""
+        """Read the failures and counts of the run, after all workers have ended without an error."""
         engine, tally = self.engine, self.tally
         tally.failed, self.failures = self.ledger.failures(self.number, FAILURES_LISTED)
         if engine.stopped is None and (open_inputs := self.ledger.unfinished(self.number)):
@@ -175,7 +176,7 @@ class Run:
         return tuple(job.request_id for job in self.ledger.in_flight(self.number) if job.request_id)
 
     def end(self) -> None:
-        """Release what was not sent, and close the ledger, after the requests in flight have ended."""
+        """Wait for the requests in flight, release the unsent inputs, and close the ledger."""
         engine = self.engine
         engine.bar.close()
         self.ended.set()
@@ -188,7 +189,7 @@ class Run:
                 self.ledger.close()
 
     def raise_errors(self) -> None:
-        """Raise what stopped the run, or the first failure if the caller wants that."""
+        """Raise the error that stopped the run, or with ``raise_on_failure`` the first failure."""
         if self.engine.stopped is not None:
             raise self.engine.stopped
         if self.tally.failed and self.outline.raise_on_failure:
@@ -214,7 +215,7 @@ class Run:
 
 def run(
     task: Task,
-    source: Iterable[Any],
+    source: Iterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,
@@ -244,7 +245,7 @@ def run(
 
 async def arun(
     task: Task,
-    source: Iterable[Any] | AsyncIterable[Any],
+    source: Iterable[object] | AsyncIterable[object],
     outline: Outline,
     connection: Connection,
     complete: Callable[[Run], None] | None = None,
@@ -268,7 +269,7 @@ async def arun(
     return begun
 
 
-async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
+async def _serving(documents: AsyncDocuments, work: Awaitable[object]) -> None:
     """Await the workers while a task reads documents for them; raise their error."""
     import anyio
 
@@ -286,7 +287,7 @@ async def _serving(documents: AsyncDocuments, work: Awaitable[Any]) -> None:
         raise error
 
 
-def _workers(begun: Run, connection: Connection) -> tuple[list[Any], Any, int]:
+def _workers(begun: Run, connection: Connection) -> tuple[list[Flow[None]], Transport, int]:
     count = connection.calls.concurrency
     if begun.outline.mode == "queue":
         count = min(count, QUEUE_WORKERS)

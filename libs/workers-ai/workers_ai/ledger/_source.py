@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterable, Generator, Iterable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from workers_ai.errors import BadRequestError
 
@@ -40,18 +40,21 @@ class _ClosedError(Exception):
     """The run has ended, and the source is no longer read."""
 
 
+_Reply: TypeAlias = "SimpleQueue[Chunk | BaseException]"
+
+
 class _Requests:
     """Requests of worker threads for chunks. The thread or task that owns the source answers them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._waiting: list[SimpleQueue[Any]] = []
-        self.pending: SimpleQueue[tuple[int, SimpleQueue[Any]] | None] = SimpleQueue()
+        self._waiting: list[_Reply] = []
+        self.pending: SimpleQueue[tuple[int, _Reply] | None] = SimpleQueue()
 
     def request(self, size: int, wake: Callable[[], object] | None = None) -> Chunk:
         """Wait for a chunk. Called on a worker's thread."""
-        reply: SimpleQueue[Any] = SimpleQueue()
+        reply: _Reply = SimpleQueue()
         with self._lock:
             if self._closed:
                 raise _ClosedError
@@ -64,11 +67,10 @@ class _Requests:
             self._waiting.remove(reply)
         if isinstance(found, BaseException):
             raise found
-        chunk: Chunk = found
-        return chunk
+        return found
 
     def close(self) -> None:
-        """End every waiting worker, however long the source takes."""
+        """End every waiting worker, even if the source is still being read."""
         with self._lock:
             self._closed = True
             for reply in self._waiting:
@@ -89,7 +91,7 @@ class SyncDocuments:
         BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any], convert: Convert) -> None:
+    def __init__(self, source: Iterable[object], convert: Convert) -> None:
         self._rows = iter_source(source)
         self._convert = convert
         self._owner = threading.get_ident()
@@ -136,12 +138,12 @@ class AsyncDocuments:
         BadRequestError: ``source`` is not an iterable.
     """
 
-    def __init__(self, source: Iterable[Any] | AsyncIterable[Any], convert: Convert) -> None:
+    def __init__(self, source: Iterable[object] | AsyncIterable[object], convert: Convert) -> None:
         self._convert = convert
         self._requests = _Requests()
         self._wake: anyio.Event | None = None
-        self._arows: AsyncIterator[Any] | None = None
-        self._rows: Iterator[Any] | None = None
+        self._arows: AsyncIterator[object] | None = None
+        self._rows: Iterator[object] | None = None
         self._bound = False  # whether only the thread of the event loop may read, as for a cursor of sqlite3
         if isinstance(source, AsyncIterable):
             self._arows = aiter(source)
@@ -215,7 +217,7 @@ class AsyncDocuments:
         return chunk
 
 
-def iter_source(source: Iterable[Any]) -> Iterator[Any]:
+def iter_source(source: Iterable[object]) -> Iterator[object]:
     """Return an iterator over a source.
 
     Raises:
@@ -228,6 +230,6 @@ def iter_source(source: Iterable[Any]) -> Iterator[Any]:
     raise BadRequestError(f"the source must be an iterable of pairs of id and input, not {source!r:.200}")
 
 
-def read_chunk(rows: Iterator[Any], size: int, convert: Convert) -> Chunk:
+def read_chunk(rows: Iterator[object], size: int, convert: Convert) -> Chunk:
     """Return the next documents, at most ``size``."""
     return [convert(row) for row in itertools.islice(rows, size)]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from workers_ai._flow.steps import Flow
     from workers_ai.errors import BatchItemError
-    from workers_ai.ledger._records import Document, Measured, Stored
+    from workers_ai.ledger._records import Document, Measured, ResultRow, Stored
     from workers_ai.types import JSON, BatchItem, BatchStatus, Usage
 
 __all__ = ["Outcome", "Prepared", "Rewrite", "Task"]
@@ -43,7 +43,7 @@ class Outcome:
         usage: Tokens and neurons of this request; None if the reply reports them for the whole job only.
     """
 
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    rows: list[ResultRow] = field(default_factory=list)
     error: BatchItemError | None = None
     again: Rewrite | None = None
     misfit: str = ""

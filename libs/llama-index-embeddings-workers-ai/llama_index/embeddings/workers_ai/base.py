@@ -15,14 +15,24 @@ from pydantic import Field, model_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, agather, check_texts, embed_flows, gather
+from workers_ai.integration import (
+    MAX_CONCURRENCY,
+    PER_CALL,
+    EmbeddingFields,
+    agather,
+    check_texts,
+    embed_flows,
+    gather,
+    masks_arguments,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from llama_index.core.base.embeddings.base import Embedding
     from llama_index.core.schema import BaseNode
 
+    from workers_ai import EmbedKeywords
     from workers_ai.integration import Connection, EmbeddingConstructor, Flow
     from workers_ai.types import JSON
 
@@ -39,6 +49,7 @@ _CONCURRENCY: Final = ("max_concurrency", "num_workers")
 dispatcher = get_dispatcher(__name__)
 
 
+@masks_arguments("get_text_embedding_batch", "aget_text_embedding_batch", "__call__", "acall")
 class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     """An embedding model of Cloudflare Workers AI.
 
@@ -58,10 +69,9 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no embedding request"
     _keyword_aliases: ClassVar[dict[str, str]] = {
         **EmbeddingFields._keyword_aliases,
         "model": "model_name",
@@ -94,7 +104,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         self._check_shape(self.model_name)
         return self
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         for field in _CONCURRENCY if name in _CONCURRENCY else (name,):
             super().__setattr__(field, value)
 
@@ -108,7 +118,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         """The model id."""
         return self.model_name
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the options that vectors depend on. LlamaIndex uses them as the key of an ingestion cache.
 
         Secrets and connection settings are left out.
@@ -126,28 +136,17 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         ]
         if self.dimensions is not None:  # appended only if set, so that existing cache keys stay valid
             options.append(self.dimensions)
+        if self.extra_body:
+            options.append(self.extra_body)
         return Texts(check_texts(texts, self.empty_text, self.model_name), options)
 
-    def _shape(self, kind: _Kind) -> dict[str, Any]:
-        """Return the options of the core's embedding call."""
-        return {
-            "kind": kind,
-            "batch_size": self.embed_batch_size,
-            "empty_text": self.empty_text,
-            "queue": self.queue,
-            "deadline_s": self.deadline_s,
-            "pooling": self.pooling,
-            "truncate_inputs": self.truncate_inputs,
-            "query_instruction": self.query_instruction,
-            "normalize": self.normalize,
-            "api": self.api,
-            "dimensions": self.dimensions,
-        }
+    def _options_of_call(self, kind: _Kind) -> EmbedKeywords:
+        return self._embed_options(kind, self.embed_batch_size)
 
     def _flows(
         self, connection: Connection, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
     ) -> list[Flow[None]]:
-        flows = embed_flows(connection.calls, self.model_name, sent, **self._shape(kind))
+        flows = embed_flows(connection.calls, self.model_name, sent, **self._options_of_call(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
@@ -158,12 +157,12 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         connection, limiter = super()._connection(), self.rate_limiter
         return connection if limiter is None else connection.paced(limiter.acquire, limiter.async_acquire)
 
-    def _connection_of_call(self, settings: dict[str, Any]) -> Connection:
+    def _connection_of_call(self, settings: Mapping[str, object]) -> Connection:
         """Return the connection of one call. Keywords for other steps of a pipeline are ignored."""
         return self._connection().for_call({name: settings[name] for name in PER_CALL & settings.keys()})
 
     def _embed(
-        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
+        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: object
     ) -> list[Embedding]:
         connection = self._connection_of_call(settings)
         texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
@@ -181,7 +180,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
             return finish(texts.vectors())
 
     async def _aembed(
-        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: Any
+        self, given: Sequence[str], kind: _Kind, *, show_progress: bool = False, **settings: object
     ) -> list[Embedding]:
         connection = self._connection_of_call(settings)
         texts, cache = self._texts_of_call(given, kind), self.embeddings_cache
@@ -250,7 +249,9 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         """See :meth:`get_text_embedding`."""
         return (await self._aembed([text], "document"))[0]
 
-    def get_text_embedding_batch(self, texts: list[str], show_progress: bool = False, **kwargs: Any) -> list[Embedding]:
+    def get_text_embedding_batch(
+        self, texts: list[str], show_progress: bool = False, **kwargs: object
+    ) -> list[Embedding]:
         """Return the vectors of documents, in their order.
 
         Args:
@@ -265,30 +266,32 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return self._embed(texts, "document", show_progress=show_progress, **kwargs)
 
     async def aget_text_embedding_batch(
-        self, texts: list[str], show_progress: bool = False, **kwargs: Any
+        self, texts: list[str], show_progress: bool = False, **kwargs: object
     ) -> list[Embedding]:
         """See :meth:`get_text_embedding_batch`."""
         return await self._aembed(texts, "document", show_progress=show_progress, **kwargs)
 
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+    def __call__(self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs: object) -> Sequence[BaseNode]:
         """Embed the nodes that have no vector."""
         bare = [node for node in nodes if node.embedding is None]
-        _attach(bare, self.get_text_embedding_batch(_contents(bare), **kwargs))
+        _attach(bare, self.get_text_embedding_batch(_contents(bare), show_progress, **kwargs))
         return nodes
 
-    async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+    async def acall(
+        self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs: object
+    ) -> Sequence[BaseNode]:
         """See :meth:`__call__`."""
         bare = [node for node in nodes if node.embedding is None]
-        _attach(bare, await self.aget_text_embedding_batch(_contents(bare), **kwargs))
+        _attach(bare, await self.aget_text_embedding_batch(_contents(bare), show_progress, **kwargs))
         return nodes
 
     # LlamaIndex's abstract methods. They send no events, and use neither the cache nor the rate limiter.
 
     def _get_query_embedding(self, query: str) -> Embedding:
-        return self.client.embed(self.model_name, [query], **self._shape("query")).vectors[0]
+        return self.client.embed(self.model_name, [query], **self._options_of_call("query")).vectors[0]
 
     async def _aget_query_embedding(self, query: str) -> Embedding:
-        return (await self.async_client.embed(self.model_name, [query], **self._shape("query"))).vectors[0]
+        return (await self.async_client.embed(self.model_name, [query], **self._options_of_call("query"))).vectors[0]
 
     def _get_text_embedding(self, text: str) -> Embedding:
         return self._get_text_embeddings([text])[0]
@@ -297,10 +300,10 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return (await self._aget_text_embeddings([text]))[0]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        return self.client.embed(self.model_name, texts, **self._shape("document")).vectors
+        return self.client.embed(self.model_name, texts, **self._options_of_call("document")).vectors
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[Embedding]:
-        return (await self.async_client.embed(self.model_name, texts, **self._shape("document"))).vectors
+        return (await self.async_client.embed(self.model_name, texts, **self._options_of_call("document"))).vectors
 
 
 def _cap(model: str) -> int:

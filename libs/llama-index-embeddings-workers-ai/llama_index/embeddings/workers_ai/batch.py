@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, Unpack, overload
 
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from llama_index.core.base.embeddings.base import Embedding
 
-    from workers_ai.ingest import IngestReport
+    from workers_ai.ingest import IngestOptions, IngestReport
     from workers_ai.integration import EmbeddingConstructor
 
 __all__ = ["WorkersAIBatchEmbedding"]
@@ -47,8 +47,8 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _not_dumped: ClassVar[frozenset[str]] = WorkersAIEmbedding._not_dumped | {
         "ledger",
@@ -74,8 +74,10 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     def _check_mode(self) -> Self:
         if self.queue == "overflow":
             raise ConfigurationError("queue='overflow' does not work with a ledger: use 'always' or 'never'")
-        if self.api == "embeddings" or self.dimensions is not None:
-            raise ConfigurationError("api='embeddings' and dimensions do not work with a ledger: leave both unset")
+        if self.api == "embeddings" or self.dimensions is not None or self.extra_body:
+            raise ConfigurationError(
+                "api='embeddings', dimensions and extra_body do not work with a ledger: leave them unset"
+            )
         return self
 
     @classmethod
@@ -83,11 +85,9 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         """Return the name of the class in dumps and events."""
         return "WorkersAIBatchEmbedding"
 
-    def _options(self, *, show_progress: bool) -> dict[str, Any]:
-        """Return the arguments of :func:`workers_ai.ingest.ingest`."""
+    def _options(self, *, show_progress: bool) -> IngestOptions:
+        """Return the options of :func:`workers_ai.ingest.ingest`."""
         return {
-            "ledger": self.ledger,
-            "model": self.model_name,
             "mode": "queue" if self.queue == "always" else "direct",
             "pooling": self.pooling,
             "truncate_inputs": self.truncate_inputs,
@@ -99,7 +99,12 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         }
 
     def _embed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False, **settings: Any
+        self,
+        given: Sequence[str],
+        kind: Literal["document", "query"],
+        *,
+        show_progress: bool = False,
+        **settings: object,
     ) -> list[Embedding]:
         if kind == "query":
             return super()._embed(given, kind, show_progress=show_progress, **settings)
@@ -109,11 +114,17 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = ingest(texts, client=Client._of(self._connection_of_call(settings)), **options)
+            client = Client._of(self._connection_of_call(settings))
+            report = ingest(texts, ledger=self.ledger, model=self.model_name, client=client, **options)
             return finish(_vectors(report))
 
     async def _aembed(
-        self, given: Sequence[str], kind: Literal["document", "query"], *, show_progress: bool = False, **settings: Any
+        self,
+        given: Sequence[str],
+        kind: Literal["document", "query"],
+        *,
+        show_progress: bool = False,
+        **settings: object,
     ) -> list[Embedding]:
         if kind == "query":
             return await super()._aembed(given, kind, show_progress=show_progress, **settings)
@@ -123,7 +134,8 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         with self._observed(given) as finish:
             texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
-            report = await aingest(texts, client=AsyncClient._of(self._connection_of_call(settings)), **options)
+            client = AsyncClient._of(self._connection_of_call(settings))
+            report = await aingest(texts, ledger=self.ledger, model=self.model_name, client=client, **options)
             return finish(_vectors(report))
 
     def _get_text_embeddings(self, texts: list[str]) -> list[Embedding]:

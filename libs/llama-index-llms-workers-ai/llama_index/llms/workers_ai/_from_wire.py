@@ -177,7 +177,7 @@ def _closing_kwargs(reply: ChatReply | ChatDelta) -> dict[str, str | int | None]
     return {"finish_reason": reply.finish_reason, **(_tokens(reply.usage) if reply.usage else {})}
 
 
-def _logprobs(logprobs: Any) -> list[list[LogProb]] | None:
+def _logprobs(logprobs: JSON) -> list[list[LogProb]] | None:
     """Return the log probabilities per position: the chosen token first, then the alternatives."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list):
@@ -188,7 +188,7 @@ def _logprobs(logprobs: Any) -> list[list[LogProb]] | None:
         return None
 
 
-def _logprob(entry: Mapping[str, Any]) -> LogProb:
+def _logprob(entry: Mapping[str, JSON]) -> LogProb:
     return LogProb(token=entry.get("token") or "", logprob=entry["logprob"], bytes=entry.get("bytes") or [])
 
 

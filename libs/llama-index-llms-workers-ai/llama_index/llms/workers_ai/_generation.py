@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
 from workers_ai.errors import BatchItemError, ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, accepts_null_effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from llama_index.core.prompts import PromptTemplate
     from llama_index.core.types import Model
 
-    from workers_ai.generation import Answer, ChatInput
+    from workers_ai import ChatKeywords
+    from workers_ai.generation import Answer, ChatInput, SamplingOptions
 
 __all__ = ["generation_options", "parsed", "rendered_rows"]
 
@@ -26,8 +27,8 @@ _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "st
 """Parameters without effect: an answer of a corpus calls no tool and is not streamed."""
 
 
-def generation_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of ``generate`` for the options of a chat call.
+def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
+    """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
         ConfigurationError: A setting of a single request was passed.
@@ -35,14 +36,15 @@ def generation_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if unusable := sorted(PER_CALL - {"extra_body"} & options.keys()):
         raise ConfigurationError(f"{', '.join(unusable)} cannot be set for a generation: set it on the LLM")
     body = dict(options.get("extra_body") or {})
-    named: dict[str, Any] = {}
-    for name in CHAT_PARAMS & options.keys() - _NOT_SENT:
-        value = options[name]
+    named: dict[str, object] = {}
+    for name, value in options.items():
+        if name not in CHAT_PARAMS - _NOT_SENT:
+            continue
         if name in _NAMED and value is not None:
             named[name] = value
-        elif value is not None or name == "reasoning_effort":
+        elif value is not None or (name == "reasoning_effort" and accepts_null_effort(model)):
             body[name] = value
-    return {**named, "extra_body": body or None}
+    return cast("SamplingOptions", {**named, "extra_body": body or None})
 
 
 def rendered_rows(

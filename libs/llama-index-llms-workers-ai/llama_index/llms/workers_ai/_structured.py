@@ -23,7 +23,7 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import BaseModel, ValidationError
 
 from workers_ai.errors import APIResponseValidationError, ConfigurationError
-from workers_ai.integration import CallIds, parse_answer, parse_growing, recover_leaked_calls
+from workers_ai.integration import CallIds, early_end, parse_answer, parse_growing, recover_leaked_calls
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import ChatResponse, ChatResponseAsyncGen
@@ -106,7 +106,7 @@ class StructuredReader(Generic[Model]):
             found = json.dumps(parse_answer(text), ensure_ascii=False)
         except ValueError as exc:
             raise self._invalid(response, text, f"invalid JSON: {exc}") from exc
-        if found in _EMPTY and _ended_early(response):
+        if found in _EMPTY and _why_early(response):
             raise self._invalid(response, text, "the answer ended before its first field")
         try:
             return self._output_cls.model_validate_json(found)
@@ -138,10 +138,10 @@ class StructuredReader(Generic[Model]):
 
     def _invalid(self, response: ChatResponse, text: str, reason: str) -> APIResponseValidationError:
         shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
-        truncated = response.additional_kwargs.get("finish_reason") == "length" or is_truncated_json(text)
+        why = _why_early(response) or (early_end("length") if is_truncated_json(text) else "")
         return APIResponseValidationError(
             f"the reply has no valid {self._output_cls.__name__}: {reason}"
-            + (" (the answer was truncated: increase max_tokens)" if truncated else "")
+            + (f" ({why})" if why else "")
             + f"; the model wrote {shown!r}",
             model=self._model,
             body=text,
@@ -194,7 +194,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Model:
         """Return the answer as an object of ``output_cls``.
 
@@ -221,7 +221,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Model:
         """See :meth:`structured_predict`."""
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
@@ -237,7 +237,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> Generator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None, None]:
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
         if call is None:
@@ -253,7 +253,7 @@ class StructuredPrediction(FunctionCallingLLM):
         output_cls: type[Model],
         prompt: PromptTemplate,
         llm_kwargs: dict[str, Any] | None = None,
-        **prompt_args: Any,
+        **prompt_args: object,
     ) -> AsyncGenerator[Model | list[Model] | FlexibleModel | list[FlexibleModel], None]:
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
         if call is None:
@@ -262,8 +262,8 @@ class StructuredPrediction(FunctionCallingLLM):
         return reader.aread(await self.astream_chat(**arguments))
 
 
-def _ended_early(response: ChatResponse) -> bool:
-    return response.additional_kwargs.get("finish_reason") in ("length", "content_filter", "error")
+def _why_early(response: ChatResponse) -> str:
+    return early_end(response.additional_kwargs.get("finish_reason"))
 
 
 def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, object]) -> None:

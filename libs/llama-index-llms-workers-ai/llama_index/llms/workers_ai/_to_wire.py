@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from llama_index.core.base.llms.types import (
     CachePoint,
@@ -110,7 +110,7 @@ def _call(call_id: JSON, name: str, arguments: JSON) -> dict[str, JSON]:
     return {"id": call_id, "type": "function", "function": {"name": sendable(name), "arguments": arguments}}
 
 
-def _kept_calls(kept: Mapping[str, Any], index: int) -> list[JSON]:
+def _kept_calls(kept: Mapping[str, object], index: int) -> list[JSON]:
     """Return the calls in ``additional_kwargs``, written by integrations that do not use ToolCallBlock.
 
     OpenAI, Mistral and Ollama use ``function``, Anthropic ``input``, Bedrock ``toolUseId``, Gemini ``args``. Each entry
@@ -135,7 +135,7 @@ def _kept_call(entry: object, index: int) -> dict[str, JSON]:
     return _call(_first(inner, _CALL_IDS) if call_id is None else call_id, name, _first(inner, _ARGUMENTS))
 
 
-def _as_mapping(entry: object) -> Mapping[str, Any]:
+def _as_mapping(entry: object) -> Mapping[str, JSON]:
     if isinstance(entry, Mapping):
         return entry
     if isinstance(entry, BaseModel):
@@ -147,9 +147,9 @@ def _first(fields: Mapping[str, JSON], names: Iterable[str]) -> JSON:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
-def _fill_in_ids(wire: Sequence[dict[str, Any]]) -> None:
+def _fill_in_ids(wire: Sequence[dict[str, JSON]]) -> None:
     """Set missing ids of calls. Match results by id, else by the name of the tool, else by the order of the calls."""
-    waiting: list[dict[str, Any]] = []
+    waiting: list[dict[str, JSON]] = []
     for index, message in enumerate(wire):
         for number, call in enumerate(message.get("tool_calls", ())):
             call["id"] = call["id"] or f"call_{index}_{number}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast, overload
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -43,7 +42,18 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration import CHAT_PARAMS, PER_CALL, ChatFields, unknown_keyword
+from workers_ai.integration import (
+    CHAT_PARAMS,
+    FOREIGN_KEYWORDS,
+    PER_CALL,
+    TRANSLATED_KEYWORDS,
+    ChatFields,
+    early_end,
+    masks_arguments,
+    translated_keywords,
+    unknown_keyword,
+    warn_ignored,
+)
 
 if TYPE_CHECKING:
     import os
@@ -56,8 +66,9 @@ if TYPE_CHECKING:
     from llama_index.core.tools.types import BaseTool
     from llama_index.core.types import Model
 
+    from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, QueuedClient
+    from workers_ai.generation import ChatInput, GenerateOptions, QueuedClient, RunOptions
     from workers_ai.integration import ChatConstructor
 
 __all__ = ["DEFAULT_MODEL", "WorkersAI"]
@@ -73,19 +84,21 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.LLM: "text",
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
-_GENERATION: Final = frozenset({
-    "deadline_s", "dedupe", "expected_output_tokens", "limit_cost_usd", "mode", "progress", "repair",
-    "requests_per_job", "take_over",
-})  # fmt: skip
-"""Options of ``generate`` that ``structured_predict_many`` accepts."""
-_IGNORED: Final = frozenset({
-    "allow_parallel_tool_calls", "cache_control", "extra_query", "formatted", "metadata", "modalities", "n",
-    "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "stream",
-    "tool_required", "user", "verbose", "verbosity",
-})  # fmt: skip
+_IGNORED: Final = FOREIGN_KEYWORDS | {"allow_parallel_tool_calls", "formatted", "stream", "tool_required", "verbose"}
 """Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
 
 
+@masks_arguments(
+    *(
+        f"{prefix}{name}"
+        for prefix in ("", "a")
+        for name in (
+            "chat", "stream_chat", "complete", "stream_complete", "predict", "stream", "chat_with_tools",
+            "stream_chat_with_tools", "predict_and_call", "structured_predict", "stream_structured_predict",
+            "structured_predict_many",
+        )
+    )
+)  # fmt: skip
 class WorkersAI(ChatFields, StructuredPrediction):
     """A chat model of Cloudflare Workers AI.
 
@@ -102,8 +115,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
     _extra_keyword: ClassVar[str] = "additional_kwargs"
     _keyword_aliases: ClassVar[dict[str, str]] = {
@@ -111,6 +124,13 @@ class WorkersAI(ChatFields, StructuredPrediction):
         "model_name": "model",
         "stop_sequences": "stop",
         "max_completion_tokens": "max_tokens",
+        "extra_body": "additional_kwargs",
+    }
+    _call_aliases: ClassVar[dict[str, str]] = {
+        "model_name": "model",
+        "stop_sequences": "stop",
+        "max_completion_tokens": "max_tokens",
+        "request_timeout": "timeout",
     }
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     _process_local: ClassVar[frozenset[str]] = ChatFields._process_local | {"callback_manager", "rate_limiter"}
@@ -173,7 +193,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         by_tool = self._calls_tools() and not card.prefers_schema
         return not by_tool and bool(card.json_schema or card.guided_json)
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the arguments of an equal model, for :meth:`from_dict`, without secrets and connection settings."""
         dumped: dict[str, Any] = super().to_dict(
             **{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs}
@@ -182,7 +202,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
             dumped["reasoning_effort"] = None
         return dumped
 
-    def _options(self, kwargs: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+    def _options(self, kwargs: Mapping[str, object]) -> tuple[str, ChatKeywords, dict[str, str]]:
         """Return the model, the options of the core's chat call, and the original names of renamed tools."""
         given = self._known_keywords(kwargs)
         options = self._set_params() | {"api": self.api}
@@ -192,36 +212,30 @@ class WorkersAI(ChatFields, StructuredPrediction):
         options["extra_body"] = {name: value for fields in extra for name, value in (fields or {}).items()}
         options |= given
         options["response_format"] = _response_format(options.get("response_format"))
-        return model, options, names
+        return model, cast("ChatKeywords", options), names
 
-    def _known_keywords(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _known_keywords(self, kwargs: Mapping[str, object]) -> dict[str, Any]:
         """Return the keywords of one call with aliases resolved and ignored ones left out.
 
         Raises:
             ConfigurationError: A keyword is unknown, or an option was set twice.
         """
         given: dict[str, Any] = {}
+        ignored: list[str] = []
         for name, value in kwargs.items():
-            option = self._keyword_aliases.get(name, name)
+            option = self._call_aliases.get(name, name)
             if name in _IGNORED:
-                self._check_ignored(name, value)
+                ignored += [f"{name}="] if value is not None and name != "formatted" else []
+            elif name in TRANSLATED_KEYWORDS:
+                continue
             elif option not in _PER_CALL:
                 raise unknown_keyword(type(self).__name__, name, _PER_CALL, "additional_kwargs")
             elif given.get(option) is not None and value is not None:
                 raise ConfigurationError(f"{option} was set twice in one call, once as {name}: set it once")
             elif option not in given or value is not None:
                 given[option] = value
-        return given
-
-    def _check_ignored(self, name: str, value: object) -> None:
-        if name == "n" and value not in (None, 1):
-            raise ConfigurationError(f"n={value!r} is not supported: a call returns one answer; call once per answer")
-        if name not in ("n", "formatted") and value is not None:
-            warnings.warn(
-                f"{type(self).__name__} ignores {name}=: Workers AI has no such parameter; pass further fields of the "
-                "request body in additional_kwargs",
-                stacklevel=2,
-            )
+        warn_ignored(type(self).__name__, ignored, "additional_kwargs")
+        return given | translated_keywords(type(self).__name__, kwargs, given)
 
     def _sync(self) -> Client:
         """Return the client for one call."""
@@ -233,26 +247,26 @@ class WorkersAI(ChatFields, StructuredPrediction):
             return self._queued
         return self.async_client if self.rate_limiter is None else paced(self.async_client, self.rate_limiter)
 
-    def _chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def _chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         return to_chat_response(self._sync().chat(model, to_wire_messages(messages), **options), names, model)
 
-    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def _achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         model, options, names = self._options(kwargs)
         reply = await self._async().chat(model, to_wire_messages(messages), **options)
         return to_chat_response(reply, names, model)
 
-    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def _stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         with closing(self._sync().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
             for delta in deltas:
                 yield streamed.add(delta)
 
-    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         return self._astream(messages, **kwargs)
 
-    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def _astream(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         model, options, names = self._options(kwargs)
         streamed = StreamedResponse(names, model)
         async with aclosing(self._async().stream_chat(model, to_wire_messages(messages), **options)) as deltas:
@@ -260,7 +274,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
                 yield streamed.add(delta)
 
     @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """Return the answer to a conversation.
 
         Raises:
@@ -269,12 +283,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
         """See :meth:`chat`."""
         return await self._achat(messages, **kwargs)
 
     @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
         """Stream the answer. Each response holds everything so far, and the new text in ``delta``.
 
         The last response has the usage.
@@ -285,27 +299,29 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
-    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
         """See :meth:`stream_chat`."""
         return await self._astream_chat(messages, **kwargs)
 
     @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """Return the answer to one prompt, sent as a user message."""
         return chat_to_completion_decorator(self._chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
         """See :meth:`complete`."""
         return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponseGen:
         """Stream the answer to one prompt; see :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
-    async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: object
+    ) -> CompletionResponseAsyncGen:
         """See :meth:`stream_complete`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
 
@@ -330,10 +346,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
             deadline_s: Maximum seconds of one submission; None for no limit.
 
         Raises:
-            ConfigurationError: An argument is invalid.
+            ConfigurationError: An argument is invalid, or the model has no queue.
         """
-        twin: Self = self.model_copy()
-        twin._queued = self.async_client.queued(
+        limiter = self.rate_limiter
+        client = self.async_client if limiter is None else limited(self.async_client, limiter)
+        twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+        twin._queued = client.queued(
             self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
         )
         return twin
@@ -342,11 +360,11 @@ class WorkersAI(ChatFields, StructuredPrediction):
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """Return an object of ``output_cls`` for each row, through the asynchronous queue.
 
@@ -373,49 +391,51 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         from workers_ai.generation import generate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.client if self.rate_limiter is None else limited(self.client, self.rate_limiter)
-        report = generate(inputs, client=client, **arguments)
+        report = generate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return parsed(report.answers(), output_cls, report.model)
 
     async def astructured_predict_many(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Mapping[str, object]],
         *,
         ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        llm_kwargs: Mapping[str, object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
         """See :meth:`structured_predict_many`."""
         from workers_ai.generation import agenerate
 
-        inputs, arguments = self._generation(output_cls, prompt, rows, ledger, llm_kwargs, options)
+        inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
         client = self.async_client if self.rate_limiter is None else limited(self.async_client, self.rate_limiter)
-        report = await agenerate(inputs, client=client, **arguments)
+        report = await agenerate(inputs, ledger=ledger, model=model, client=client, **arguments)
         return await asyncio.to_thread(parsed, report.answers(), output_cls, report.model)
 
     def _generation(
         self,
         output_cls: type[Model],
         prompt: PromptTemplate,
-        rows: Sequence[Mapping[str, Any]],
-        ledger: str | os.PathLike[str],
-        llm_kwargs: Mapping[str, Any] | None,
-        options: Mapping[str, Any],
-    ) -> tuple[list[tuple[int, ChatInput]], dict[str, Any]]:
-        """Return the inputs and arguments of a generation.
+        rows: Sequence[Mapping[str, object]],
+        llm_kwargs: Mapping[str, object] | None,
+        options: RunOptions,
+    ) -> tuple[list[tuple[int, ChatInput]], str, GenerateOptions]:
+        """Return the inputs, the model and the options of a generation.
 
         Raises:
             ConfigurationError: ``output_cls`` is not a pydantic class, an option is unknown, or a row does not fit.
         """
+        from workers_ai.generation import RunOptions
+
         check_output_cls(output_cls)
-        if unknown := sorted(options.keys() - _GENERATION):
-            raise unknown_keyword("structured_predict_many", unknown[0], _GENERATION, "llm_kwargs")
+        known = RunOptions.__annotations__.keys()
+        if unknown := sorted(options.keys() - known):
+            raise unknown_keyword("structured_predict_many", unknown[0], known, "llm_kwargs")
         model, params, _ = self._options(llm_kwargs or {})
-        arguments = {"ledger": ledger, "model": model, "schema": output_cls, **generation_options(params), **options}
-        return rendered_rows(self, prompt, rows), arguments
+        arguments = cast("GenerateOptions", {"schema": output_cls, **generation_options(model, params), **options})
+        return rendered_rows(self, prompt, rows), model, arguments
 
     def _prepare_chat_with_tools(
         self,
@@ -425,7 +445,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         verbose: bool = False,
         allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> dict[str, Any]:
         """Return the arguments of a chat call with tools.
 
@@ -504,7 +524,10 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         selections = list(to_tool_selections(response))
         if error_on_no_tool_call and not selections:
-            raise ValueError(f"Expected at least one tool call, but got none: {response.message.content!r}")
+            why = early_end(response.additional_kwargs.get("finish_reason"))
+            raise ValueError(
+                f"Expected at least one tool call, but got none: {response.message.content!r}" + (why and f": {why}")
+            )
         return selections
 
 

@@ -138,17 +138,17 @@ class WorkersAIBatchExtractor(BaseExtractor):
     def _dump_class(self, output_cls: type[BaseModel] | None) -> dict[str, Any] | None:
         return None if output_cls is None else output_cls.model_json_schema()
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the fields that the metadata depends on. LlamaIndex uses them as the key of an ingestion cache."""
         dumped: dict[str, Any] = super().to_dict(**{"mode": "json", "exclude": self._not_dumped, **kwargs})
         return dumped
 
-    def __getstate__(self) -> dict[Any, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Pydantic's own state: LlamaIndex's removes what does not pickle from the original object
         # (https://github.com/run-llama/llama_index/issues/22578). The report of the last call stays here.
         return {**BaseModel.__getstate__(self), "__pydantic_private__": {"_report": None, "_failures": []}}
 
-    def __setstate__(self, state: dict[Any, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         BaseModel.__setstate__(self, state)
 
     @property
@@ -198,7 +198,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
                 repair=self.repair,
                 progress=self.show_progress,
                 client=self._client(),
-                **generation_options(options),
+                **generation_options(model, options),
             )
             answers = await asyncio.to_thread(list, self._report.answers())
             for position, answer in zip(positions, answers, strict=True):
@@ -263,7 +263,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
         )  # fmt: skip
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine from sync code, in a thread if this thread has a running event loop.
 
     LlamaIndex's ``asyncio_run`` cannot be used: it replaces each ``RuntimeError`` by one about nested event loops, and

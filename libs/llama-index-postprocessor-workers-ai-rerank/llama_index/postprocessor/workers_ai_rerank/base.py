@@ -43,10 +43,9 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...
         @overload
-        def __init__(self, model: str = ..., **keywords: Any) -> None: ...
-        def __init__(self, *args: Any, **keywords: Any) -> None: ...
+        def __init__(self, model: str = ..., **keywords: object) -> None: ...
+        def __init__(self, *args: object, **keywords: object) -> None: ...
 
-    _extra_keyword: ClassVar[str] = "no rerank request"
     _keyword_aliases: ClassVar[dict[str, str]] = {**ConnectionFields._keyword_aliases, "model_name": "model"}
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset({"class_name", "reuse_client"})
     _process_local: ClassVar[frozenset[str]] = ConnectionFields._process_local | {"callback_manager"}
@@ -57,6 +56,8 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
     """Number of nodes to return; None for all."""
     max_concurrency: int | None = MAX_CONCURRENCY
     """Maximum requests in flight of this object."""
+    extra_body: dict[str, Any] | None = None
+    """Additional fields of each request body, sent unchanged."""
     keep_retrieval_score: bool = False
     """Store the score of the retriever in ``node.metadata["retrieval_score"]``. It is excluded from LLM and embedding
     inputs."""
@@ -66,7 +67,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         """Return the name of the class in dumps."""
         return "WorkersAIRerank"
 
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+    def to_dict(self, **kwargs: object) -> dict[str, Any]:
         """Return the arguments of an equal reranker, without secrets and connection settings."""
         return super().to_dict(**{"mode": "json", "exclude": self._not_dumped, "exclude_none": True, **kwargs})
 

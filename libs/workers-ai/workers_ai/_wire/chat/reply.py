@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Content",
     "cut_reason",
+    "early_end",
     "finish_reason",
     "first_choice",
+    "is_failed_response",
     "kept_headers",
     "read_chat",
     "read_content",
@@ -40,9 +42,16 @@ _FINISH: Final[dict[str, FinishReason]] = {
 }
 _COMPLETE: Final = frozenset({"stop", "tool_calls", "eos", "end_turn", "stop_sequence", "tool_use"})
 """Finish reasons of a complete answer, those of third-party models behind a gateway included."""
+_EARLY_ENDS: Final = {
+    "length": "the answer was truncated at max_tokens; increase max_tokens or shorten the task",
+    "content_filter": "a content filter stopped the answer; change the prompt",
+    "error": "the service failed during the answer; send the request again",
+}
 _TEXTS: Final = frozenset({"text", "output_text"})
 _REASONING: Final = frozenset({"reasoning", "thinking", "reasoning_text", "reasoning_content"})
-_KNOWN_PARTS: Final = _TEXTS | _REASONING | {"refusal", "redacted_thinking", "reference", "image_url", "tool_use"}
+_CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "function", "toolUse", "functionCall"})
+_KNOWN_PARTS: Final = _TEXTS | _REASONING | _CALLS | {"refusal", "redacted_thinking", "reference", "image_url"}
+_KEYS_OF_UNTYPED_PARTS: Final = ("text", "thinking", "reasoning", "toolUse", "functionCall")
 _KEPT_HEADERS: Final = ("cf-ray", "cf-ai-req-id", "cf-ai-neurons")
 
 
@@ -97,41 +106,93 @@ def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishRe
     return "tool_calls" if calls else "stop"
 
 
+def early_end(reason: str | None) -> str:
+    """Return why an answer ended early, with the remedy; "" for the finish reason of a complete answer."""
+    if not reason or reason in _COMPLETE:
+        return ""
+    return _EARLY_ENDS.get(reason, f"the answer ended early, with finish reason {reason!r}")
+
+
 class Content(NamedTuple):
-    """The text, the reasoning and the refusal of a message's content."""
+    """The text, the reasoning, the refusal and the tool calls of a message's content."""
 
     text: str
     reasoning: str = ""
     refusal: str = ""
+    calls: tuple[Mapping[str, JSON], ...] = ()
 
 
 def read_content(content: JSON, *, in_stream: bool = False) -> Content:
     """Read the content of a message: a string, a list of parts, or JSON that the service has already parsed.
 
-    Parts of unknown types are ignored. A list counts as parts if at least one type is known; in a stream, always.
+    Parts of unknown types are ignored. A list counts as parts if one of them has a known type; in a stream, if one of
+    them looks like a part.
     """
     if type(content) is str:
         return Content(content)
     if not isinstance(content, list) or not _has_parts(content, in_stream=in_stream):
         return Content(json_text(content))
-    texts, reasoning, refusals = [], [], []
+    texts, reasoning, refusals, calls = [], [], [], []
     for part in content:
-        fields: Mapping[str, JSON] = part if isinstance(part, dict) else {"type": "text", "text": part}
-        kind = fields["type"]
+        kind = _kind_of(part)
         if kind in _TEXTS:
-            texts.append(json_text(fields.get("text")))
+            texts.append(part if isinstance(part, str) else json_text(part.get("text")))
         elif kind in _REASONING:
             reasoning.append(_reasoning_of(part))
         elif kind == "refusal":
-            refusals.append(json_text(fields.get("refusal")))
-    return Content("".join(texts), "".join(reasoning), "".join(refusals))
+            refusals.append(json_text(part.get("refusal")))
+        elif kind in _CALLS:
+            calls.append(_call_of(part, kind))
+    return Content("".join(texts), "".join(reasoning), "".join(refusals), tuple(calls))
+
+
+def _kind_of(part: JSON) -> str | None:
+    """Return the type of a part. Parts of Gemini and Bedrock have no type; a key names it."""
+    if isinstance(part, str):
+        return "text"
+    if not isinstance(part, dict):
+        return None
+    if "type" in part:
+        kind = part["type"]
+        return kind if isinstance(kind, str) else None
+    if part.get("thought") is True:
+        return "thinking"
+    return next((key for key in _KEYS_OF_UNTYPED_PARTS if key in part), None)
 
 
 def _has_parts(content: list[JSON], *, in_stream: bool) -> bool:
-    kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
-    typed = [isinstance(kind, str) or isinstance(part, str) for kind, part in zip(kinds, content, strict=True)]
-    known = [kind for kind in kinds if isinstance(kind, str) and (in_stream or kind in _KNOWN_PARTS)]
-    return bool(known) and all(typed)
+    kinds = [_kind_of(part) for part in content]
+    if in_stream or not content:
+        return any(kinds) or not content
+    known = [
+        kind in _KNOWN_PARTS
+        for kind, part in zip(kinds, content, strict=True)
+        if kind in _CALLS or (isinstance(part, dict) and "type" in part)
+    ]
+    return any(known)
+
+
+def _call_of(part: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
+    """Return the tool call in a part of the content as a flat call."""
+    body = part
+    for key in (kind, "function"):
+        if isinstance(inner := part.get(key), dict):
+            body = {**part, **inner}
+    return {
+        "id": next((found for key in ("call_id", "id", "toolUseId") if (found := body.get(key))), None),
+        "name": body.get("name"),
+        "arguments": next((body[key] for key in ("arguments", "input", "args") if key in body), None),
+    }
+
+
+class _Answer(NamedTuple):
+    """The answer in a reply of any family."""
+
+    text: str
+    reasoning: str
+    tool_calls: tuple[ToolCall, ...]
+    refusal: str | None = None
+    logprobs: JSON = None
 
 
 def _reasoning_of(value: JSON) -> str:
@@ -149,7 +210,7 @@ def _reasoning_of(value: JSON) -> str:
 def reasoning_text(message: Mapping[str, JSON]) -> str:
     """Return the reasoning of a message or delta, under either of its names."""
     for name in ("reasoning_content", "reasoning"):
-        if text := _reasoning_of(message.get(name)):
+        if (value := message.get(name)) and (text := _reasoning_of(value)):
             return text
     return ""
 
@@ -173,10 +234,11 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     if not isinstance(result, dict):
         raise _no_answer(data, context)
     usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
-    raw = _raw_finish(result)
+    choice = first_choice(result)
+    raw = _raw_finish(result, choice)
     cut = cut_reason(raw, usage, context)
     ids = CallIds(context.known_ids)
-    if (choice := first_choice(result)) is not None:
+    if choice is not None:
         reply = _read_choice(choice, result, ids, cut)
     elif isinstance(result.get("output"), list):
         reply = _read_responses(result, context, ids, cut)
@@ -205,8 +267,7 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     )
 
 
-def _raw_finish(result: Mapping[str, JSON]) -> JSON:
-    choice = first_choice(result)
+def _raw_finish(result: Mapping[str, JSON], choice: Mapping[str, JSON] | None) -> JSON:
     raw = choice.get("finish_reason") if choice else None
     details = result.get("incomplete_details")
     if isinstance(details, dict) and (reason := details.get("reason")):
@@ -233,20 +294,21 @@ def shortened(data: JSON, limit: int = 2000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> ChatReply:
+def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> _Answer:
     """Read a choice. Fields that it lacks are read from the native fields beside the choices (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
+    text, reasoning, refusal, in_content = read_content(message.get("content"))
     calls = (
         read_tool_calls(message.get("tool_calls"), ids, cut)
         or read_tool_calls(message.get("function_call"), ids, cut)
+        or read_tool_calls(list(in_content), ids, cut)
         or read_tool_calls(result.get("tool_calls"), ids, cut)
     )
-    text, reasoning, refusal = read_content(message.get("content"))
     if isinstance(own := message.get("refusal"), str):
         refusal = own or refusal
-    return ChatReply(
+    return _Answer(
         text=text if text or refusal else json_text(result.get("response")),
         reasoning=reasoning_text(message) or reasoning or reasoning_text(result),
         tool_calls=calls,
@@ -255,16 +317,21 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
     )
 
 
-def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
+def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
     calls = read_tool_calls(result.get("tool_calls"), ids, cut)
     response = result.get("response")
     text = json_text(response)
     if response is None and context.json_mode and not calls and "response" in result and not cut:
         text = "null"  # in JSON mode, null is an answer; elsewhere it means no text
-    return ChatReply(text=text, reasoning=reasoning_text(result), tool_calls=calls)
+    return _Answer(text, reasoning_text(result), calls)
 
 
-def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> ChatReply:
+def is_failed_response(result: Mapping[str, JSON]) -> bool:
+    """Return whether a result is a failed response of the Responses route with its error."""
+    return "output" in result and result.get("status") == "failed" and bool(result.get("error"))
+
+
+def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
     if result.get("status") not in (None, "completed", "incomplete"):
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
@@ -279,19 +346,16 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
     for item in _list(result["output"]):
         if not isinstance(item, dict):
             continue
-        if item.get("type") == "function_call":
-            calls += read_tool_calls([{**item, "id": item.get("call_id") or item.get("id")}], ids, cut)
-        elif item.get("type") == "reasoning":
+        if item.get("type") == "reasoning":
             reasoning += [_reasoning_of(part) for part in [*_list(item.get("content")), *_list(item.get("summary"))]]
-        elif item.get("type") == "message":
-            content = read_content(item.get("content"))
-            texts.append(content.text)
-            reasoning += [content.reasoning] if content.reasoning else []
-            refusals.append(content.refusal)
+            continue
+        content = read_content(item.get("content") if item.get("type") == "message" else [item, {"type": "text"}])
+        texts.append(content.text)
+        reasoning += [content.reasoning] if content.reasoning else []
+        refusals.append(content.refusal)
+        calls += read_tool_calls(list(content.calls), ids, cut)
     text = "".join(texts) or json_text(result.get("output_text"))
-    return ChatReply(
-        text=text, reasoning="\n".join(reasoning), tool_calls=tuple(calls), refusal="".join(refusals) or None
-    )
+    return _Answer(text, "\n".join(reasoning), tuple(calls), "".join(refusals) or None)
 
 
 def _list(value: JSON) -> list[JSON]:

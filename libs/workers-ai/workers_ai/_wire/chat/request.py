@@ -17,7 +17,7 @@ from workers_ai._wire.chat.schemas import (
 )
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
-from workers_ai._wire.quirks import choose_form
+from workers_ai._wire.quirks import accepts_null_effort, choose_form
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
 
-_NULLABLE: Final = frozenset({"reasoning_effort"})
+
 _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})
 
 
@@ -62,7 +62,8 @@ def plan_chat(
     Args:
         model: Model id.
         messages: OpenAI-shaped messages.
-        params: Parameters of :data:`CHAT_PARAMS`. None means not set, except for ``reasoning_effort``.
+        params: Parameters of :data:`CHAT_PARAMS`. None means not set. A ``reasoning_effort`` of None is sent as null to
+            models that accept it.
         api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
             there; else ``"chat_completions"``.
         stream: Whether to request a stream. With a JSON schema or JSON mode, the reply is requested whole, since the
@@ -79,7 +80,9 @@ def plan_chat(
     given = {
         k: v
         for k, v in params.items()
-        if (v or k not in _UNSET_IF_EMPTY) and (v is not None or k in _NULLABLE) and v != ""
+        if (v or k not in _UNSET_IF_EMPTY)
+        and (v is not None or (k == "reasoning_effort" and accepts_null_effort(model)))
+        and v != ""
     }
     card = lookup(model)
     require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
@@ -97,6 +100,7 @@ def plan_chat(
         json_mode=json_mode,
         max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens else card.default_max_tokens,
         thinking_off=_turns_thinking_off(fields),
+        tools=_tool_names(fields.get("tools")),
     )
     stream = stream and api != "responses" and "response_format" not in fields
     body = _body(model, prepared, given, api, stream)
@@ -110,6 +114,15 @@ def plan_chat(
         return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)
     path = "v1/responses" if api == "responses" else "v1/chat/completions"
     return ChatPlan(Request(path, body, model, "chat", headers=headers or {}), context, stream)
+
+
+def _tool_names(tools: JSON) -> frozenset[str]:
+    """Return the names of tools, nested or flat."""
+    entries = (
+        [tool.get("function", tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    )
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _turns_thinking_off(body: Mapping[str, JSON]) -> bool:

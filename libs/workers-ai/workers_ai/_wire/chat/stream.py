@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from workers_ai._wire.chat.reply import cut_reason, finish_reason, first_choice, read_content, reasoning_text, unwrap
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
-from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
@@ -79,7 +79,7 @@ class ChatStreamReader:
         self._headers = headers or {}
         self._scrub = scrub
         self._ids = CallIds(context.known_ids)
-        self._assembler = ToolCallAssembler(self._ids)
+        self._assembler = ToolCallAssembler(self._ids, context.tools)
         self._meter = UsageMeter()
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -178,8 +178,8 @@ class ChatStreamReader:
             return ChatDelta(text)
         if not isinstance(delta, dict):
             delta = {"content": choice.get("text")}
-        calls = delta.get("tool_calls") or delta.get("function_call")
-        content, reasoning, refusal = read_content(delta.get("content"), in_stream=True)
+        content, reasoning, refusal, in_content = read_content(delta.get("content"), in_stream=True)
+        calls = delta.get("tool_calls") or delta.get("function_call") or list(in_content)
         return self._piece(
             content or json_text(event.get("response")),
             reasoning_text(delta) or reasoning or reasoning_text(event),
@@ -193,11 +193,11 @@ class ChatStreamReader:
         message = choice.get("message")
         if not (isinstance(message, dict) and choice.get("finish_reason") and self._text):
             return message
-        text, partial = read_content(message.get("content"), in_stream=True).text, self.partial
-        if not text.startswith(partial):
+        content, partial = read_content(message.get("content"), in_stream=True), self.partial
+        if not content.text.startswith(partial):
             return message
-        rest = {key: message[key] for key in ("tool_calls", "function_call", "refusal") if key in message}
-        return {**rest, "content": text[len(partial) :]}
+        rest = {key: message[key] for key in ("tool_calls", "function_call", "refusal") if message.get(key)}
+        return {"tool_calls": list(content.calls), **rest, "content": content.text[len(partial) :]}
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
         """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""
@@ -223,7 +223,8 @@ class ChatStreamReader:
         error: WorkersAIError = error_from_reply(
             200, self._headers, "", model=self._context.model, body=event, scrub=self._scrub
         )
-        if isinstance(error, APIResponseValidationError):
+        is_named = type(error) is NAMES.get(details.name or "")
+        if isinstance(error, APIResponseValidationError) or (self._text and is_named and details.code is None):
             error = self._interrupted(f"the service reported an error in the stream: {details.message}")
             error.code = details.code
         error.partial = self.partial

@@ -22,7 +22,7 @@ from workers_ai._wire.json_writing import plain_json
 from workers_ai.types import ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 __all__ = [
     "CallIds",
@@ -132,6 +132,8 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
     ``cut`` is the finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
     arguments become ``{}``.
     """
+    if raw is None:
+        return ()
     calls = []
     for entry in _entries(raw):
         name, arguments = _parts(entry)
@@ -140,8 +142,13 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
             continue
         if not cut and text.strip() in _EMPTY:
             text = "{}"
-        calls.append(ToolCall(ids.assign(entry.get("id")), name or "", text, argument_error(text, cut)))
+        error = argument_error(text, cut) or _name_error(name)
+        calls.append(ToolCall(ids.assign(entry.get("id")), name or "", text, error))
     return tuple(calls)
+
+
+def _name_error(name: str | None) -> str:
+    return "" if name else "the model wrote no name of a tool"
 
 
 class _StreamedCall:
@@ -254,37 +261,44 @@ def _wire_id(value: JSON) -> str | None:
 def _key(index: JSON) -> int | str | None:
     """Return an index as a number, or as a text if it is not a number; None if there is none."""
     number = whole_number(index)
-    return number if number is not None else index if isinstance(index, str) and index else None
+    return number if number is not None else json_text(index) or None
 
 
 class ToolCallAssembler:
     """Assemble streamed calls. Each call gets one index, and its name and id once, in its first delta.
 
-    Accepts an index as number or text, an id, or neither; an index or id shared by several calls; arguments before the
-    name; names repeated in every piece; whole calls in one piece; arguments as objects; repeated or cumulative
-    arguments; and a closing piece full of nulls.
+    Accepts an index of any JSON type, an id, or neither; an index or id shared by several calls; arguments before the
+    name; names in fragments or repeated in every piece; whole calls in one piece; arguments as objects; repeated or
+    cumulative arguments; and a closing piece full of nulls.
+
+    Args:
+        ids: Creates the ids.
+        tools: Names of the tools of the request. They decide whether two names are two calls or fragments of one name.
     """
 
-    __slots__ = ("_by_id", "_by_key", "_calls", "_ids", "_last")
+    __slots__ = ("_by_id", "_by_key", "_calls", "_ids", "_last", "_tools")
 
-    def __init__(self, ids: CallIds) -> None:
+    def __init__(self, ids: CallIds, tools: Collection[str] = ()) -> None:
         self._ids = ids
+        self._tools = tools
         self._calls: list[_StreamedCall] = []
         self._by_key: dict[int | str, _StreamedCall] = {}
         self._by_id: dict[str, _StreamedCall] = {}
         self._last: _StreamedCall | None = None
 
     def __bool__(self) -> bool:
-        return any(call.started for call in self._calls)
+        return any(call.name for call in self._calls)
 
     def feed(self, raw: JSON) -> list[ToolCallDelta]:
         """Read the ``tool_calls`` of one event. Return the deltas."""
         entries = _entries(raw)
+        fed: list[_StreamedCall] = []
         if len(entries) == 1:
-            return [delta] if (delta := self._feed_one(entries[0], None)) else []
-        return [delta for place, entry in enumerate(entries) if (delta := self._feed_one(entry, place))]
+            return [delta] if (delta := self._feed_one(entries[0], None, fed)) else []
+        return [delta for place, entry in enumerate(entries) if (delta := self._feed_one(entry, place, fed))]
 
-    def _feed_one(self, entry: Mapping[str, JSON], place: int | None) -> ToolCallDelta | None:
+    def _feed_one(self, entry: Mapping[str, JSON], place: int | None, fed: list[_StreamedCall]) -> ToolCallDelta | None:
+        """Read one piece. ``fed`` has the calls of the earlier pieces of the same event."""
         name, arguments = _parts(entry)
         wire_id = _wire_id(entry.get("id"))
         text = json_text(arguments)
@@ -292,9 +306,13 @@ class ToolCallAssembler:
             return None
         key = _key(entry.get("index"))
         call = self._find(key, wire_id, name, place)
-        if call is None or (name and _is_new_call(call, key, wire_id, name, text)):
+        is_alone = key is None and wire_id is None
+        if call and name and call not in fed and (joined := self._joined_name(call, wire_id, name, is_alone=is_alone)):
+            call.name = joined
+        elif call is None or (name and _is_new_call(call, key, wire_id, name, text)):
             call = _StreamedCall(len(self._calls))
             self._calls.append(call)
+        fed.append(call)
         self._last = call
         if key is not None:
             self._by_key[key] = call
@@ -303,7 +321,33 @@ class ToolCallAssembler:
             call.wire_id = wire_id
         call.name = call.name or name
         call.add(text)
-        return self._release(call) if call.name else None
+        return self._release(call) if call.started or self._has_whole_name(call) else None
+
+    def _joined_name(self, call: _StreamedCall, wire_id: str | None, name: str, *, is_alone: bool) -> str:
+        """Return the name of a call whose name arrives in fragments; "" if ``name`` is not a fragment of it.
+
+        Args:
+            call: The call that the piece may belong to.
+            wire_id: The id of the piece.
+            name: The name in the piece.
+            is_alone: Whether the piece has neither index nor id. Then only the tools of the request decide.
+        """
+        begun = call.name
+        if not begun or call.started or call.size or _differ(wire_id, call.wire_id):
+            return ""
+        if begun in self._tools and name in self._tools:
+            return ""
+        repeated = name if name.startswith(begun) else ""
+        for joined in (begun + name, repeated):
+            if joined and any(tool.startswith(joined) for tool in self._tools):
+                return joined
+        return "" if is_alone or begun in self._tools else repeated or begun + name
+
+    def _has_whole_name(self, call: _StreamedCall) -> bool:
+        """Return whether the name of a call is complete: arguments have begun, or no longer tool begins with it."""
+        if not call.name or call.size:
+            return bool(call.name)
+        return call.name in self._tools and sum(tool.startswith(call.name) for tool in self._tools) == 1
 
     def _find(
         self, key: int | str | None, wire_id: str | None, name: str | None, place: int | None
@@ -338,6 +382,7 @@ class ToolCallAssembler:
             cut: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
                 arguments become ``{}``.
         """
+        self._join_nameless_calls()
         deltas = []
         for call in self._calls:
             text, rest = call.close()
@@ -345,12 +390,25 @@ class ToolCallAssembler:
                 continue
             if not cut and text.strip() in _EMPTY:
                 text = rest = "{}"
-            error = argument_error(text, cut)
+            error = argument_error(text, cut) or _name_error(call.name)
             if not (rest or error or not call.started):
                 continue
             delta = ToolCallDelta(call.index, None, None, rest) if call.started else self._start(call, rest)
             deltas.append(replace(delta, broken=text, error=error) if error else delta)
         return deltas
+
+    def _join_nameless_calls(self) -> None:
+        """Add the arguments of calls without a name to the call before, if its own are not a whole object.
+
+        So the pieces of one call are joined even if each has its own index or id.
+        """
+        owner: _StreamedCall | None = None
+        for call in list(self._calls):
+            if call.name:
+                owner = call
+            elif owner is not None and owner.complete() is None:
+                owner.add(call.close()[0])
+                self._calls.remove(call)
 
 
 def _is_new_call(call: _StreamedCall, key: int | str | None, wire_id: str | None, name: str, text: str) -> bool:

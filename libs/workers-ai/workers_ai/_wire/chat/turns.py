@@ -51,7 +51,8 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
     out: list[dict[str, JSON]] = []
     for place, message in enumerate(prepared):
         if place not in moved:
-            out += _with_images_last([message, *_results_of(calls.get(place, []), prepared)])
+            results = _results_of(calls[place], prepared) if place in calls else ()
+            out += _with_images_last([message, *results])
     return out
 
 
@@ -84,6 +85,8 @@ def _match_results(messages: Sequence[Mapping[str, JSON]], prepared: Sequence[Ma
             candidates = [call for call in known if not call.results] or known[-1:]
             match = next((call for call in candidates if call.turn == candidates[-1].turn), None)
             (match.results if match else early[call_id]).append(place)
+        if "tool_calls" not in prepared[place]:
+            continue
         for given, sent in zip(_calls_of(message), _calls_of(prepared[place]), strict=False):
             calls.append(_Call(place, sent.get("id")))
             by_id[json_text(given.get("id"))].append(calls[-1])

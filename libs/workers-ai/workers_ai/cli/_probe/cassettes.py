@@ -83,7 +83,7 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
     account = settings.account_id
 
     def replace_secrets(text: str) -> str:
-        text = settings.scrub(text)
+        text = settings._scrub(text)
         return text.replace(account, "ACCOUNT") if account else text
 
     scrub = Scrub(replace_secrets)
@@ -97,7 +97,7 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
 def _interaction(call: Call, reply: Reply, settings: Settings, scrub: Scrub) -> dict[str, JSON]:
     request: JSON = {
         "method": "POST",
-        "uri": scrub.text(f"{settings.root}/{call.path}"),
+        "uri": scrub.text(f"{settings._root}/{call.path}"),
         "body": scrub.body(json.dumps(dict(call.body))),
         "headers": {"content-type": "application/json"},
     }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.errors import BatchError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["VERSION", "LedgerError", "connect", "files_beside", "guarded", "identity", "undamaged"]
 
@@ -61,6 +62,23 @@ _COLUMNS: Final = (
 """Columns that ledgers of earlier releases lack."""
 _DAMAGED: Final = "restore a copy, or choose another path to start over"
 _BUSY_S: Final = 120.0
+_BUSY_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_RETRY_S: Final = 0.01
+_HINTS: Final = {
+    **dict.fromkeys(
+        (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+        "free some space and run the same call again; what was recorded is kept",
+    ),
+    **dict.fromkeys(_BUSY_CODES, "another process holds it; wait for it, and keep ledgers off network file systems"),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
+        "check that its folder exists and is writable",
+    ),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), f"the file is damaged or not a ledger: {_DAMAGED}"
+    ),
+}
+"""Remedies by SQLite's result code (https://www.sqlite.org/rescode.html)."""
 _CACHE_KIB: Final = 48 * 1024
 _CHECKPOINT_PAGES: Final = 8192
 
@@ -80,18 +98,13 @@ def guarded(path: Path) -> Iterator[None]:
     except OSError as exc:
         raise LedgerError(f"the ledger {path} cannot be used ({exc.strerror}): choose another path") from exc
     except sqlite3.Error as exc:
-        text = str(exc)
-        if "full" in text or "I/O" in text:
-            hint = "free some space and run the same call again; what was recorded is kept"
-        elif "locked" in text or "busy" in text:
-            hint = "another process holds it; wait for it, and keep ledgers off network file systems"
-        elif "unable to open" in text or "readonly" in text:
-            hint = "check that its folder exists and is writable"
-        elif isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
-            hint = f"the file is damaged or not a ledger: {_DAMAGED}"
-        else:
-            hint = "see the message of SQLite"
-        raise LedgerError(f"the ledger {path} cannot be used ({text}): {hint}") from exc
+        hint = _HINTS.get(_primary_code(exc), "see the message of SQLite")
+        raise LedgerError(f"the ledger {path} cannot be used ({exc}): {hint}") from exc
+
+
+def _primary_code(exc: sqlite3.Error) -> int:
+    """Return SQLite's result code without its details; 0 if the error is not from SQLite itself."""
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 
 @contextlib.contextmanager
@@ -114,33 +127,55 @@ def connect(path: Path, *, make: bool) -> sqlite3.Connection:
         _require_whole(path)
         connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-            if names and not names >= _NAMES:
-                raise LedgerError(f"{path} is an SQLite file, but not a ledger: choose another path")
-            if not names and not make:
-                raise ConfigurationError(f"the ledger {path} is empty")
-            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise LedgerError(
-                    f"the ledger {path} cannot be used: its file system does not support a write-ahead log"
-                )
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            if not names >= _ALL:
-                connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
-            for table, column, kind in _COLUMNS:
-                _add_column(connection, table, column, kind)
+            _wait_while_busy(lambda: _set_up(connection, path, make=make))
         except BaseException:
             connection.close()
             raise
         return connection
 
 
+def _wait_while_busy(step: Callable[[], None]) -> None:
+    """Repeat a step while another connection holds the file, for at most two minutes.
+
+    SQLite's own timeout does not cover the change to a write-ahead log: while another connection creates the
+    tables of a new ledger, it fails with SQLITE_BUSY at once (https://www.sqlite.org/c3ref/busy_handler.html).
+    """
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as exc:
+            if _primary_code(exc) not in _BUSY_CODES or time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)  # noqa: TID251 - blocks as SQLite's own wait for a lock does
+
+
+def _set_up(connection: sqlite3.Connection, path: Path, *, make: bool) -> None:
+    """Check that the file is a ledger, set the connection's options, and create missing tables and columns."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if names and not names >= _NAMES:
+        raise LedgerError(f"{path} is an SQLite file, but not a ledger: choose another path")
+    if not names and not make:
+        raise ConfigurationError(f"the ledger {path} is empty")
+    if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        raise LedgerError(f"the ledger {path} cannot be used: its file system does not support a write-ahead log")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    if not names >= _ALL:
+        connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+    for table, column, kind in _COLUMNS:
+        _add_column(connection, table, column, kind)
+
+
 def _add_column(connection: sqlite3.Connection, table: str, column: str, kind: str) -> None:
     if any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})")):
         return
-    with contextlib.suppress(sqlite3.OperationalError):  # another process has added it meanwhile
+    try:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+    except sqlite3.OperationalError as exc:
+        if _primary_code(exc) != sqlite3.SQLITE_ERROR:  # SQLITE_ERROR: another process has added it meanwhile
+            raise
 
 
 def files_beside(path: Path) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""The Worker of the README, run by Node.js with a stand-in for ``env.AI`` and called by our client."""
+"""The Worker of the guide, run by Node.js with a stand-in for ``env.AI`` and called by our client."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from workers_ai import BatchWorker, Client, errors
 from workers_ai.batch import BatchJob
 
 HERE = Path(__file__).parent
-README = HERE.parents[1] / "libs" / "workers-ai" / "README.md"
+GUIDE = HERE.parents[1] / "docs" / "guides" / "batch-worker.md"
 M3 = "@cf/baai/bge-m3"
 KEY = {"Authorization": "Bearer key-of-the-worker"}
 
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js runs the Worker of the README")
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js runs the Worker of the guide")
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the Worker listens."""
-    (source,) = re.findall(r"```js\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (source,) = re.findall(r"```js\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     worker = tmp_path_factory.mktemp("worker") / "worker.mjs"
     worker.write_text(source, encoding="utf-8")
     command = ["node", HERE / "batch_worker" / "serve.mjs", worker]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.integration import CHAT_PARAMS, plain_json
@@ -21,26 +21,41 @@ from workers_ai.integration import CHAT_PARAMS, plain_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from langchain_workers_ai._types import Fields
-    from workers_ai.client import AsyncClient, Client
-    from workers_ai.generation import ChatInput, Failure
-    from workers_ai.types import ChatReply
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.rate_limiters import BaseRateLimiter
 
-__all__ = ["QueueRun", "QueuedAnswers", "anything_queued", "queue_params", "queued_answers", "request_key"]
+    from langchain_workers_ai._types import Fields
+    from workers_ai import ChatKeywords
+    from workers_ai.client import AsyncClient, Client
+    from workers_ai.generation import ChatInput, Failure, GenerateOptions
+    from workers_ai.types import JSON, ChatReply
+
+__all__ = [
+    "QueueRun",
+    "QueuedAnswers",
+    "anything_queued",
+    "limited",
+    "queue_params",
+    "queued_answers",
+    "request_key",
+]
+
+ClientT = TypeVar("ClientT", "Client", "AsyncClient")
+Model_co = TypeVar("Model_co", bound="BaseChatModel", covariant=True)
 
 _WARN_ABOVE: Final = 100
 """Number of inputs above which a batch without a ledger warns."""
 _PARAMS: Final = CHAT_PARAMS - {"stream_options"}
 
 
-class QueuedAnswers:
+class QueuedAnswers(Generic[Model_co]):
     """The answers of one batch, by request.
 
     Args:
         owner: The model of the batch. Calls of other models do not use these answers.
     """
 
-    def __init__(self, owner: object) -> None:
+    def __init__(self, owner: Model_co) -> None:
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
@@ -60,7 +75,7 @@ class QueuedAnswers:
         for key, reply, failure in zip(places, replies, failures, strict=True):
             self._outcomes[key] = failure if reply is None else reply
 
-    def reply(self, messages: list[Fields], options: Fields, model: str) -> ChatReply:
+    def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
 
         Raises:
@@ -89,10 +104,10 @@ class QueuedAnswers:
             _current.reset(token)
 
 
-_current: ContextVar[QueuedAnswers | None] = ContextVar("workers_ai_queued_answers", default=None)
+_current: ContextVar[QueuedAnswers[BaseChatModel] | None] = ContextVar("workers_ai_queued_answers", default=None)
 
 
-def queued_answers(owner: object) -> QueuedAnswers | None:
+def queued_answers(owner: object) -> QueuedAnswers[BaseChatModel] | None:
     """Return the answers of the current batch of a model; None for direct calls."""
     answers = _current.get()
     return answers if answers is not None and answers.owner is owner else None
@@ -103,18 +118,25 @@ def anything_queued(owner: object) -> bool:
     return queued_answers(owner) is not None
 
 
-def request_key(messages: list[Fields], options: Fields) -> str:
+def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     """Return the key of a request within one batch."""
     return plain_json([messages, queue_params(options)])
 
 
-def queue_params(options: Fields) -> Fields:
+def limited(client: ClientT, limiter: BaseRateLimiter | None) -> ClientT:
+    """Return a client that acquires LangChain's rate limiter before each request."""
+    if limiter is None:
+        return client
+    return type(client)._of(client._connection.paced(limiter.acquire, limiter.aacquire))
+
+
+def queue_params(options: ChatKeywords) -> dict[str, object]:
     """Return the options that are parameters of a request in the queue."""
-    return {name: options[name] for name in sorted(_PARAMS & options.keys())}
+    return {name: value for name, value in sorted(options.items()) if name in _PARAMS}
 
 
 @dataclass(frozen=True)
-class QueueRun:
+class QueueRun(Generic[Model_co]):
     """The requests of one batch, and the settings of their generation.
 
     Attributes:
@@ -126,14 +148,14 @@ class QueueRun:
         deadline_s: Seconds the batch may take; None for no limit.
     """
 
-    owner: object
+    owner: Model_co
     model: str
     requests: dict[str, tuple[int, ChatInput]]
-    extra_body: Fields
+    extra_body: Mapping[str, JSON] | None
     ledger: str | None
     deadline_s: float | None
 
-    def run(self, client: Client) -> QueuedAnswers:
+    def run(self, client: Client) -> QueuedAnswers[Model_co]:
         """Generate the answers and return them."""
         from workers_ai.generation import generate
 
@@ -141,13 +163,13 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    generate(self._source(), client=client, **self._arguments(ledger))
+                    generate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             self._read(answers, ledger)
         return answers
 
-    async def arun(self, client: AsyncClient) -> QueuedAnswers:
+    async def arun(self, client: AsyncClient) -> QueuedAnswers[Model_co]:
         """Generate the answers without blocking the event loop and return them."""
         from workers_ai.generation import agenerate
 
@@ -155,7 +177,7 @@ class QueueRun:
         with self._ledger() as ledger:
             try:
                 if self.requests:
-                    await agenerate(self._source(), client=client, **self._arguments(ledger))
+                    await agenerate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
                 self._keep(answers, exc, ledger)
             await asyncio.to_thread(self._read, answers, ledger)
@@ -178,16 +200,15 @@ class QueueRun:
     def _source(self) -> list[tuple[str, ChatInput]]:
         return [(str(index), request) for index, request in self.requests.values()]
 
-    def _arguments(self, ledger: Path) -> Fields:
+    @property
+    def _options(self) -> GenerateOptions:
         return {
-            "ledger": ledger,
-            "model": self.model,
             "extra_body": self.extra_body or None,
             "deadline_s": self.deadline_s,
             "progress": False,
         }
 
-    def _keep(self, answers: QueuedAnswers, error: WorkersAIError, ledger: Path) -> None:
+    def _keep(self, answers: QueuedAnswers[Model_co], error: WorkersAIError, ledger: Path) -> None:
         """Record an error that stopped the run. Raise it if no input can have an answer."""
         from workers_ai.generation import LedgerError
 
@@ -195,7 +216,7 @@ class QueueRun:
             raise error
         answers.stopped = error
 
-    def _read(self, answers: QueuedAnswers, ledger: Path) -> None:
+    def _read(self, answers: QueuedAnswers[Model_co], ledger: Path) -> None:
         from workers_ai.generation import Answers
 
         if self.requests:

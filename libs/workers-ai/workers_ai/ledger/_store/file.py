@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.ledger._fingerprints import differences, read_fingerprint, task_of
-from workers_ai.ledger._liveness import Observer, RunRow
 from workers_ai.ledger._records import AnswerRow, Failure, InFlight, Row, text_hash
-from workers_ai.ledger._schema import VERSION, LedgerError, connect, guarded, identity, undamaged
+from workers_ai.ledger._store.fingerprints import differences, read_fingerprint, task_of
+from workers_ai.ledger._store.liveness import Observer, RunRow
+from workers_ai.ledger._store.schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
     import os
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Self
 
-    from workers_ai.ledger._fingerprints import AnyFingerprint, TaskName
+    from workers_ai.ledger._store.fingerprints import AnyFingerprint, TaskName
 
 __all__ = ["LEASE_S", "LedgerFile"]
 
 LEASE_S: Final = 900.0
-"""Seconds a silent run keeps its claims: longer than any request. A dead process of this machine is noticed at once."""
+"""Seconds for which a run without heartbeats keeps its claims: longer than any request. A dead process of this machine
+loses them at once."""
 
 _CHUNK: Final = 1000
 _ANSWER: Final = "answer, finish, input_tokens, output_tokens, neurons"
@@ -312,6 +313,12 @@ class LedgerFile:
         with self._reading() as db:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
 
+    def has_any(self, hashes: Iterable[bytes]) -> bool:
+        """Return whether the ledger was ever given one of the inputs, by their hashes."""
+        query = "SELECT 1 FROM texts WHERE hash = ?"
+        with self._reading() as db:
+            return any(db.execute(query, (digest,)).fetchone() for digest in hashes)
+
     def _chunks(self, run: int, columns: str, joins: str) -> Iterator[list[tuple[Any, ...]]]:
         last = 0
         while True:
@@ -337,7 +344,7 @@ class LedgerFile:
             return [None if row is None else _floats(row[0]) for row in rows]
 
     def message(self, text: str) -> str | None:
-        """Return why a text failed, or None."""
+        """Return the message of the failure of a text; None if it has not failed."""
         with self._reading() as db:
             query = "SELECT message FROM texts JOIN failures USING (id) WHERE hash = ?"
             row = db.execute(query, (text_hash(text),)).fetchone()

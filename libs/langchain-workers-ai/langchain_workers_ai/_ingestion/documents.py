@@ -7,10 +7,11 @@ import hashlib
 import itertools
 import json
 import pickle
+import sqlite3
 import tempfile
 import uuid
 from collections.abc import AsyncIterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import IO, TYPE_CHECKING, Literal, Self, TypeAlias
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
@@ -20,12 +21,15 @@ from langchain_core.vectorstores import VectorStore
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from langchain_workers_ai._types import Data
 
 
-__all__ = ["Documents", "Source", "batched", "document_key", "key_of"]
+__all__ = ["Documents", "KeyEncoder", "Source", "batched", "document_key", "key_of"]
+
+KeyEncoder: TypeAlias = 'Literal["sha1", "sha256", "sha512", "blake2b"] | Callable[[Document], str]'
+"""``key_encoder`` of LangChain's ``index``."""
 
 Source: TypeAlias = "Iterable[Document] | AsyncIterable[Document] | BaseLoader"
 
@@ -51,7 +55,7 @@ def _plain(value: object) -> Data:
 
 
 def _ordered(value: object, above: tuple[int, ...]) -> Data:
-    """Return a value with dicts as sorted pairs. A container that contains itself becomes a mark."""
+    """Return a value with dicts as sorted pairs. A container inside itself becomes a text that names its depth."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"
     inside = (*above, id(value))
@@ -74,24 +78,24 @@ class _KeyRecorder(VectorStore):
 
     key: str
 
-    def add_documents(self, documents: list[Document], **kwargs: Any) -> list[str]:
+    def add_documents(self, documents: list[Document], **kwargs: object) -> list[str]:
         self.key = str(documents[0].id)
         return [self.key]
 
-    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
+    def delete(self, ids: list[str] | None = None, **kwargs: object) -> bool | None:
         raise NotImplementedError
 
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+    def similarity_search(self, query: str, k: int = 4, **kwargs: object) -> list[Document]:
         raise NotImplementedError
 
     @classmethod
     def from_texts(
-        cls, texts: list[str], embedding: Any, metadatas: Any = None, *, ids: Any = None, **kwargs: Any
+        cls, texts: list[str], embedding: object, metadatas: object = None, *, ids: object = None, **kwargs: object
     ) -> Self:
         raise NotImplementedError
 
 
-def key_of(document: Document, encoder: Any) -> str:
+def key_of(document: Document, encoder: KeyEncoder) -> str:
     """Return the key of a document in a record manager.
 
     Args:
@@ -123,7 +127,7 @@ class Documents:
 
     def __init__(self) -> None:
         self._list: Sequence[Document] | None = None
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         self._count = 0
 
     def read(self, source: Source) -> None:
@@ -141,14 +145,26 @@ class Documents:
             self._add(document)
 
     async def aread(self, source: Source) -> None:
-        """Read all documents of a source without blocking the event loop."""
+        """Read all documents of a source without blocking the event loop.
+
+        Raises:
+            BadRequestError: The source can be read on this thread only.
+        """
         if isinstance(source, BaseLoader):
             source = source.alazy_load()
         if isinstance(source, AsyncIterable):
             async for document in source:
                 self._add(document)
-        else:
+            return
+        try:
             await asyncio.to_thread(self.read, source)
+        except sqlite3.ProgrammingError as exc:
+            if "thread" not in str(exc):
+                raise
+            raise BadRequestError(
+                "documents reads an SQLite connection of another thread: pass a list or an asynchronous iterator, or "
+                "open the connection with check_same_thread=False"
+            ) from exc
 
     def _add(self, document: Document) -> None:
         if self._file is None:

@@ -1,0 +1,204 @@
+"""``workers-ai chat``: one answer, or a conversation in a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import uuid
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from workers_ai.cli._errors import message_of, note
+from workers_ai.errors import ConfigurationError, WorkersAIError
+from workers_ai.ingest._parquet import whole_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workers_ai._wire.params import ChatKeywords
+    from workers_ai.client import Client
+
+__all__ = ["DEFAULT_MODEL", "Conversation", "answer", "answer_as_json", "converse"]
+
+DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, apart from tab and line feed: a terminal would obey them."""
+
+
+@dataclass
+class Conversation:
+    """The messages of a conversation.
+
+    Attributes:
+        model: Model id.
+        session_id: Sent as ``x-session-affinity``, so that the service finds its cache of the prefix.
+        messages: Messages so far.
+        path: Session file; None to keep the conversation in memory only.
+    """
+
+    model: str
+    session_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    messages: list[dict[str, str]] = field(default_factory=list)
+    path: Path | None = None
+
+    @classmethod
+    def open(cls, path: Path | None, model: str | None, system: str | None) -> Conversation:
+        """Return the conversation of a session file, or a new one.
+
+        Args:
+            path: Session file; None for none.
+            model: Model id; None for the model of the session, else the default.
+            system: System message; None for the session's.
+
+        Raises:
+            ConfigurationError: The file is not a session, or the session has another system message.
+        """
+        if path is None or not path.exists():
+            messages = [{"role": "system", "content": system}] if system else []
+            return cls(model or DEFAULT_MODEL, messages=messages, path=path)
+        found = _read(path)
+        found.model = model or found.model
+        if system is not None and {"role": "system", "content": system} not in found.messages[:1]:
+            raise ConfigurationError(
+                f"{path} has another system message: leave out --system, or start a session in another file"
+            )
+        return found
+
+    def asking(self, prompt: str) -> list[dict[str, str]]:
+        """Return the messages of a request with this prompt."""
+        return [*self.messages, {"role": "user", "content": prompt}]
+
+    def affine(self, options: ChatKeywords) -> ChatKeywords:
+        """Return options of a call with the session id."""
+        return {**options, "session_id": self.session_id}
+
+    def keep(self, prompt: str, text: str) -> None:
+        """Add a prompt and its answer, and write the session file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.messages = [*self.asking(prompt), {"role": "assistant", "content": text}]
+        if self.path is not None:
+            stored = {"model": self.model, "session_id": self.session_id, "messages": self.messages}
+            with whole_file(self.path) as file:
+                file.write(json.dumps(stored, indent=1).encode())
+
+
+def _read(path: Path) -> Conversation:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in stored["messages"]]
+        return Conversation(str(stored["model"]), str(stored["session_id"]), messages, path)
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ConfigurationError(
+            f"{path} is not a session of `workers-ai chat`: pass another file (a new file starts a session)"
+        ) from exc
+
+
+def answer(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> None:
+    """Print an answer as it arrives, and keep it. Show reasoning on stderr in a terminal.
+
+    Raises:
+        StreamInterruptedError: The stream ended early; what arrived is printed, and the turn is not kept.
+        WorkersAIError: The call failed.
+    """
+    screen = _Screen()
+    stream = client.stream_chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
+    finish_reason = None
+    try:
+        with closing(stream):
+            for piece in stream:
+                screen.reason(piece.reasoning)
+                screen.write(piece.text or piece.refusal)
+                finish_reason = piece.finish_reason or finish_reason
+    finally:
+        screen.end()
+    conversation.keep(prompt, screen.text)
+    _warn_if_truncated(finish_reason)
+
+
+def answer_as_json(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> str:
+    """Return an answer with its usage as a JSON object, and keep it.
+
+    Raises:
+        WorkersAIError: The call failed.
+    """
+    reply = client.chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
+    conversation.keep(prompt, reply.text)
+    _warn_if_truncated(reply.finish_reason)
+    facts = asdict(reply)
+    names = ("model", "text", "reasoning", "refusal", "finish_reason", "id")
+    return json.dumps(
+        {name: facts[name] for name in names} | {"usage": reply.usage and reply.usage._asdict()}, ensure_ascii=False
+    )
+
+
+def converse(client: Client, conversation: Conversation, options: ChatKeywords) -> None:
+    """Read prompts from the terminal and answer them, up to the end of the input (Ctrl-D).
+
+    An error or Ctrl-C ends one turn, which is not kept.
+    """
+    with suppress(ImportError):  # not on Windows
+        import readline  # noqa: F401 - gives `input` a history and line editing
+
+    turns = sum(message["role"] == "user" for message in conversation.messages)
+    went_on = f", {turns} earlier turns" if turns else ""
+    typer.echo(f"{conversation.model}{went_on}. Ctrl-C stops an answer, Ctrl-D ends.", err=True)
+    while True:
+        try:
+            prompt = input("> ").strip()
+        except EOFError:
+            typer.echo(err=True)
+            return
+        if not prompt:
+            continue
+        try:
+            answer(client, conversation, prompt, options)
+        except KeyboardInterrupt:
+            note("interrupted: this turn is not kept")
+        except WorkersAIError as exc:
+            note(message_of(exc))
+
+
+def _warn_if_truncated(finish_reason: str | None) -> None:
+    if finish_reason == "length":
+        note("the answer is truncated: pass a larger --max-tokens")
+
+
+class _Screen:
+    """Prints an answer; a terminal gets no control characters."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.text = ""
+        self._is_terminal = sys.stdout.isatty()
+        self._aside = Console(stderr=True, highlight=False, markup=False) if self._is_terminal else None
+        self._reasons = False
+
+    def reason(self, text: str) -> None:
+        """Print reasoning dimmed on stderr, if both are shown in a terminal."""
+        if text and self._aside is not None and self._aside.is_terminal:
+            self._reasons = True
+            self._aside.print(_CONTROL.sub("", text), style="dim", end="", soft_wrap=True)
+
+    def write(self, text: str) -> None:
+        """Print a piece of the answer at once."""
+        if not text:
+            return
+        if self._reasons and self._aside is not None:
+            self._aside.print("\n")
+            self._reasons = False
+        self.text += text
+        typer.echo(_CONTROL.sub("", text) if self._is_terminal else text, nl=False)
+
+    def end(self) -> None:
+        """End the last line."""
+        if self._reasons or (self.text and not self.text.endswith("\n")):
+            typer.echo()

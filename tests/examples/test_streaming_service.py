@@ -1,0 +1,107 @@
+"""The streaming service: events, errors as status codes, and cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from workers_ai_emulator import Emulator, Fault
+
+ORDER = {"messages": [{"role": "user", "content": "Where is order 17? Use order_status."}]}
+EARLY = [
+    (Fault.busy(), 503, "CapacityError", "5"),
+    (Fault.busy(retry_after="7"), 503, "CapacityError", "7"),
+    (Fault.error(401, 10000, "Authentication error"), 502, "AuthenticationError", None),
+]
+
+
+@pytest.fixture
+def service(load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator) -> Iterator[TestClient]:
+    """Return a client of the service."""
+    with TestClient(load("streaming_service").app) as client:
+        yield client
+
+
+def read_events(body: str) -> list[tuple[str, Any]]:
+    """Return the events of a stream as (event, data)."""
+    fields = [dict(line.split(": ", 1) for line in event.splitlines()) for event in body.strip().split("\n\n")]
+    return [(event["event"], json.loads(event["data"])) for event in fields]
+
+
+def test_the_answer_is_streamed(service: TestClient, workers_ai_emulator: Emulator) -> None:
+    response = service.post("/chat", json=ORDER)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = read_events(response.text)
+    assert events[0] == ("tool", {"name": "order_status", "result": "Order 17 left the warehouse in Moss at 14:02."})
+    assert len([kind for kind, _ in events if kind == "text"]) > 2
+    assert "14:02" in "".join(data for kind, data in events if kind == "text")
+    assert events[-1][0] == "done"
+    assert events[-1][1]["tokens"] > 20
+    assert workers_ai_emulator.log.statuses == {200: 2}
+
+
+@pytest.mark.parametrize(("fault", "status", "error", "wait"), EARLY)
+def test_an_early_error_has_a_status(
+    service: TestClient, workers_ai_emulator: Emulator, fault: Fault, status: int, error: str, wait: str | None
+) -> None:
+    workers_ai_emulator.faults.add(fault)
+    response = service.post("/chat", json=ORDER)
+    assert (response.status_code, response.json()) == (status, {"error": error})
+    assert response.headers.get("retry-after") == wait
+
+
+def test_an_exhausted_allocation_waits_for_its_reset(service: TestClient, workers_ai_emulator: Emulator) -> None:
+    workers_ai_emulator.faults.add(Fault.error(429, 4006, "daily allocation used up"))
+    response = service.post("/chat", json=ORDER)
+    assert response.status_code == 503
+    assert 0 < int(response.headers["retry-after"]) <= 86_400
+
+
+def test_a_late_error_is_an_event(service: TestClient, workers_ai_emulator: Emulator) -> None:
+    workers_ai_emulator.faults.add(Fault.busy(skip=1))
+    events = read_events(service.post("/chat", json=ORDER).text)
+    assert [kind for kind, _ in events] == ["tool", "error"]
+    assert events[-1] == ("error", {"error": "CapacityError", "retryable": True})
+
+
+@pytest.mark.parametrize("messages", [[], [{"role": "system", "content": "x"}], [{"role": "user", "content": ""}]])
+def test_an_invalid_conversation_is_rejected(service: TestClient, messages: list[Any]) -> None:
+    assert service.post("/chat", json={"messages": messages}).status_code == 422
+
+
+async def test_a_disconnect_cancels_the_request(
+    load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
+) -> None:
+    """The client leaves after the first text. The whole answer would take 20 s."""
+    app, emulator = load("streaming_service").app, workers_ai_emulator_env
+    emulator.faults.add(Fault.say("word " * 400), Fault.slow(0.05))
+    sent: list[bytes] = []
+    left = asyncio.Event()
+    body = [{"type": "http.request", "body": json.dumps(ORDER).encode()}]
+
+    async def receive() -> Any:
+        if body:
+            return body.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if b"event: text" in sent[-1]:
+            left.set()
+
+    scope = {"type": "http", "method": "POST", "path": "/chat", "query_string": b"", "asgi": {"spec_version": "2.3"}}
+    async with app.router.lifespan_context(app):
+        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 10)
+        for _ in range(100):
+            if emulator.log.running == 0:
+                break
+            await asyncio.sleep(0.05)
+    assert emulator.log.running == 0
+    assert b"done" not in b"".join(sent)

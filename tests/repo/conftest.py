@@ -1,0 +1,18 @@
+"""Close LlamaIndex's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def event_loop_of_llama_index() -> Iterator[None]:
+    """Close the event loop that LlamaIndex runs sync calls in, and leaves open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
