@@ -148,11 +148,15 @@ class _BoundedBackend(httpcore.NetworkBackend):
     def __init__(self, backend: httpcore.NetworkBackend) -> None:
         self._backend = backend
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left_s(timeout, httpcore.ConnectTimeout)
         return _BoundedStream(self._backend.connect_tcp(host, port, left, *args, **options))
 
-    def connect_unix_socket(self, path: str, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, *args: Any, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left_s(timeout, httpcore.ConnectTimeout)
         return _BoundedStream(self._backend.connect_unix_socket(path, left, *args, **options))
 
