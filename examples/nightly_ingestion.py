@@ -68,6 +68,8 @@ def main(folder: Path, index: Path) -> int:
     except (BatchError, QuotaExhaustedError) as error:  # deadline, cost limit or daily allocation
         log.warning("stopped early, run again: %s", error)
         return RUN_AGAIN
+    finally:
+        records.engine.dispose()
     log.info("%s", report)
     return SOME_FAILED if report.failed else DONE
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import thin_out
 
 from workers_ai import AsyncClient, Client, RetryPolicy
 from workers_ai._limits import limiter
@@ -21,11 +22,22 @@ AT_ONCE = RetryPolicy(max_retries=2, base_s=0.0)
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run each row on one combination of sync or async, route and so on; ``WORKERS_AI_ALL_AXES`` runs it on all."""
+    if not os.environ.get("WORKERS_AI_ALL_AXES"):
+        kept = thin_out(items)
+        numbers = set(map(id, kept))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in numbers])
+        items[:] = kept
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("CLOUDFLARE_", "CF_")) or name.upper().endswith("_PROXY"):
             monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # child processes compile each module once
     monkeypatch.setattr(limiter, "_limiters", {})
 
 

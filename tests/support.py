@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import zlib
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import httpx
 
-from workers_ai._limits.limiter import Limiter
+from workers_ai._limits.limiter import AccountLimiter
 
 if TYPE_CHECKING:
     import pytest
@@ -60,7 +61,9 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setattr("anyio.sleep", asleep)
     monkeypatch.setattr("asyncio.sleep", asleep)
-    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(lambda: monotonic() + sum(waited)))
+    monkeypatch.setattr(
+        "workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(lambda: monotonic() + sum(waited))
+    )
     return waited
 
 
@@ -92,28 +95,33 @@ class Caller:
         return total
 
 
-def thin_out(items: list[pytest.Item], rows: int = 6) -> list[pytest.Item]:
-    """Return the items to run: one combination of the axes for each row of a test with more than so many items.
+def axes_of(item: pytest.Item) -> frozenset[str]:
+    """Return the parameters that repeat a test: those of fixtures, and ``AXES``. Other parameters are its rows."""
+    if not (callspec := getattr(item, "callspec", None)):
+        return frozenset()
+    marks = [mark.args[0] if mark.args else mark.kwargs["argnames"] for mark in item.iter_markers("parametrize")]
+    rows = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
+    return frozenset(name for name in callspec.params if name in AXES or name not in rows)
 
-    The rows, and the tests, take the combinations in turn, so that each combination is run. Sync and async, and the
-    routes, share one flow; a row does not need all of them.
+
+def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items to run: one combination of the axes for each row, and half of them for a test without rows.
+
+    The rows of a test take the combinations in turn, so that each combination is run. Sync and async, and the routes,
+    share one flow; a row does not need all of them.
     """
-    by_test: dict[str, list[pytest.Item]] = {}
+    by_test: dict[str, dict[Any, list[pytest.Item]]] = {}
     for item in items:
-        by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept: list[pytest.Item] = []
-    for offset, group in enumerate(by_test.values()):
-        if len(group) <= rows:
-            kept += group
-            continue
-        by_row: dict[Any, list[pytest.Item]] = {}
-        for item in group:
-            params = item.callspec.params  # type: ignore[attr-defined]
-            row = frozenset((name, id(value)) for name, value in params.items() if name not in AXES)
-            by_row.setdefault(row, []).append(item)
-        for number, combinations in enumerate(by_row.values(), offset):
-            if len(by_row) < 3:  # a few rows are representative: run every second combination
-                kept += combinations[number % 2 :: 2] or combinations[:1]
+        axes = axes_of(item)
+        params = item.callspec.params if axes else {}  # type: ignore[attr-defined]
+        row = frozenset((name, id(value)) for name, value in params.items() if name not in axes) if axes else item
+        by_test.setdefault(item.nodeid.partition("[")[0], {}).setdefault(row, []).append(item)
+    kept: set[int] = set()
+    for test, by_row in by_test.items():
+        for number, combinations in enumerate(by_row.values(), zlib.crc32(test.encode())):
+            count = len(combinations)
+            if len(by_row) > 1:
+                kept.add(id(combinations[number % count]))
             else:
-                kept.append(combinations[number % len(combinations)])
-    return kept
+                kept |= {id(item) for item in (combinations if count < 3 else combinations[number % 2 :: 2])}
+    return [item for item in items if id(item) in kept]

@@ -51,15 +51,11 @@ def _repository_pages() -> Iterator[tuple[str, str, str]]:
     yield "tests/contract/README.md", "conformance.md", _read(ROOT / "tests" / "contract" / "README.md")
     for path in sorted(ROOT.glob("libs/*/README.md")):
         yield f"libs/{path.parent.name}/README.md", f"packages/{path.parent.name}.md", _read(path)
-    notebooks = sorted(ROOT.glob("notebooks/*.ipynb"))
-    yield "notebooks", "notebooks/index.md", _index("Notebooks", "notebooks", [_notebook(path) for path in notebooks])
-    for path in notebooks:
-        yield f"notebooks/{path.name}", f"notebooks/{path.stem}.md", _notebook(path)[1]
-    examples = sorted(ROOT.glob("examples/*.py"))
-    readme = ROOT / "examples" / "README.md"
-    index = _read(readme) if readme.exists() else "# Examples\n"
-    yield "examples/README.md", "examples/index.md", index
-    for path in examples:
+    for folder in ("notebooks", "examples"):
+        yield f"{folder}/README.md", f"{folder}/index.md", _read(ROOT / folder / "README.md")
+    for path in sorted(ROOT.glob("notebooks/*.ipynb")):
+        yield f"notebooks/{path.name}", f"notebooks/{path.stem}.md", _notebook(path)
+    for path in sorted(ROOT.glob("examples/*.py")):
         text = f"# {path.name}\n\n```python\n{_read(path)}```\n"
         yield f"examples/{path.name}", f"examples/{path.stem}.md", text
 
@@ -68,23 +64,14 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _notebook(path: Path) -> tuple[str, str]:
-    """Return the name of a notebook, and its cells as Markdown."""
+def _notebook(path: Path) -> str:
+    """Return the cells of a notebook as Markdown."""
     cells: list[dict[str, Any]] = json.loads(_read(path))["cells"]
     parts = []
     for cell in cells:
         source = "".join(cell["source"]).strip()
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-    return path.stem, "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _index(title: str, folder: str, pages: list[tuple[str, str]]) -> str:
-    """Return a list of pages by their first heading."""
-    lines = [f"# {title}", "", f"The files are in the folder `{folder}/` of the repository.", ""]
-    for name, text in pages:
-        heading = re.search(r"^# (.+)$", text, re.MULTILINE)
-        lines.append(f"- [{heading[1] if heading else name}]({name}.md)")
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers_ai.ingest import Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai_emulator import Emulator, Fault, QueueSettings
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

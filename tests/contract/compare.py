@@ -15,10 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from unittest import mock
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from langchain_rows import MAKERS, REPLIES, Maker, expressible, find_differences, read_with, refused, sent
 from refusals import REFUSED

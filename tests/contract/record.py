@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from cases import CASES
 from recording import CASSETTES, use_cassette
 

@@ -16,11 +16,12 @@ import httpx
 import vcr
 import yaml
 
+from workers_ai.cli._probe.cassettes import KEPT_HEADERS, Scrub
+
 __all__ = [
     "ACCOUNT",
     "CASSETTES",
     "EmulatedReplyError",
-    "Scrub",
     "describe",
     "find_problems",
     "not_in_the_cassette",
@@ -30,37 +31,19 @@ __all__ = [
 CASSETTES: Final = Path(__file__).parents[2] / "cassettes"
 ACCOUNT: Final = "ACCOUNT"
 """Stands for the account id, in paths and in texts."""
-TOKEN: Final = "TOKEN"
 EMULATOR_HEADER: Final = "x-workers-ai-emulator"
 
 KEPT_OF_REQUEST: Final = frozenset({"content-type", "x-session-affinity", "cf-aig-gateway-id"})
-KEPT_OF_REPLY: Final = frozenset(
-    {
-        "api-version",
-        "cf-ai-neurons",
-        "cf-ai-req-id",
-        "cf-aig-cache-status",
-        "cf-auditlog-id",
-        "cf-ray",
-        "content-type",
-        "ratelimit",
-        "ratelimit-policy",
-        "retry-after",
-    }
-)
 
 _ACCOUNT_IN_PATH = re.compile(r"(?<=/accounts/)[^/\s\",?]+")
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-_HEX_ID = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{32})\b", re.IGNORECASE)
-_STAND_IN = re.compile(r"00000000-0000-4000-8000-[0-9]{12}")
 
 
 class EmulatedReplyError(Exception):
     """A recording met a reply of the emulator."""
 
 
-class Scrub:
-    """Replaces what must not be kept. Equal ids become equal stand-ins, so a job can still be polled on replay.
+class Filter:
+    """Removes from requests and replies what must not be kept.
 
     Args:
         secrets: Texts to replace wherever they occur, each by its stand-in.
@@ -68,41 +51,35 @@ class Scrub:
 
     def __init__(self, secrets: dict[str, str] | None = None) -> None:
         self._secrets = {secret: name for secret, name in (secrets or {}).items() if secret}
-        self._ids: dict[str, str] = {}
+        self._scrub = Scrub(self._replace_secrets)
 
-    def text(self, text: str) -> str:
-        """The text without secrets, account and ids."""
+    def _replace_secrets(self, text: str) -> str:
         for secret, name in self._secrets.items():
             text = text.replace(secret, name)
-        text = _ACCOUNT_IN_PATH.sub(ACCOUNT, text)
-        return _UUID.sub(self._stand_in, _HEX_ID.sub("0" * 32, text))
-
-    def _stand_in(self, found: re.Match[str]) -> str:
-        one = found.group().lower()
-        if _STAND_IN.fullmatch(one):
-            return one
-        return self._ids.setdefault(one, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
+        return _ACCOUNT_IN_PATH.sub(ACCOUNT, text)
 
     def request(self, request: Any) -> Any:
-        """What is kept of a request, and what it is matched by."""
+        """Return what is kept of a request, and what it is matched by."""
         body = request.body.decode() if request.body else None
         headers = {name: request.headers[name] for name in request.headers if name.lower() in KEPT_OF_REQUEST}
-        return type(request)(request.method, self.text(request.uri), body and self.text(body), headers)
+        text = self._scrub.text
+        return type(request)(request.method, text(request.uri), body and text(body), headers)
 
     def response(self, response: dict[str, Any]) -> dict[str, Any]:
-        """What is kept of a reply.
+        """Return what is kept of a reply.
 
         Raises:
-            EmulatedReplyError: It is the emulator's.
+            EmulatedReplyError: The emulator sent the reply.
         """
         headers = {name.lower(): values for name, values in response["headers"].items()}
         if EMULATOR_HEADER in headers:
             raise EmulatedReplyError("this is a reply of the emulator; only the real service is recorded")
-        kept = {name: values for name, values in headers.items() if name in KEPT_OF_REPLY}
-        kept = {name: [self.text(value) for value in values] for name, values in kept.items()}
-        if "cf-ray" in kept:
-            kept["cf-ray"] = ["0000000000000000-AMS"]
-        body = self.text(response["body"]["string"].decode()).encode()
+        kept = {
+            name: [self._scrub.header(name, value) for value in values]
+            for name, values in headers.items()
+            if name in KEPT_HEADERS
+        }
+        body = self._scrub.text(response["body"]["string"].decode()).encode()
         return {"status": response["status"], "headers": kept, "body": {"string": body}}
 
 
@@ -177,11 +154,11 @@ def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | 
         EmulatedReplyError: While recording: the emulator answered.
         CannotOverwriteExistingCassetteException: On replay: this request is not in the cassette.
     """
-    scrub = Scrub(secrets)
+    kept = Filter(secrets)
     player = vcr.VCR(
         record_mode=vcr.mode.ALL if record else vcr.mode.NONE,
-        before_record_request=scrub.request,
-        before_record_response=scrub.response,
+        before_record_request=kept.request,
+        before_record_response=kept.response,
         match_on=["method", "uri", "same_body", "documented_headers"],
     )
     player.register_serializer("readable", Readable)
@@ -202,7 +179,7 @@ def find_problems(path: Path) -> list[str]:
     for interaction in describe(path)["interactions"]:
         headers = set(interaction["response"]["headers"])
         found += [f"{path.stem}: no cf-ray"] if "cf-ray" not in headers else []
-        found += [f"{path.stem}: {name} is not kept" for name in sorted(headers - KEPT_OF_REPLY)]
+        found += [f"{path.stem}: {name} is not kept" for name in sorted(headers - KEPT_HEADERS)]
     return found
 
 

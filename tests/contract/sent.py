@@ -552,6 +552,13 @@ PARAMETERS = [
         params={"temperature": None, "stop": None, "seed": None, "tools": None, "logprobs": None},
         lacks=["temperature", "stop", "seed", "tools", "logprobs", "stream"],
     ),
+    Sent(
+        "cache marks among the tools are dropped",
+        "B137",
+        params={"tools": [*TOOLS, {"cachePoint": {"type": "default"}}]},
+        model=OPENAI,
+        has={"tools": list(TOOLS)},
+    ),
     Sent("one stop text is a list of one", "rule 12", params={"stop": "END"}, has={"stop": ["END"]}),
     Sent("no stop texts", "langchain-cloudflare", params={"stop": []}, lacks=["stop"]),
     # Out of scope: turning efforts a model does not list into others (rule 11); the service knows its models.

@@ -79,6 +79,10 @@ MISFITS = {
         enveloped({"data": [["a", "b"], [1.0, 1.0]]}),
         "vector 0 contains a value that is not a number",
     ),
+    "truth values": (
+        enveloped({"data": [[True, False], [1.0, 1.0]]}),
+        "vector 0 contains a value that is not a number",
+    ),
     "indexes twice": ({"data": [item(0, TWO[0]), item(0, TWO[1])]}, "indexes of the vectors"),
     "indexes from one": ({"data": [item(1, TWO[0]), item(2, TWO[1])]}, "indexes of the vectors"),
     "an index that is null": ({"data": [item(0, TWO[0]), {"index": None, "embedding": TWO[1]}]}, "indexes"),

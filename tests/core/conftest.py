@@ -14,7 +14,7 @@ from tests.core.virtual_time import VirtualTime
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.steps import Flow, Send, Sleep
 from workers_ai._limits import limiter
-from workers_ai._limits.limiter import Limiter
+from workers_ai._limits.limiter import AccountLimiter
 from workers_ai._settings.settings import Settings
 from workers_ai._wire.request import Request
 from workers_ai.retry import RetryPolicy
@@ -50,7 +50,7 @@ def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """Virtual time for real clients: the driver sleeps in it, and the account's limiter reads it."""
     time = VirtualTime()
     monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", time.sleep)
-    monkeypatch.setattr(limiter, "Limiter", lambda: Limiter(time.now))
+    monkeypatch.setattr(limiter, "AccountLimiter", lambda: AccountLimiter(time.now))
     return time
 
 
@@ -87,14 +87,14 @@ def make_calls(account: dict[str, Any], clock: VirtualClock) -> Callable[..., Ca
     """Makes the flows of a client on the virtual clock, its jitter at the upper bound."""
 
     def make(
-        limiter: Limiter | None = None,
+        limiter: AccountLimiter | None = None,
         on_retry: Any = None,
         policy: RetryPolicy | None = None,
         **settings: Any,
     ) -> Calls:
         resolved = Settings.resolve(**account, **settings)
         policy = policy or RetryPolicy(max_retries=resolved.max_retries, jitter=lambda: 1.0)
-        return Calls(resolved, limiter or Limiter(clock), policy, on_retry, clock)
+        return Calls(resolved, limiter or AccountLimiter(clock), policy, on_retry, clock)
 
     return make
 

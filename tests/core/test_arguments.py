@@ -185,6 +185,15 @@ FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
         lambda c: c.chat(BGE, HI),
         rf"{BGE} is an embedding model; for this call use @cf",
     ),
+    "texts in the queue": (lambda c: c.embed("bge-m3", ["a"], queue="always"), rf"Did you mean {BGE}\?"),
+    "chats in the queue": (
+        lambda c: c.batch.submit(CHAT.removesuffix("-fast"), [{"messages": HI}]),
+        rf"Did you mean {CHAT}",
+    ),
+    "contexts in the queue": (
+        lambda c: c.batch.run("bge-reranker", [{"query": "q", "contexts": []}]),
+        rf"Did you mean {RERANK}\?",
+    ),
     "another length": (lambda c: c.embed(BGE, ["a"], dimensions=7), r"dimensions=7 exists only on api=.embeddings."),
 }
 

@@ -167,7 +167,7 @@ def test_plain_http_elsewhere_needs_a_word(account: dict[str, Any]) -> None:
     ],
 )
 def test_where_the_paths_of_the_service_begin(base_url: str, root: str) -> None:
-    assert Settings.resolve(account_id=HEX, api_token="t", base_url=base_url).root == root
+    assert Settings.resolve(account_id=HEX, api_token="t", base_url=base_url)._root == root
 
 
 def test_gateway_options_become_headers() -> None:
@@ -219,7 +219,7 @@ def test_headers_of_a_request(account: dict[str, Any]) -> None:
     settings = Settings.resolve(
         **account, gateway="gw", session_id="thread 7/ü", default_headers={"X-Team": SecretStr("search")}
     )
-    assert settings.headers() == {
+    assert settings._headers() == {
         "accept": "*/*",
         "authorization": "Bearer token-of-the-tests-0123456789",
         "cf-aig-gateway-id": "gw",
@@ -304,4 +304,4 @@ def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
 def test_every_form_of_a_gateway_url_is_one(end: str) -> None:
     base_url = f"https://gateway.ai.cloudflare.com/v1/{HEX}/gw"
     settings = Settings.resolve(account_id=HEX, api_token="t", base_url=base_url + end)
-    assert settings.root == f"{base_url}/workers-ai"
+    assert settings._root == f"{base_url}/workers-ai"

@@ -80,6 +80,7 @@ CODES = [
     (2009, 401, e.AuthenticationError, False),
     (2016, 424, e.BadRequestError, False),
     (2017, 424, e.BadRequestError, False),
+    (2003, 429, e.RateLimitError, True),
     (2018, 429, e.RateLimitError, True),
     (2021, 402, e.PermissionDeniedError, False),
     (2036, 403, e.PermissionDeniedError, False),

@@ -250,7 +250,7 @@ def test_a_url_of_the_account_is_understood(base: str, monkeypatch: pytest.Monke
     for route in ROUTES:
         url = f"{base}/accounts/acct{route}"
         for given in ({"base_url": url}, {"base_url": url, "account_id": "acct"}):
-            assert Settings.resolve(api_token="t", **given).root == f"{base}/accounts/acct/ai"  # type: ignore[arg-type]
+            assert Settings.resolve(api_token="t", **given)._root == f"{base}/accounts/acct/ai"  # type: ignore[arg-type]
     url = f"{base}/accounts/acct/ai/v1"
     with pytest.raises(e.ConfigurationError, match=rf"another account than account_id: pass base_url='{base}'"):
         Settings.resolve(api_token="t", base_url=url, account_id="other")
@@ -267,4 +267,4 @@ def test_a_gateway_url_contains_the_account() -> None:
     base = "https://gateway.ai.cloudflare.com/v1/acct/gw/workers-ai"
     for route in ("", "/v1", "/v1/chat/completions", "/run/@cf/a/b"):
         settings = Settings.resolve(api_token="t", base_url=base + route)
-        assert (settings.root, settings.account_id) == (base, "acct")
+        assert (settings._root, settings.account_id) == (base, "acct")

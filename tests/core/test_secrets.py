@@ -79,7 +79,7 @@ def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, ac
         )
     assert SECRET not in "".join(map(str, shown))
     settings = one.client.settings
-    sent = str(settings.headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
+    sent = str(settings._headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
     assert SECRET in sent  # and it is used
 
 
@@ -285,21 +285,21 @@ def test_loopback_goes_through_no_proxy(face: Callable[..., Face], monkeypatch: 
 
 
 def test_a_short_token_is_replaced_as_a_whole_word_alone() -> None:
-    scrub = Settings.resolve(account_id="a" * 32, api_token="t").scrub
+    scrub = Settings.resolve(account_id="a" * 32, api_token="t")._scrub
     assert scrub("no token t at /t/x, tt") == "no token [redacted] at /[redacted]/x, tt"
-    scrub = Settings.resolve(account_id="a" * 32, api_token="long-token").scrub
+    scrub = Settings.resolve(account_id="a" * 32, api_token="long-token")._scrub
     assert scrub("xlong-tokeny") == "x[redacted]y"
 
 
 def test_the_longer_of_two_secrets_is_replaced_first() -> None:
     settings = Settings.resolve(account_id="a" * 32, api_token="token-12", gateway=GatewayOptions("g", "token-12345"))
-    assert settings.scrub("token-12345 token-12") == "[redacted] [redacted]"
+    assert settings._scrub("token-12345 token-12") == "[redacted] [redacted]"
 
 
 def test_pickles_and_settings_keep_their_secrets(account: dict[str, Any]) -> None:
     worker = BatchWorker("https://b.example.workers.dev", {"x": SECRET})
     client = pickle.loads(pickle.dumps(Client(**account, batch_worker=worker, default_headers={"x-key": SECRET})))
-    assert client.settings.headers()["x-key"] == SECRET
+    assert client.settings._headers()["x-key"] == SECRET
     assert SECRET not in repr(client.settings)
 
 

@@ -18,13 +18,13 @@ import httpx
 import pytest
 from tests.conftest import AT_ONCE, Face
 
-from workers_ai import AsyncClient, Client, RetryPolicy
+from workers_ai import AsyncClient, Client, Limiter, RetryPolicy
 from workers_ai import errors as e
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import adrive, drive
 from workers_ai._flow.steps import Send, Sleep
-from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
+from workers_ai._limits.limiter import AccountLimiter, Gate, Ticket, limiter_for
 from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator
 
@@ -128,7 +128,7 @@ def test_a_gate_admits_in_the_order_of_arrival(clock: Any) -> None:
 
 
 def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, refusal: Any, clock: Any) -> None:
-    calls: Calls = replace(make_calls(Limiter(clock), policy=RetryPolicy(max_retries=2)), gate=Gate(1))
+    calls: Calls = replace(make_calls(AccountLimiter(clock), policy=RetryPolicy(max_retries=2)), gate=Gate(1))
     first, second = calls.exchange(ASKING), calls.exchange(ASKING)
     assert isinstance(next(first), Send)
     assert isinstance(next(second), Sleep)
@@ -147,7 +147,7 @@ def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, 
 def test_a_call_rejected_for_capacity_goes_before_newcomers(
     on_busy: str, make_calls: Any, refusal: Any, clock: Any
 ) -> None:
-    calls = make_calls(Limiter(clock), on_busy=on_busy)
+    calls = make_calls(AccountLimiter(clock), on_busy=on_busy)
     first = calls.exchange(ASKING)
     next(first)
     pause = first.send(refusal(429, 3040))
@@ -160,7 +160,7 @@ def test_a_call_rejected_for_capacity_goes_before_newcomers(
 
 
 def test_a_gate_holds_no_ticket_of_the_account(make_calls: Any, clock: Any) -> None:
-    limiter = Limiter(clock)
+    limiter = AccountLimiter(clock)
     calls = replace(make_calls(limiter), gate=Gate(1))
     flows = [calls.exchange(ASKING) for _ in range(5)]
     steps = [next(flow) for flow in flows]
@@ -176,7 +176,7 @@ def test_a_gate_holds_no_ticket_of_the_account(make_calls: Any, clock: Any) -> N
 
 
 def test_a_limit_per_minute_is_raised_where_waiting_is_ruled_out(
-    make_calls: Any, play: Any, refusal: Any, limiter_: Limiter
+    make_calls: Any, play: Any, refusal: Any, limiter_: AccountLimiter
 ) -> None:
     for settings in ({"on_busy": "raise"}, {"total_timeout": 30.0}):
         played = play(make_calls(limiter_, **settings).exchange(ASKING), [refusal(429, 3021)])
@@ -192,7 +192,7 @@ def test_a_limit_per_minute_is_raised_where_waiting_is_ruled_out(
 
 
 def test_the_own_limit_is_raised_where_waiting_is_ruled_out(
-    make_calls: Any, play: Any, ok: Any, limiter_: Limiter
+    make_calls: Any, play: Any, ok: Any, limiter_: AccountLimiter
 ) -> None:
     calls = make_calls(limiter_, on_busy="raise", requests_per_minute=1)
     play(calls.exchange(ASKING), [ok()])
@@ -240,12 +240,12 @@ def test_the_total_time_is_one_for_all_requests_of_a_call(face: Callable[..., Fa
 
 
 @pytest.fixture
-def limiter_(clock: Any) -> Limiter:
-    return Limiter(clock)
+def limiter_(clock: Any) -> AccountLimiter:
+    return AccountLimiter(clock)
 
 
 def test_a_limit_of_one_model_holds_that_model_alone(
-    make_calls: Any, play: Any, ok: Any, refusal: Any, limiter_: Limiter
+    make_calls: Any, play: Any, ok: Any, refusal: Any, limiter_: AccountLimiter
 ) -> None:
     calls = make_calls(limiter_)
     paid = Request("v1/chat/completions", {}, PAID, "chat")
@@ -257,7 +257,7 @@ def test_a_limit_of_one_model_holds_that_model_alone(
     holder.close()
 
 
-def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Limiter, clock: Any) -> None:
+def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: AccountLimiter, clock: Any) -> None:
     calls = make_calls(limiter_, requests_per_minute="documented")
     flows = [calls.exchange(Request("v1/chat/completions", {}, PAID, "chat")) for _ in range(25)]
     steps = [next(flow) for flow in flows]
@@ -268,7 +268,7 @@ def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Li
 
 
 def test_state_of_idle_models_and_accounts_is_released(
-    make_calls: Any, limiter_: Limiter, clock: Any, monkeypatch: pytest.MonkeyPatch
+    make_calls: Any, limiter_: AccountLimiter, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(50):
         one = Ticket(f"@cf/{number}", "chat")
@@ -278,7 +278,7 @@ def test_state_of_idle_models_and_accounts_is_released(
     clock.now += 601.0
     assert [limiter_.wait_s(Ticket("@cf/a", "chat")) for _ in range(400)] == [0.0] * 400
     assert set(limiter_._models) == {"@cf/a"}
-    monkeypatch.setattr("workers_ai._limits.limiter.Limiter", lambda: Limiter(clock))
+    monkeypatch.setattr("workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(clock))
     kept = limiter_for("u", "kept")
     limiter_for("u", "gone")
     clock.now += 601.0
@@ -303,7 +303,7 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
     paced = connection.paced(lambda: never.wait(5), anever)
     plan = plan_call(paced.settings, CHAT, HI, {}, stream=False)
     run = drive if one.mode == "sync" else lambda *args: asyncio.run(adrive(*args))
-    with pytest.raises(e.APITimeoutError, match=r"rate_limiter let no request through within 0\.1 s"):
+    with pytest.raises(e.APITimeoutError, match=r"no request passed rate_limiter within 0\.1 s"):
         run(chat(paced.calls, plan), paced.transport)
     never.set()
     assert CHAT not in connection.calls.limiter._models
@@ -368,8 +368,8 @@ def test_copies_share_callback_gate_and_limiter_and_deep_copies_have_their_own_g
 
 def test_a_limiter_can_be_passed_in(account: dict[str, Any]) -> None:
     limiter = Limiter()
-    client = Client(**account, limiter=limiter)
-    assert client._connection.calls.limiter is limiter
+    client, other = (Client(**account, limiter=limiter) for _ in range(2))
+    assert client._connection.calls.limiter is other._connection.calls.limiter
     restored = pickle.loads(pickle.dumps(client))
     assert restored._connection.calls.limiter is limiter_for(client.settings.base_url, client.settings.account_id)
 

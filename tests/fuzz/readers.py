@@ -7,6 +7,7 @@ JSON.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import suppress
 from functools import reduce
@@ -14,24 +15,29 @@ from operator import add
 from typing import Any, Final
 
 import httpx
+from langchain_core.documents import Document
 from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
+from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
+from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
 from pydantic import BaseModel
 from tests.fuzz.replies import MODELS, Reply
 from tests.fuzz.strict_json import parse_strict
 
-from langchain_workers_ai import ChatWorkersAI
+from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import AsyncClient, Client, RetryPolicy
 from workers_ai.errors import WorkersAIError
 
 __all__ = ["READERS", "Readers"]
 
 ACCOUNT: Final = {"account_id": "a" * 32, "api_token": "token-of-the-tests"}
+EMBEDDING: Final = "@cf/baai/bge-m3"
 HI: Final = [{"role": "user", "content": "hi"}]
 LONGEST_S: Final = 5.0
 
@@ -63,6 +69,10 @@ class Readers:
         self.chat = [ChatWorkersAI(model=model, **own) for model in MODELS]
         self.llm = [WorkersAI(model=model, **own) for model in MODELS]
         self.tools = [FunctionTool.from_defaults(lambda city="nowhere": city, name="clock", description="Time.")]
+        self.embeddings = [WorkersAIEmbeddings(model=EMBEDDING, normalize=normal, **own) for normal in (False, True)]
+        self.embedding = WorkersAIEmbedding(model=EMBEDDING, **own)
+        self.reranker = WorkersAIRerank(top_n=None, **own)
+        self.postprocessor = LlamaRerank(top_n=None, **own)
         self.runner = asyncio.Runner()
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
@@ -157,12 +167,40 @@ class Readers:
         list(llm.stream_structured_predict(City, PromptTemplate("hi")))
         llm.structured_predict(City, PromptTemplate("hi"))
 
+    def langchain_vectors(self, number: int) -> None:
+        for embeddings in self.embeddings:
+            _check_vectors(embeddings.embed_documents(["a", "b"]), 2)
+            _check_vectors([embeddings.embed_query("a")], 1)
+
+    def llama_index_vectors(self, number: int) -> None:
+        _check_vectors(self.embedding.get_text_embedding_batch(["a", "b"]), 2)
+        _check_vectors(self.runner.run(self.embedding.aget_text_embedding_batch(["a", "b"])), 2)
+
+    def scores(self, number: int) -> None:
+        best = self.reranker.compress_documents([Document("a"), Document("b")], "q")
+        assert sorted(document.page_content for document in best) == ["a", "b"]
+        nodes = [NodeWithScore(node=TextNode(text=text)) for text in ("a", "b")]
+        ranked = self.postprocessor.postprocess_nodes(nodes, query_str="q")
+        assert sorted(node.node.get_content() for node in ranked) == ["a", "b"]
+        scores = [document.metadata["relevance_score"] for document in best] + [node.score for node in ranked]
+        assert all(type(score) is float and math.isfinite(score) for score in scores)
+
     def _again_llama(self, message: ChatMessage, number: int) -> None:
         self.plain = True
         self.llm[number % 3].chat([ChatMessage("hi"), message, ChatMessage("go on")])
 
 
+def _check_vectors(vectors: list[list[float]], count: int) -> None:
+    """Check that there is a usable vector for each text."""
+    assert len(vectors) == count
+    for vector in vectors:
+        assert len(vector) == len(vectors[0]) > 0
+        assert any(vector)
+        assert all(type(value) in (int, float) and math.isfinite(value) for value in vector)
+
+
 READERS: Final[tuple[str, ...]] = (
     "core", "core_async", "langchain_whole", "langchain_stream", "langchain_async", "langchain_structured",
-    "llama_index_whole", "llama_index_stream", "llama_index_structured",
+    "llama_index_whole", "llama_index_stream", "llama_index_structured", "langchain_vectors", "llama_index_vectors",
+    "scores",
 )  # fmt: skip

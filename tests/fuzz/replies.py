@@ -63,6 +63,10 @@ WHOLE: Final[list[Any]] = [
     },
     {"result": None, "success": False, "errors": [{"code": 3040, "message": "AiError: busy (0a-b)"}], "messages": []},
     {"error": {"code": "invalid_prompt", "message": "AiError: AiError: Capacity temporarily exceeded"}},
+    {"result": {"shape": [2, 2], "data": [[0.5, 0.25], [0.25, 0.5]], "pooling": "mean", "usage": USAGE}},
+    {"data": [{"index": 1, "embedding": [0.5, 0.25]}, {"index": 0, "embedding": [0.25, 0.5]}], "usage": USAGE},
+    {"data": [{"index": 0, "embedding": "AAAAPwAAgD4="}, {"index": 1, "embedding": "AACAPgAAAD8="}]},
+    {"result": {"response": [{"id": 1, "score": 0.75}, {"id": 0, "score": 0.25}], "usage": USAGE}, "success": True},
     {"name": "AiError", "internalCode": 4006, "httpCode": 429, "message": "daily free allocation", "description": ""},
 ]
 STREAMS: Final[list[list[Any]]] = [
@@ -75,6 +79,15 @@ STREAMS: Final[list[list[Any]]] = [
         {**_chunk("tool_calls"), "usage": USAGE},
     ],
     [{**_chunk(content="Hi"), "response": "Hi", "tool_calls": []}, {"choices": [], "usage": USAGE}, _chunk("stop")],
+    [
+        _chunk(tool_calls=[{"index": [0], "function": {"name": "clo", "arguments": ""}}]),
+        _chunk(tool_calls=[{"index": [0], "function": {"name": "ck"}}, {"index": True, "function": {"name": "clock"}}]),
+        _chunk("tool_calls", tool_calls=[{"index": [0], "function": {"arguments": "{}"}}]),
+    ],
+    [
+        _chunk(content=[{"type": "text", "text": "a"}, {"type": "tool_use", "name": "clock", "input": {}}]),
+        _chunk("stop"),
+    ],
     [_chunk(content="a"), {"errors": [{"code": 3043, "message": "Internal server error"}]}],
 ]
 
@@ -90,6 +103,8 @@ ODD: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 7.5, 1e308, 10**400, "", "x", "null", "{}", "[]", "7", "0", "[DONE]", "\ud83d", "\x00",
     '{"a": NaN}', '{"a": 1e999}', '{"a":', "3040: busy", "<html>", " " * 50, [], {}, [[]], [None], [{}], {"": None},
     [{"type": "text"}], [{"type": "thinking", "thinking": [{"text": 1}]}], [{"type": []}], {"type": "text", "text": {}},
+    [{"type": "tool_use", "id": "t", "name": "clock", "input": {}}], [{"toolUse": []}, {"functionCall": {"name": 1}}],
+    [{"type": "function_call", "function_call": None}, {"text": "a", "thought": True}, {}], "clo", "ck",
     {"name": "clock"}, {"function": None}, {"function": {"name": [], "arguments": 5}}, CALL, [CALL, CALL], USAGE,
     "length", "content_filter", "error", "other", _deep(30), _deep(150), "(" * 50, "AiError: " * 20,
 )  # fmt: skip

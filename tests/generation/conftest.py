@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import httpx
 import pytest
+from tests.bulk_runs import VirtualTime, choose_faces, use_clock, virtual_time
 
 from workers_ai import AsyncClient, Client
-from workers_ai._flow import drivers as flow
-from workers_ai._limits import limiter
 from workers_ai.generation import GenerateReport, agenerate, generate
 
 KIMI = "@cf/moonshotai/kimi-k2.6"
-_real_sleep = time.sleep  # noqa: TID251 - virtual time yields to other threads with it
-_real_asleep = anyio.sleep
-
-
-class VirtualTime:
-    """A clock that moves only when something sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        _real_sleep(0.0002)
-
-    async def asleep(self, seconds: float) -> None:
-        self.now += seconds
-        await _real_asleep(0.0002)
 
 
 @dataclass
@@ -187,23 +162,17 @@ class Generator:
         options = {"ledger": self.ledger, "model": KIMI, "max_tokens": 100, "progress": False, **options}
         if self.face == "sync":
             client = Client(http_client=httpx.Client(transport=transport), **settings)
-            self._in_virtual_time(client)
+            use_clock(client, self.clock)
             return generate(source, client=client, **options)
         aclient = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **settings)
-        self._in_virtual_time(aclient)
+        use_clock(aclient, self.clock)
         return asyncio.run(agenerate(source, client=aclient, **options))
-
-    def _in_virtual_time(self, client: Client | AsyncClient) -> None:
-        client._connection.calls.clock = self.clock
-        client._connection.calls.limiter = limiter.Limiter(self.clock)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    virtual = VirtualTime()
-    monkeypatch.setattr(flow, "time", SimpleNamespace(sleep=virtual.sleep))
-    monkeypatch.setattr(anyio, "sleep", virtual.asleep)
-    return virtual
+    """Virtual time."""
+    return virtual_time(monkeypatch)
 
 
 @pytest.fixture
@@ -211,12 +180,7 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "answers.ledger"
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test sync and async; a test with rows of its own runs all of them on one face."""
-    if "run" in metafunc.fixturenames:
-        rows = any(metafunc.definition.iter_markers("parametrize"))
-        one = ("sync", "async")[zlib.crc32(metafunc.function.__name__.encode()) % 2]
-        metafunc.parametrize("run", [one] if rows else ["sync", "async"], indirect=True)
+pytest_generate_tests = choose_faces
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,14 @@ def test_an_input_that_cannot_be_sent_fails_alone(
     assert queue.sent == ["fine"]
 
 
+def test_a_row_fails_if_all_its_values_are_blank(sync: Generator) -> None:
+    rows = [{"id": "blank", "a": " ", "b": ""}, {"id": "half", "a": "", "b": "text"}, {"id": "zero", "a": 0, "b": ""}]
+    queue = FakeQueue()
+    report = sync(rows, queue, prompt="Join {a} and {b}")
+    assert [failure.id for failure in report.failures] == ["blank"]
+    assert queue.sent == ["Join  and text", "Join 0 and "]
+
+
 def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
     report = sync([("long", "word " * 22_000)], FakeQueue(), model=LLAMA)
     assert report.answered == 1
@@ -154,6 +164,15 @@ def test_a_text_near_the_window_is_sent(sync: Generator) -> None:
 def test_lone_surrogates_in_a_text_are_replaced(sync: Generator) -> None:
     report = sync([("a", "caf\ud800")], FakeQueue())
     assert report.answered == 1
+
+
+def test_rows_of_a_database_are_mappings(sync: Generator) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute("SELECT 'one' AS text, 7 AS id").fetchall()
+    assert [answer.text for answer in sync(rows, FakeQueue()).answers()] == ["answer to one"]
+    templated = sync([("a", rows[0])], FakeQueue(), prompt="Is {text} {id}?", ledger=sync.ledger.with_name("rows"))
+    assert [answer.text for answer in templated.answers()] == ["answer to Is one 7?"]
 
 
 def test_one_id_for_two_inputs_gives_both_their_answer(sync: Generator) -> None:

@@ -12,7 +12,8 @@ from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs, prompt
 
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation import Answer, Answers, ChatInput, estimate
-from workers_ai.ingest import Fingerprint, Ledger
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai_emulator import Emulator, QueueSettings
 
 GPT_OSS = "@cf/openai/gpt-oss-120b"
@@ -49,7 +50,7 @@ def test_the_second_run_sends_nothing(run: Generator) -> None:
     assert sorted(queue.sent) == sorted(f"question number {n}" for n in [*range(50), 60])
     assert [answer.id for answer in first.answers()] == [*(f"id-{n}" for n in range(50)), "twin"]
     assert again.to_dict()["answered"] == 1
-    assert "answered  50" in str(first)
+    assert "answered   50" in str(first)
     assert "<table>" in first._repr_html_()
 
 

@@ -48,7 +48,7 @@ def lines(path: str = "out.jsonl") -> list[dict[str, Any]]:
 
 def test_labels_into_jsonl_then_again_for_free(command: Any, emulator: Emulator) -> None:
     result = command(*COMMAND, "--prompt", "Rate {text} in {lang}", "--labels", "good,bad")
-    assert "answered  5" in result.stdout
+    assert "answered   5" in result.stdout
     rows = lines()
     assert [row["id"] for row in rows] == list(range(5))
     assert {json.loads(row["data"]) for row in rows} <= {"good", "bad"}
@@ -76,7 +76,8 @@ def test_a_failed_row_is_in_the_parquet_file(command: Any, emulator: Emulator) -
 
 
 def test_lines_of_openai_batches(command: Any) -> None:
-    body = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 50}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 50, "n": 1}
+    body["metadata"] = {"part": "a"}
     Path("rows.jsonl").write_text(json.dumps({"custom_id": "r1", "method": "POST", "url": "/v1", "body": body}))
     command(*COMMAND)
     assert lines()[0]["id"] == "r1"
@@ -102,6 +103,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
         ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "no price"),
+        ([*COMMAND[:-2], "--limit-cost", "1"], 1, "--limit-cost needs --max-tokens, which bounds"),
     ],
 )
 def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from tests.generation.conftest import FakeJob, FakeQueue, Generator, first_prompt, inputs, prompt_of, refusal
 
 from workers_ai.errors import (
+    APIResponseValidationError,
     BatchError,
     BatchItemError,
     CapacityError,
     ConfigurationError,
+    NotFoundError,
     QuotaExhaustedError,
     WorkersAIError,
 )
@@ -132,6 +135,20 @@ CASES = {
     "submissions at capacity": Case(
         {"accept": lambda job: refusal(429, 3040, "AiError: Capacity temporarily exceeded") if job.number % 3 else None}
     ),
+    "a page in place of an accepted submission": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>") if job.number in (0, 3) else None}
+    ),
+    "a submission without a request id": Case(
+        {"accept": lambda job: httpx.Response(200, json={"result": {}}) if job.number == 0 else None}
+    ),
+    "pages in place of all accepted submissions": Case(
+        {"accept": lambda job: httpx.Response(200, html="<html>soon</html>")}, ends=APIResponseValidationError
+    ),
+    "a model without a queue": Case(
+        {"accept": lambda job: refusal(400, 8007, "AiError: This model does not support request queuing")},
+        ends=ConfigurationError,
+    ),
+    "an unknown model": Case({"accept": lambda job: refusal(400, 5007, "No such model")}, ends=NotFoundError),
     "too large submissions": Case({"accept": lambda job: httpx.Response(413) if len(job.requests) > 20 else None}),
     "quota": Case(
         {
@@ -178,6 +195,31 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     assert len(queue.sent) + len(well.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
         case.ends is not None
     )
+
+
+def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: Any, clock: Any) -> None:
+    """A kill then repeats one submission, however many runs share the ledger."""
+    active: list[int] = []
+    overlaps: list[int] = []
+
+    def accept(job: FakeJob) -> None:
+        active.append(job.number)
+        threading.Event().wait(0.01)
+        overlaps.append(len(active))
+        active.remove(job.number)
+
+    queue = FakeQueue(accept=accept)
+    runs = [
+        threading.Thread(target=Generator(face, account, ledger, clock), args=(inputs(40, first), queue),
+                         kwargs={"requests_per_job": 10})
+        for face, first in (("sync", 0), ("sync", 40), ("async", 80))
+    ]  # fmt: skip
+    for thread in runs:
+        thread.start()
+    for thread in runs:
+        thread.join()
+    assert len(queue.sent) == 120
+    assert set(overlaps) == {1}
 
 
 @pytest.mark.parametrize("code", [8007, 10063, 5006])

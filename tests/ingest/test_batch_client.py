@@ -35,7 +35,7 @@ from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
 BGE = "@cf/baai/bge-small-en-v1.5"
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -56,7 +56,7 @@ class Queue:
         else:
             self.client = AsyncClient(http_async_client=httpx.AsyncClient(transport=transport), **account, **settings)
         self.client._connection.calls.clock = clock
-        self.client._connection.calls.limiter = limiter.Limiter(clock)
+        self.client._connection.calls.limiter = limiter.AccountLimiter(clock)
 
     def __call__(self, method: str, *args: Any, **options: Any) -> Any:
         done = getattr(self.client.batch, method)(*args, **options)

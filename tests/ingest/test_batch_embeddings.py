@@ -25,7 +25,7 @@ from workers_ai_emulator.state.queue import ItemFailure, QueueSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
 BGE = "@cf/baai/bge-small-en-v1.5"
 

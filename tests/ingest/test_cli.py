@@ -21,8 +21,9 @@ from workers_ai import __version__
 from workers_ai.cli import _ingestion as ingestion_module
 from workers_ai.cli import main
 from workers_ai.cli._app import app
-from workers_ai.ingest import Fingerprint, Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai_emulator import Emulator, Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -420,7 +421,7 @@ def test_the_demo_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.M
     assert "CLOUDFLARE_API_TOKEN" in workers_ai("demo", "--live", status=1).stderr
 
 
-def test_the_demo_embeds_docstrings_and_passes_them_to_its_parts(
+def test_the_demo_embeds_and_labels_docstrings_and_passes_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replace the frameworks by one part, on the service of the environment."""
@@ -433,6 +434,8 @@ def test_the_demo_embeds_docstrings_and_passes_them_to_its_parts(
     (stage,) = stages
     assert shown.startswith("Service: Cloudflare Workers AI on your account. Cloudflare bills the account.\n")
     assert "Embedding 50 docstrings of the Python standard library through the queue" in shown
+    assert "answered   50" in shown
+    assert "The same call again: 50 answers from the ledger, 0 new" in shown
     assert len({doc.id for doc in stage.corpus}) == 50
     assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)
     assert (stage.settings, stage.make_busy) == ({}, None)

@@ -30,9 +30,10 @@ from workers_ai.errors import (
     RateLimitError,
     WorkersAIError,
 )
-from workers_ai.ingest import IngestReport, Ledger, aingest, ingest
+from workers_ai.ingest import IngestReport, aingest, ingest
 from workers_ai.ledger import _engine as engine
 from workers_ai.ledger import _run as api
+from workers_ai.ledger._ledger import Ledger
 from workers_ai_emulator import Fault, ItemFailure
 
 MODEL = "@cf/baai/bge-small-en-v1.5"

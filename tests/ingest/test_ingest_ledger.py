@@ -16,10 +16,12 @@ import httpx
 import pytest
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
-from workers_ai.ingest import Fingerprint, InFlight, Ledger, LedgerError
+from workers_ai.ingest import LedgerError
 from workers_ai.ledger._failure_policy import Retry
-from workers_ai.ledger._records import Document, Measured, text_hash
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._records import Document, InFlight, Measured, text_hash
 from workers_ai.ledger._store import file as ledger_file
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai.ledger._store.schema import connect
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import resource
 import signal
@@ -10,68 +9,54 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.benchmarks import killing
+from typer.testing import CliRunner, Result
 
-from workers_ai.ingest import Ledger
+from workers_ai.cli._app import app
+from workers_ai.ledger._ledger import Ledger
 from workers_ai_emulator import Emulator
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 COMMAND = [sys.executable, "-c", "from workers_ai.cli import main; main()"]
 
 
-@pytest.fixture(scope="module")
-def killing() -> ModuleType:
-    """The module of the benchmarks that kills an ingestion."""
-    path = Path(__file__).parents[1] / "benchmarks" / "killing.py"
-    spec = importlib.util.spec_from_file_location("killing", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["killing"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(("concurrency", "polls"), [(8, 1)])
-def test_kills_at_random_moments_lose_nothing_and_repeat_little(
-    killing: Any, tmp_path: Path, concurrency: int, polls: int
-) -> None:
+def test_a_kill_at_a_random_moment_loses_nothing_and_repeats_little(tmp_path: Path) -> None:
     """The one window left: the submission that was being sent at the moment of the kill."""
-    outcome = killing.killed(tmp_path, kills=3, texts=500, per_job=25, concurrency=concurrency, polls=polls, seed=7)
+    outcome = killing.killed(tmp_path, kills=1, texts=200, per_job=25, concurrency=8, polls=1, seed=7)
+    assert outcome.kills == 1
+    assert (outcome.vectors, outcome.held) == (200, 200)
+    assert outcome.repeated <= 25
+    assert outcome.submissions <= 8 + 1
+
+
+def test_two_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(tmp_path: Path) -> None:
+    """The short form of ``python tests/benchmarks/killing.py``; its time is virtual, 400 times as fast."""
+    outcome = killing.storm(tmp_path, kills=3, texts=500, per_job=50, processes=2, seed=3, speed=400.0)
     assert outcome.kills == 3
     assert (outcome.vectors, outcome.held) == (500, 500)
-    assert outcome.repeated <= 3 * 25
-    assert outcome.submissions <= 20 + 3
-
-
-def test_two_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(killing: Any, tmp_path: Path) -> None:
-    """The short form of ``python tests/benchmarks/killing.py``; its time is virtual, 400 times as fast."""
-    outcome = killing.storm(tmp_path, kills=3, texts=1000, per_job=50, processes=2, seed=3, speed=400.0)
-    assert outcome.kills == 3
-    assert (outcome.vectors, outcome.held) == (1000, 1000)
     assert outcome.repeated <= 3 * 50
     assert all(error.startswith("workers_ai.errors.") for error in outcome.ended)
 
 
-def test_two_processes_share_the_work_of_one_ledger(killing: Any, emulator: Emulator, ledger: Path) -> None:
+def test_two_processes_share_the_work_of_one_ledger(emulator: Emulator, ledger: Path) -> None:
     """One alone has at most 64 submissions with the queue, where all stay until the other one sends, too."""
     emulator.queue.settings.progress = "never"
     with emulator.serve() as url:
-        both = [killing.child(url, ledger, 2000, 20, 2) for _ in range(2)]
+        both = [killing.child(url, ledger, 700, 10, 2) for _ in range(2)]
         while emulator.queue.submitted <= 64 and not any(process.poll() for process in both):
             threading.Event().wait(0.01)
         emulator.queue.settings.progress = "at_once"
         results = [process.communicate() for process in both]
     assert [(process.returncode, err) for process, (_, err) in zip(both, results, strict=True)] == [(0, "")] * 2
     counts = [[int(part) for part in out.split()] for out, _ in results]
-    assert sum(embedded for embedded, _, _ in counts) == 2000
-    assert all(embedded + reused == vectors == 2000 for embedded, reused, vectors in counts)
+    assert sum(embedded for embedded, _, _ in counts) == 700
+    assert all(embedded + reused == vectors == 700 for embedded, reused, vectors in counts)
     assert min(embedded for embedded, _, _ in counts) > 0
-    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2000, 0)
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (700, 0)
 
 
 @pytest.fixture
@@ -82,8 +67,13 @@ def environment(account: dict[str, Any]) -> dict[str, str]:
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     path = tmp_path / "docs.jsonl"
-    path.write_text("\n".join(json.dumps({"id": n, "text": f"text {n}"}) for n in range(3000)))
+    path.write_text("\n".join(json.dumps({"id": n, "text": f"text {n}"}) for n in range(2500)))
     return path
+
+
+def run_here(command: list[str], environment: dict[str, str]) -> Result:
+    """Run a command of ``ingesting`` in this process."""
+    return CliRunner().invoke(app, command[len(COMMAND) :], env=environment)
 
 
 def ingesting(docs: Path, url: str, *more: str) -> list[str]:
@@ -99,9 +89,9 @@ def test_two_processes_with_one_command_both_write_a_whole_file(
             subprocess.Popen(ingesting(docs, url), env=environment, stderr=subprocess.PIPE, text=True, stdout=-3)
             for _ in range(2)
         ]
-        ends = [(process.communicate(timeout=60)[1], process.returncode) for process in both]
+        ends = [(process.communicate(timeout=110)[1], process.returncode) for process in both]
     assert ends == [("", 0), ("", 0)]
-    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 3000
+    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 2500
     assert emulator.log.texts_repeated == 0
     assert list(docs.parent.glob("*.part")) == []
 
@@ -114,15 +104,15 @@ def test_ctrl_c_leaves_a_usable_ledger(emulator: Emulator, docs: Path, environme
         while emulator.queue.submitted < 3 and process.poll() is None:
             threading.Event().wait(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=110)
         assert (process.returncode, out) == (130, "")
         assert err == "workers-ai: interrupted: the same command continues\n"
         with Ledger(docs.with_name("v.parquet.ledger")) as held:
             assert len(held.in_flight()) == 3
         emulator.queue.settings.progress = "at_once"
-        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (again.returncode, again.stderr) == (0, "")
-    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 3000
+        again = run_here(command, environment)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert pq.read_table(docs.with_name("v.parquet")).num_rows == 2500
     assert (emulator.queue.submitted, emulator.log.texts_repeated) == (3, 0)
 
 
@@ -135,7 +125,7 @@ def test_ctrl_c_does_not_wait_for_a_hanging_service(
         while not emulator.log.requests and process.poll() is None:
             threading.Event().wait(0.01)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=110)
     assert (process.returncode, err) == (130, "workers-ai: interrupted: the same command continues\n")
 
 
@@ -156,7 +146,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(
         assert len(full.stderr.splitlines()) == 1
         with Ledger(docs.with_name("v.parquet.ledger")) as held:
             kept = held.counts()["vectors"]
-        again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (again.returncode, again.stderr) == (0, "")
+        again = run_here(command, environment)
+    assert (again.exit_code, again.stderr) == (0, "")
     assert f"  reused    {kept:,}\n" in again.stdout
     assert emulator.log.texts_repeated <= 1000, "more than the one submission that could not be recorded"

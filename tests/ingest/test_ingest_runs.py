@@ -16,8 +16,10 @@ import pytest
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
-from workers_ai.ingest import Fingerprint, Ledger, estimate, ingest
+from workers_ai.ingest import estimate, ingest
 from workers_ai.ledger import _run as api
+from workers_ai.ledger._ledger import Ledger
+from workers_ai.ledger._store.fingerprints import Fingerprint
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 
@@ -95,6 +97,13 @@ def test_ids_need_not_be_unique_and_keep_their_kind(run: Any) -> None:
     rows = list(report.rows())
     assert rows[0].vector == rows[2].vector != rows[1].vector
     assert (report.embedded, report.reused) == (4, 1)
+
+
+def test_rows_of_a_database_are_mappings(run: Any) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        report = run(database.execute("SELECT 'one' AS text, 7 AS id, 'x' AS more"))
+    assert [row.id for row in report.rows()] == [7]
 
 
 def test_nothing_in_is_nothing_out(run: Any, emulator: Any, mode: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
 DIMENSIONS = 384
@@ -291,6 +292,18 @@ def test_a_source_that_breaks_leaves_nothing_behind(
         call(ingestor(InMemoryVectorStore(embeddings)), "ingest", broken())
 
     assert emulator.log.requests == 0
+
+
+def test_a_database_of_this_thread_is_read_by_ingest_alone(
+    ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings
+) -> None:
+    def rows() -> Iterator[Document]:
+        yield from (Document(text) for (text,) in database.execute("SELECT 'a text'"))
+
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        assert ingestor(InMemoryVectorStore(embeddings)).ingest(rows()).embedded == 1
+        with pytest.raises(BadRequestError, match="check_same_thread=False"):
+            Caller("async")(ingestor(InMemoryVectorStore(embeddings)), "ingest", rows())
 
 
 @pytest.mark.parametrize("source", [list, iter])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
     Make = Callable[..., WorkersAIBatchEmbedding]
 

@@ -26,7 +26,7 @@ from workers_ai_emulator.state.queue import QueueSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ingest.conftest import VirtualTime
+    from tests.bulk_runs import VirtualTime
 
     Make = Callable[..., IngestionPipeline]
 

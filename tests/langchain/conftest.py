@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support import Caller, skip_waits, thin_out, wired
+from tests.support import Caller, skip_waits, wired
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -30,15 +29,6 @@ def emulator() -> Emulator:
 def no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Skip all sleeps and collect their seconds, except in tests with the marker ``real_time``."""
     return [] if request.node.get_closest_marker("real_time") else skip_waits(monkeypatch)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run one combination of the axes for each row of the large tests here."""
-    here = Path(__file__).parent
-    kept = {id(item) for item in thin_out([item for item in items if item.path.parent == here])}
-    dropped = [item for item in items if item.path.parent == here and id(item) not in kept]
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = [item for item in items if item.path.parent != here or id(item) in kept]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.embeddings.workers_ai import WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
-from tests.support import Caller, skip_waits, thin_out, wired
+from tests.support import Caller, skip_waits, wired
 
 from workers_ai_emulator import Clock, Emulator, Fault
 
@@ -30,15 +29,6 @@ def emulator() -> Emulator:
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Skip all waits, and return the list that collects the skipped seconds."""
     return skip_waits(monkeypatch)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run one combination of the axes for each row of the large tests here."""
-    here = Path(__file__).parent
-    kept = {id(item) for item in thin_out([item for item in items if item.path.parent == here])}
-    dropped = [item for item in items if item.path.parent == here and id(item) not in kept]
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = [item for item in items if item.path.parent != here or id(item) in kept]
 
 
 @pytest.fixture

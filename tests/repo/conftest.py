@@ -1,15 +1,11 @@
-"""Make the helper modules beside the tests importable, and close LlamaIndex's event loop."""
+"""Fixtures of the checks of the repository."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_code import run_block
+from fastapi.testclient import TestClient
+from page_code import blocks, run_block
 from repository import ROOT
 
 from workers_ai import errors
 from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
+from workers_ai_emulator import Emulator, Fault
 
 DOCS = ROOT / "docs"
 ENTRIES: dict[str, dict[str, Any]] = tomllib.loads((DOCS / "errors" / "errors.toml").read_text(encoding="utf-8"))
@@ -49,6 +51,37 @@ def test_the_table_of_statuses_is_the_mapping() -> None:
             cls = classify(ErrorDetails(""), status)
             assert cls is not None
             assert (cls.__name__, cls.is_retryable or status == 409) == (name, retried == "yes")
+
+
+def test_twenty_tasks_are_two_clicks_from_the_front_page() -> None:
+    tasks = (DOCS / "index.md").read_text(encoding="utf-8").partition("## Find your task")[2].partition("\n## ")[0]
+    links = re.findall(r"\]\(([^)]+)\)", tasks)
+    assert len(set(links)) == len(links) >= 20
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "retry_after"),
+    [
+        (None, 200, None),
+        (Fault.busy(times=None), 503, "5"),
+        (Fault.error(429, 4006, "used up", times=None), 503, r"\d{1,5}"),
+        (Fault.error(413, 5021, "too long"), 422, None),
+        (Fault.error(401, 10000, "Authentication error"), 502, None),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
+def test_the_guide_on_a_web_endpoint(
+    workers_ai_emulator_env: Emulator, fault: Fault | None, status: int, retry_after: str | None
+) -> None:
+    ((_, code),) = blocks(DOCS / "guides" / "web.md")
+    names: dict[str, Any] = {"__name__": "web"}
+    exec(compile(code, "web.md", "exec"), names)
+    if fault:
+        workers_ai_emulator_env.faults.add(fault)
+    with TestClient(names["app"], raise_server_exceptions=False) as client:
+        reply = client.get("/answer", params={"question": "Why is the sky blue?"})
+    assert reply.status_code == status
+    assert re.fullmatch(retry_after or "", reply.headers.get("retry-after", ""))
 
 
 UPSTREAM = sorted(path for path in (DOCS / "upstream").rglob("*") if path.suffix in {".mdx", ".ipynb"})

@@ -19,6 +19,8 @@ DOCUMENTS = [
     *(ROOT / "cassettes").rglob("*.md"),
     *(ROOT / "examples").rglob("*.md"),
     *(ROOT / "notebooks").rglob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+    *(ROOT / "notebooks").rglob("*.md"),
     *(ROOT / "tests").rglob("*.md"),
 ]
 

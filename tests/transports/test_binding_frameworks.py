@@ -175,7 +175,7 @@ def test_a_binding_is_in_no_repr_and_no_pickle(env_ai: Any, name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="set binding= again"):
         _ = restored.async_client
     restored.binding = env_ai
-    assert restored.async_client.settings.through_binding
+    assert restored.async_client.settings._through_binding
 
 
 @pytest.mark.parametrize("name", ["ChatWorkersAI", "WorkersAI"])

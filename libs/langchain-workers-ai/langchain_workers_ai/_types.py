@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Data", "Fields", "RetryOptions"]
 
-Data: TypeAlias = Any
+Data: TypeAlias = object
 """Data of unknown shape: a content block of any provider, a field of a message, a value of a schema."""
 
 Fields: TypeAlias = dict[str, Any]

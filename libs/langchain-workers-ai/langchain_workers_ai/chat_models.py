@@ -349,7 +349,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             )
             return twin
 
-    def _answered(self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]) -> QueuedAnswers:
+    def _answered(
+        self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
+    ) -> QueuedAnswers[Self]:
         """Return the answers of a batch, generated through the queue."""
         _check_configs(config, len(inputs))
         with framework_errors:
@@ -358,7 +360,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     async def _aanswered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
-    ) -> QueuedAnswers:
+    ) -> QueuedAnswers[Self]:
         """Return the answers of a batch, generated through the queue."""
         _check_configs(config, len(inputs))
         with framework_errors:
@@ -367,7 +369,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     def _queue_run(
         self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
-    ) -> QueueRun:
+    ) -> QueueRun[Self]:
         """Return the queue run for the inputs of a batch. Invalid and cached inputs are left out."""
         from workers_ai.generation import ChatInput
 
@@ -468,7 +470,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             tool_choice: ``"auto"``, ``"none"``, ``"any"`` (``"required"``, True), the name of a tool, or an OpenAI
                 dict.
             strict: Request arguments that follow the schema exactly. Sent only if set.
-            **kwargs: object parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
+            **kwargs: Any parameter of a call, such as ``parallel_tool_calls`` or ``response_format``.
 
         Raises:
             ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
@@ -493,7 +495,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 model: the schema if the model rejects tools or ``tool_choice``, else a forced tool call.
             include_raw: Return ``{"raw", "parsed", "parsing_error"}`` instead of raising.
             strict: Sent with the schema if set. Invalid with ``"json_mode"``.
-            **kwargs: object parameter of a call, such as ``max_tokens``.
+            **kwargs: Any parameter of a call, such as ``max_tokens``.
 
         Raises:
             ConfigurationError: The schema or the method is invalid.

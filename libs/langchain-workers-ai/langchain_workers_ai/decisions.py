@@ -220,7 +220,7 @@ def _kind_of_media(block: Mapping[str, Data]) -> str | None:
     if kind in ("file", "media"):
         media_type = str(block.get("mime_type") or "").partition("/")[0].lower()
         return media_type if media_type in _FIELDS else "file"
-    return kind if kind in _FIELDS else None
+    return kind if isinstance(kind, str) and kind in _FIELDS else None
 
 
 def _data_url(kind: str, block: Mapping[str, object]) -> str | None:
@@ -235,6 +235,8 @@ def _data_url(kind: str, block: Mapping[str, object]) -> str | None:
     if isinstance(data, bytes):
         data = (data if data.isascii() else base64.b64encode(data)).decode()
     media_type = body.get("mime_type") or _AUDIO_FORMATS.get(str(body.get("format")))
+    if not isinstance(data, str):
+        return None
     if data and not _LINK.match(data) and media_type:
         data = f"data:{media_type};base64,{data}"
     return data if data.lower().startswith(f"data:{kind}/") else None
@@ -267,7 +269,7 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
         ) from exc  # fmt: skip
 
 
-def _usage(body: Mapping[str, Data]) -> UsageMetadata | None:
+def _usage(body: Fields) -> UsageMetadata | None:
     """Return the tokens of a decision; None if the reply has no usage."""
     usage = read_usage(body.get("usage"))
     if usage is None:

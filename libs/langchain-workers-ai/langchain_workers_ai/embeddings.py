@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from workers_ai.integration import Calls, EmbeddingConstructor, Flow
     from workers_ai.integration import Connection as CoreConnection
+    from workers_ai.integration import EmbeddingConstructor, Flow
     from workers_ai.types import EmbedReply
 
 __all__ = ["WorkersAIEmbeddings"]
@@ -80,8 +80,8 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         """Return the model id."""
         return self.model
 
-    def _flows(self, calls: Calls, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
-        return embed_flows(calls, self.model, texts, **self._embed_options(kind, self.batch_size))
+    def _flows(self, connection: CoreConnection, texts: Sequence[str], kind: _Kind) -> list[Flow[EmbedReply]]:
+        return embed_flows(connection.calls, self.model, texts, **self._embed_options(kind, self.batch_size))
 
     @property
     def _kind(self) -> Kind:
@@ -99,14 +99,14 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     def _embed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
             connection = self._connection()
-            flows = self._flows(connection.calls, texts, kind)
+            flows = self._flows(connection, texts, kind)
             replies = gather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 
     async def _aembed(self, texts: Sequence[str], kind: _Kind) -> list[list[float]]:
         with framework_errors:
             connection = self._connection()
-            flows = self._flows(connection.calls, texts, kind)
+            flows = self._flows(connection, texts, kind)
             replies = await agather(flows, connection.transport, connection.calls.concurrency)
             return join_embeddings(self.model, replies).vectors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Sized
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
+    from langchain_core.language_models import LanguageModelInput
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
 
@@ -76,7 +77,7 @@ def answer_message(answer: Answer, model: str) -> BaseMessage:
     finish = answer.finish_reason or "stop"
     cut = finish if finish in _TRUNCATED else ""
     calls: list[ToolCall] = []
-    listed: Data = message.get("tool_calls") or ()
+    listed: Sequence[Fields] = message.get("tool_calls") or ()
     for call in listed:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         calls.append(ToolCall(call["id"], name, arguments, argument_error(arguments, cut)))
@@ -256,7 +257,7 @@ class WorkersAIBatchGenerator:
         try:
             for prompt in self._prompts:
                 value = prompt.invoke(value, config)
-            messages = self._llm._convert_input(value).to_messages()
+            messages = self._llm._convert_input(cast("LanguageModelInput", value)).to_messages()
         except (KeyError, TypeError, ValueError) as exc:
             raise ConfigurationError(f"input {key!r} does not fit the chain: {exc}") from exc
         params = {name: value for name, value in queue_params(self._options).items() if name != "max_tokens"}

@@ -16,10 +16,10 @@ from langchain_workers_ai.embeddings import WorkersAIEmbeddings
 from langchain_workers_ai.errors import framework_errors
 from workers_ai.client import AsyncClient, Client
 from workers_ai.errors import ConfigurationError
-from workers_ai.ingest import IngestOptions, IngestReport
+from workers_ai.ingest import IngestOptions, IngestReport, Vectors
 from workers_ai.ingest import aingest as aembed
 from workers_ai.ingest import ingest as embed
-from workers_ai.integration import LedgerFile, require_queue, text_hash
+from workers_ai.integration import require_queue, text_hash
 
 if TYPE_CHECKING:
     import os
@@ -267,7 +267,7 @@ class WorkersAIBatchIngestor:
         kind = self.embeddings._kind
         found = find_within(self.vector_store.embeddings, WorkersAIEmbeddings)
         embedders = {id(embedder): embedder._precomputed for embedder in (self.embeddings, *found)}
-        with LedgerFile(self.ledger) as ledger, reading_all(embedders.values(), kind, ledger):
+        with Vectors(self.ledger) as vectors, reading_all(embedders.values(), kind, vectors):
             yield ready
 
     def _sent(self, document: Document) -> str:

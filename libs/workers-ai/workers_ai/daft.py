@@ -116,7 +116,7 @@ class WorkersAIProvider(Provider):
     ) -> MessageDescriptor:
         """Return the backend of ``daft.functions.prompt`` for columns of text.
 
-        A failed row is null and logged. Errors that all rows would meet (credentials, quota) end the query.
+        A failed row is null and logged. Errors that concern all rows (credentials, quota) end the query.
 
         Args:
             model: Model id.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
 from workers_ai.integration import CHAT_PARAMS, plain_json
@@ -21,10 +21,10 @@ from workers_ai.integration import CHAT_PARAMS, plain_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.rate_limiters import BaseRateLimiter
 
     from langchain_workers_ai._types import Fields
-    from langchain_workers_ai.chat_models import ChatWorkersAI
     from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, Failure, GenerateOptions
@@ -41,20 +41,21 @@ __all__ = [
 ]
 
 ClientT = TypeVar("ClientT", "Client", "AsyncClient")
+Model_co = TypeVar("Model_co", bound="BaseChatModel", covariant=True)
 
 _WARN_ABOVE: Final = 100
 """Number of inputs above which a batch without a ledger warns."""
 _PARAMS: Final = CHAT_PARAMS - {"stream_options"}
 
 
-class QueuedAnswers:
+class QueuedAnswers(Generic[Model_co]):
     """The answers of one batch, by request.
 
     Args:
         owner: The model of the batch. Calls of other models do not use these answers.
     """
 
-    def __init__(self, owner: ChatWorkersAI) -> None:
+    def __init__(self, owner: Model_co) -> None:
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
@@ -103,10 +104,10 @@ class QueuedAnswers:
             _current.reset(token)
 
 
-_current: ContextVar[QueuedAnswers | None] = ContextVar("workers_ai_queued_answers", default=None)
+_current: ContextVar[QueuedAnswers[BaseChatModel] | None] = ContextVar("workers_ai_queued_answers", default=None)
 
 
-def queued_answers(owner: object) -> QueuedAnswers | None:
+def queued_answers(owner: object) -> QueuedAnswers[BaseChatModel] | None:
     """Return the answers of the current batch of a model; None for direct calls."""
     answers = _current.get()
     return answers if answers is not None and answers.owner is owner else None
@@ -135,7 +136,7 @@ def queue_params(options: ChatKeywords) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class QueueRun:
+class QueueRun(Generic[Model_co]):
     """The requests of one batch, and the settings of their generation.
 
     Attributes:
@@ -147,14 +148,14 @@ class QueueRun:
         deadline_s: Seconds the batch may take; None for no limit.
     """
 
-    owner: ChatWorkersAI
+    owner: Model_co
     model: str
     requests: dict[str, tuple[int, ChatInput]]
     extra_body: Mapping[str, JSON] | None
     ledger: str | None
     deadline_s: float | None
 
-    def run(self, client: Client) -> QueuedAnswers:
+    def run(self, client: Client) -> QueuedAnswers[Model_co]:
         """Generate the answers and return them."""
         from workers_ai.generation import generate
 
@@ -168,7 +169,7 @@ class QueueRun:
             self._read(answers, ledger)
         return answers
 
-    async def arun(self, client: AsyncClient) -> QueuedAnswers:
+    async def arun(self, client: AsyncClient) -> QueuedAnswers[Model_co]:
         """Generate the answers without blocking the event loop and return them."""
         from workers_ai.generation import agenerate
 
@@ -207,7 +208,7 @@ class QueueRun:
             "progress": False,
         }
 
-    def _keep(self, answers: QueuedAnswers, error: WorkersAIError, ledger: Path) -> None:
+    def _keep(self, answers: QueuedAnswers[Model_co], error: WorkersAIError, ledger: Path) -> None:
         """Record an error that stopped the run. Raise it if no input can have an answer."""
         from workers_ai.generation import LedgerError
 
@@ -215,7 +216,7 @@ class QueueRun:
             raise error
         answers.stopped = error
 
-    def _read(self, answers: QueuedAnswers, ledger: Path) -> None:
+    def _read(self, answers: QueuedAnswers[Model_co], ledger: Path) -> None:
         from workers_ai.generation import Answers
 
         if self.requests:

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import pickle
+import sqlite3
 import tempfile
 import uuid
 from collections.abc import AsyncIterable, Sequence
@@ -54,7 +55,7 @@ def _plain(value: object) -> Data:
 
 
 def _ordered(value: object, above: tuple[int, ...]) -> Data:
-    """Return a value with dicts as sorted pairs. A container that contains itself becomes a mark."""
+    """Return a value with dicts as sorted pairs. A container inside itself becomes a text that names its depth."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"
     inside = (*above, id(value))
@@ -144,14 +145,26 @@ class Documents:
             self._add(document)
 
     async def aread(self, source: Source) -> None:
-        """Read all documents of a source without blocking the event loop."""
+        """Read all documents of a source without blocking the event loop.
+
+        Raises:
+            BadRequestError: The source can be read on this thread only.
+        """
         if isinstance(source, BaseLoader):
             source = source.alazy_load()
         if isinstance(source, AsyncIterable):
             async for document in source:
                 self._add(document)
-        else:
+            return
+        try:
             await asyncio.to_thread(self.read, source)
+        except sqlite3.ProgrammingError as exc:
+            if "thread" not in str(exc):
+                raise
+            raise BadRequestError(
+                "documents reads an SQLite connection of another thread: pass a list or an asynchronous iterator, or "
+                "open the connection with check_same_thread=False"
+            ) from exc
 
     def _add(self, document: Document) -> None:
         if self._file is None:

@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 class Ledger(Protocol):
-    """A store of vectors by text; see :class:`workers_ai.ingest.Ledger`."""
+    """A store of vectors by text; see :class:`workers_ai.ingest.Vectors`."""
 
     def find(self, texts: Iterable[str]) -> Sequence[array[float] | None]:
         """Return the vectors of texts, in their order; None for each unknown text."""

@@ -48,7 +48,7 @@ def to_result(reply: ChatReply, model: str) -> ChatResult:
         model: The model of the call.
     """
     tool_calls, invalid_tool_calls = _calls(reply.tool_calls)
-    content: Data = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
+    content = _with_refusal(reply.text, {"refusal": reply.refusal}) if reply.refusal else reply.text
     message = AIMessage(
         content=content,
         additional_kwargs={"reasoning_content": reply.reasoning} if reply.reasoning else {},
@@ -92,7 +92,7 @@ def _to_chunk(delta: ChatDelta, model: str, first_call: int, *, tools: bool) -> 
     text, reasoning, calls, logprobs, refusal, last, *_ = delta
     if logprobs:
         logprobs = _mergeable(logprobs)
-    content: Data = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
+    content = _with_refusal(text, {"refusal": refusal, "index": _REFUSAL_INDEX}) if refusal else text
     if not (reasoning or calls or last):
         message = chunk_class(content=content)
         return ChatGenerationChunk(message=message, generation_info={"logprobs": logprobs} if logprobs else None)
@@ -168,7 +168,7 @@ def _is_unparsable(arguments: str) -> bool:
         return True
 
 
-def _with_refusal(text: str, refusal: Fields) -> list[Fields]:
+def _with_refusal(text: str, refusal: Fields) -> str | list[str | Fields]:
     """Return content with a standard refusal block. LangChain's structured-output parsers raise for it."""
     block = {"type": "refusal", **refusal}
     return [{"type": "text", "text": text}, block] if text else [block]

@@ -27,6 +27,8 @@ from workers_ai.integration import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from workers_ai.types import JSON
+
 
 __all__ = ["AnswerParser"]
 
@@ -78,7 +80,7 @@ class AnswerParser(BaseTransformOutputParser[object]):
                 raise
             raise OutputParserException(f"{why}: {exc.args[0]}", llm_output=exc.llm_output) from exc
 
-    def _value(self, message: BaseMessage) -> tuple[str, Data]:
+    def _value(self, message: BaseMessage) -> tuple[str, JSON]:
         """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""
         text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
@@ -100,7 +102,7 @@ class AnswerParser(BaseTransformOutputParser[object]):
             return text, parse_json(written.arguments)
         raise _parse_error(f"the model answered with text instead of calling {self.tool_name}", text)
 
-    def _fit(self, value: Data, shown: str) -> object:
+    def _fit(self, value: JSON, shown: str) -> object:
         """Return an instance of the class, or a dict that fits the schema."""
         shown = shown or json.dumps(value, ensure_ascii=False)
         if self.cls is None:
@@ -113,7 +115,7 @@ class AnswerParser(BaseTransformOutputParser[object]):
         except ValueError as exc:
             raise _parse_error(f"the answer does not fit {self.cls.__name__}: {exc}", shown) from exc
 
-    def _checked(self, value: Data, shown: str) -> Data:
+    def _checked(self, value: JSON, shown: str) -> Data:
         schema = self.answer_schema
         is_object = schema.get("type") == "object" or "properties" in schema
         if value is None or (is_object and not isinstance(value, dict)):
@@ -221,7 +223,7 @@ def _reasoning(message: BaseMessage) -> str:
     return "".join(str(block.get("reasoning") or "") for block in blocks if block["type"] == "reasoning")
 
 
-def _strict_json(text: str) -> Data:
+def _strict_json(text: str) -> JSON:
     """Return the JSON value in the text of an answer."""
     try:
         return parse_answer(text)

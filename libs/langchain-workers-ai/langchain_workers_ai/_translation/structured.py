@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
     Attributes:
         name: Name of the function or the schema on the wire.
-        schema: Data schema.
+        schema: JSON schema of the answer.
         cls: The Pydantic class to return; None for a dict.
     """
 

@@ -181,7 +181,7 @@ def _answer_and_reasoning(blocks: Iterable[Data], provider: str | None) -> tuple
     answer: list[Data] = []
     reasoning: list[str] = []
     for block in blocks:
-        given = block["value"] if _kind(block) == "non_standard" and "value" in block else block
+        given = _mapping(block).get("value", block) if _kind(block) == "non_standard" else block
         known = isinstance(given, str) or _kind(given) in _ANSWER | _REASONING
         translated: list[Data] = [given] if known else _translated(given, provider)
         for block in translated:
@@ -189,7 +189,7 @@ def _answer_and_reasoning(blocks: Iterable[Data], provider: str | None) -> tuple
             if kind in _REASONING:
                 reasoning.append(_reasoning_text(block))
             elif kind == "refusal" and not isinstance(block, str):
-                answer.append({"type": "text", "text": str(block.get("refusal") or "")})
+                answer.append({"type": "text", "text": str(_mapping(block).get("refusal") or "")})
             elif kind in _ANSWER or kind in _MEDIA:
                 answer.append(to_part(block))
     return answer or "", "".join(reasoning)
@@ -217,10 +217,10 @@ def _calls(message: AIMessage) -> list[Fields]:
 
 
 def _call_block(block: Data) -> Fields | None:
-    kind = _kind(block)
-    if kind not in _CALLS:
+    fields, kind = _mapping(block), _kind(block)
+    if kind is None or kind not in _CALLS:
         return None
-    body = block if block.get("type") is not None else block[kind]
+    body = fields if fields.get("type") is not None else fields[kind]
     call_id, arguments = _CALLS[kind]
     if not isinstance(body, Mapping):
         return None
@@ -232,6 +232,11 @@ def _call_block(block: Data) -> Fields | None:
 def _call(call_id: Data, name: Data, arguments: Data) -> Fields:
     text = arguments if isinstance(arguments, str) else plain_json({} if arguments is None else arguments)
     return {"id": call_id, "type": "function", "function": {"name": name or "", "arguments": text}}
+
+
+def _mapping(block: Data) -> Mapping[str, Data]:
+    """Return the fields of a block; none if it is not a mapping."""
+    return block if isinstance(block, Mapping) else {}
 
 
 def _kind(block: Data) -> str | None:
@@ -246,7 +251,7 @@ def _kind(block: Data) -> str | None:
     return next((key for key in ("text", *_REASONING, *_CALLS, *_MEDIA) if key in block), None)
 
 
-def _content(content: Data) -> Data:
+def _content(content: str | Iterable[Data]) -> Data:
     if isinstance(content, str):
         return content
     # The service accepts reasoning in assistant messages only.
@@ -257,6 +262,8 @@ def to_part(block: Data) -> Data:
     """Return a content block as an OpenAI part. An unsupported block is returned unchanged; the core rejects it."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
+    if not isinstance(block, Mapping):
+        return block
     kind = _kind(block)
     if kind in _IMAGES or (kind in _MEDIA and _is_image(block)):
         return _image(block)
@@ -264,10 +271,8 @@ def to_part(block: Data) -> Data:
         return _plain_text(block)
     if kind in _TEXTS:
         return {"type": "text", "text": block.get("text")}
-    if not isinstance(block, Mapping):
-        return block
     for standard in _translated(block):
-        if standard.get("type") in ("text", "text-plain", "image") and standard is not block:
+        if _mapping(standard).get("type") in ("text", "text-plain", "image") and standard is not block:
             return to_part(standard)
     return {**block, "type": kind} if kind is not None else dict(block)
 
@@ -280,7 +285,7 @@ def _translated(block: Data, provider: str | None = None) -> list[Data]:
     try:
         if provider:
             metadata = {"model_provider": provider}
-            blocks: list[Data] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
+            blocks: Sequence[Mapping[str, Data]] = AIMessage(content=[bare], response_metadata=metadata).content_blocks
         else:
             blocks = HumanMessage(content=[bare]).content_blocks
     except (TypeError, ValueError, LookupError, AttributeError):  # raised by translators for unexpected blocks
@@ -290,9 +295,12 @@ def _translated(block: Data, provider: str | None = None) -> list[Data]:
 
 def _plain_text(block: Mapping[str, Data]) -> Fields:
     """Return a document with base64 text as a text part."""
+    data = block.get("base64") or block.get("data")
+    if not isinstance(data, (str, bytes)):
+        return dict(block)
     try:
-        return {"type": "text", "text": base64.b64decode(block.get("base64") or block["data"], validate=True).decode()}
-    except (KeyError, TypeError, ValueError):
+        return {"type": "text", "text": base64.b64decode(data, validate=True).decode()}
+    except ValueError:
         return dict(block)
 
 
@@ -325,7 +333,7 @@ def _image(block: Mapping[str, Data]) -> Data:
     return {**block, "type": _kind(block)}
 
 
-def _image_source(block: Mapping[str, Data]) -> tuple[Data, Data, Data]:
+def _image_source(block: Mapping[str, Data]) -> tuple[str | bytes | bytearray | None, Data, Data]:
     """Return data, media type and URL of an image block of any form."""
     body = dict(block)
     for key in ("image", "inlineData", "inline_data", "source"):
@@ -334,9 +342,6 @@ def _image_source(block: Mapping[str, Data]) -> tuple[Data, Data, Data]:
     kind = body.get("mime_type") or body.get("mimeType") or body.get("media_type")
     if kind is None and isinstance(body.get("format"), str):
         kind = f"image/{body['format']}"
-    data = next((body[key] for key in ("base64", "data", "bytes", "image", "result") if _is_data(body.get(key))), None)
+    values = (body.get(key) for key in ("base64", "data", "bytes", "image", "result"))
+    data = next((value for value in values if value and isinstance(value, (str, bytes, bytearray))), None)
     return data, kind, body.get("url")
-
-
-def _is_data(value: Data) -> bool:
-    return bool(value) and isinstance(value, (str, bytes, bytearray))

@@ -10,13 +10,14 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel
 
 from workers_ai.errors import ConfigurationError
-from workers_ai.integration import inline_refs
+from workers_ai.integration import inline_refs, is_cache_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langchain_workers_ai._chat.call_options import Tool
     from langchain_workers_ai._types import Data, Fields
+    from workers_ai.types import JSON
 
 __all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]
 
@@ -29,7 +30,7 @@ def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -
     """
     if isinstance(tools, (str, Mapping)) or not isinstance(tools or (), Iterable):
         raise ConfigurationError(f"tools must be a list of tools, not a {type(tools).__name__}")
-    converted = [_converted(tool, strict) for tool in tools or ()]
+    converted = [_converted(tool, strict) for tool in tools or () if not is_cache_mark(tool)]
     for tool in converted:
         if tool.get("type") != "function":
             raise ConfigurationError(
@@ -56,7 +57,7 @@ def _converted(tool: Tool, strict: bool | None) -> Fields:
     return converted
 
 
-def without_dict_docs(schema: Data) -> Data:
+def without_dict_docs(schema: JSON) -> JSON:
     """Return the schema without the docstring of ``dict``, which LangChain adds for a TypedDict without one."""
     if isinstance(schema, list):
         return [without_dict_docs(item) for item in schema]
@@ -70,7 +71,10 @@ def without_dict_docs(schema: Data) -> Data:
 
 
 def recursive_schema(cls: type[BaseModel]) -> Fields | None:
-    """Return the schema of a class that refers to itself; None for other classes. LangChain converts it to nothing."""
+    """Return the schema of a class that refers to itself; None for other classes.
+
+    LangChain returns an empty schema for such a class.
+    """
     own = cls.model_json_schema() if issubclass(cls, BaseModel) else cls.schema()
     defined = own.get("$defs") or own.get("definitions")
     if not defined or inline_refs(own) is not own:

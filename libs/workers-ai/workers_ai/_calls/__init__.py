@@ -1,1 +1,1 @@
-"""Flows of calls: requests, streaming, embeddings through the queue, polling."""
+"""The steps of each call: requests with retries, streams, embeddings, reranking, and the asynchronous queue."""

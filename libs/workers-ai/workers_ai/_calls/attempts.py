@@ -14,7 +14,7 @@ from workers_ai.retry import RetryEvent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from workers_ai._limits.limiter import Limiter
+    from workers_ai._limits.limiter import AccountLimiter
     from workers_ai._settings.settings import Settings
     from workers_ai._validation import OnBusy
     from workers_ai._wire.request import Request
@@ -31,7 +31,7 @@ class Bounds(Protocol):
     @property
     def settings(self) -> Settings: ...
     @property
-    def limiter(self) -> Limiter: ...
+    def limiter(self) -> AccountLimiter: ...
     @property
     def policy(self) -> RetryPolicy: ...
     @property
@@ -129,7 +129,7 @@ class Attempts:
         try:
             yield Turn(within)
         except TimeoutError:
-            raise self._timeout(f"rate_limiter let no request through within {within:g} s") from None
+            raise self._timeout(f"no request passed rate_limiter within {within:g} s") from None
 
     def _wait_for_limit(self, wait: float) -> Flow[None]:
         own = self._calls.settings.requests_per_minute
@@ -142,10 +142,10 @@ class Attempts:
         yield from self._wait(wait, "for the shared limiter of the account")
 
     def _wait(self, seconds: float, reason: str) -> Flow[None]:
-        """Sleep.
+        """Wait before the next attempt.
 
         Raises:
-            APITimeoutError: ``total_timeout`` ends before.
+            APITimeoutError: ``total_timeout`` ends before the wait does.
         """
         left = self._left_s()
         if left is not None:

@@ -66,13 +66,13 @@ def embed(
 
 
 def halves(items: S) -> tuple[S, S]:
-    """Return both halves of what was rejected together."""
+    """Return the two halves of a rejected request, to be sent separately."""
     middle = len(items) // 2
     return items[:middle], items[middle:]
 
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
-    """Merge the replies of several requests. Empty them, so that no vector is in memory twice.
+    """Merge the replies of several requests. Empty them, so that each vector is in memory once.
 
     Raises:
         APIResponseValidationError: The vectors differ in length.

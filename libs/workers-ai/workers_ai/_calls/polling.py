@@ -57,8 +57,8 @@ class PollingPace:
 class PolledJob:
     """A job that is polled.
 
-    A failed poll need not concern the job: polling continues. A request id that was unknown for a minute is lost. A
-    queue that has failed for a quarter of an hour ends the wait, but not the job.
+    A failed poll does not mean that the job failed, so polling continues. The job is lost if its request id is unknown
+    for a minute. If polls fail for 15 minutes, the wait ends; the job can be collected later.
 
     Args:
         job: The job.

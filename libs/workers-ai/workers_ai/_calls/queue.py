@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from workers_ai._calls.requests import Calls, Reply
     from workers_ai._flow.steps import Flow
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = ["BatchFlows", "ends", "require_queue", "was_surely_rejected"]
 
@@ -162,7 +162,7 @@ class BatchFlows:
     def _scrubbed(self, status: BatchStatus) -> BatchStatus:
         for item in status.items:
             if item.error is not None:
-                scrub_error(item.error, self.calls.settings.scrub)
+                scrub_error(item.error, self.calls.settings._scrub)
         return status
 
     def poll_once(self, polled: PolledJob) -> Flow[BatchStatus | None]:

@@ -11,6 +11,7 @@ from workers_ai._transports import load_bodies
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.json_types import JSON
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -18,7 +19,6 @@ from workers_ai.errors import (
     ConfigurationError,
     WorkersAIError,
 )
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +38,8 @@ class Reply(NamedTuple):
     """A successful reply.
 
     Attributes:
-        data: The parsed body; None for an open event stream. The raw bytes of an event stream that arrived, whole,
-            under another media type.
+        data: The parsed body; None for an open event stream; raw bytes if a whole event stream arrived under another
+            media type.
         headers: The headers that replies report.
         stream: The response of an open event stream, else None.
         ticket: The ticket of an open event stream in the limiter, else None.
@@ -70,7 +70,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and not is_json:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
-        shown = settings.scrub(body_text(response)[:2000])
+        shown = settings._scrub(body_text(response)[:2000])
         return APIResponseValidationError(
             f"HTTP {response.status_code} with {what}", model=model, body=shown, status_code=response.status_code,
             request_id=response.headers.get("cf-ray"),
@@ -81,7 +81,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         body_text(response),
         model=model,
         body=body,
-        scrub=settings.scrub,
+        scrub=settings._scrub,
         successor=catalogue.successor,
     )
     error.hint = response.hint if isinstance(response, load_bodies().ParsedResponse) else ""
@@ -104,7 +104,7 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
             late += f"; total_timeout is {settings.total_timeout:g} s"
         error: APIConnectionError = APITimeoutError(late, model=model)
     elif isinstance(exc, httpx.RequestError):
-        detail = _USER_OF_URL.sub("//[redacted]@", settings.scrub(str(exc))) or type(exc).__name__
+        detail = _USER_OF_URL.sub("//[redacted]@", settings._scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no response from {host}: {detail}", model=model)
     elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
         return ConfigurationError(

@@ -12,7 +12,7 @@ from workers_ai._calls.per_call import PER_CALL, Overrides, override
 from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
-from workers_ai._limits.limiter import Gate, Limiter, Ticket, limiter_for
+from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
 from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
@@ -55,7 +55,7 @@ class Calls:
     """
 
     settings: Settings
-    limiter: Limiter
+    limiter: AccountLimiter
     policy: RetryPolicy
     on_retry: Callable[[RetryEvent], None] | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
@@ -83,7 +83,7 @@ class Calls:
         """
         return cls(
             settings,
-            limiter or limiter_for(settings.base_url, settings.account_id),
+            limiter._of_account if limiter else limiter_for(settings.base_url, settings.account_id),
             retry or RetryPolicy(max_retries=settings.max_retries),
             on_retry,
             gate=_gate_of(settings),
@@ -201,15 +201,15 @@ class Calls:
             return Reply(response.content, kept_headers(response.headers.raw))
         reply = read_reply(response, request.model, self.settings)
         if isinstance(reply, (NotFoundError, BadRequestError)):
-            reply.hint = reply.hint or hint_for(reply, request.model, request.task)
+            reply.hint = reply.hint or hint_for(reply, request)
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Return the result of a reader. Its error shows no secret that the reply repeats."""
+        """Call a reader and return its result. Remove secrets that the reply repeats from its error."""
         try:
             return reader(*args, **options)
         except WorkersAIError as exc:
-            scrub_error(exc, self.settings.scrub)
+            scrub_error(exc, self.settings._scrub)
             raise
 
 

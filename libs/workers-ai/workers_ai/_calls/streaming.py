@@ -25,7 +25,7 @@ __all__ = ["ChatStream", "open_chat"]
 
 
 class ChatStream:
-    """A streamed answer, read by flows: :meth:`begin`, then :meth:`advance` until it returns None, or :meth:`leave`.
+    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None; :meth:`leave` ends it early.
 
     Args:
         calls: The flows of the client.
@@ -38,7 +38,7 @@ class ChatStream:
         self._reply = reply
         self._plan = plan
         self._sse = SSEDecoder()
-        self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings.scrub)
+        self._reader = ChatStreamReader(plan.context, reply.headers, calls.settings._scrub)
         self._read_body = None if reply.stream is None else Read(Body(reply.stream))
         self._ticket = reply.ticket or Ticket(plan.request.model, plan.request.task)
         self._now = calls.limiter.now
@@ -117,7 +117,7 @@ class ChatStream:
 
     @property
     def _is_over(self) -> bool:
-        """Whether later bytes have no meaning: the end mark or an error has arrived."""
+        """Whether the end mark or an error has arrived. Later bytes are ignored."""
         return self._reader.done or self._failure is not None
 
     def _decode(self, chunk: bytes) -> list[ChatDelta]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.catalogue import known_models, lookup
 from workers_ai.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
+    from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
 
 __all__ = ["hint_for"]
@@ -25,17 +27,23 @@ _USUAL: Final = {
     "embeddings": ("@cf/baai/bge-m3", "@cf/qwen/qwen3-embedding-0.6b"),
     "rerank": ("@cf/baai/bge-reranker-base",),
 }
+_INPUTS: Final = {
+    "messages": "chat", "prompt": "chat", "input": "chat",
+    "text": "embeddings", "documents": "embeddings", "queries": "embeddings",
+    "contexts": "rerank",
+}  # fmt: skip
+"""Fields of the requests of each task."""
 _NO_SUCH_MODEL = re.compile(r"no such model|model.{0,40}not (?:found|exist)|(?:unknown|invalid) model", re.IGNORECASE)
 
 
-def hint_for(error: WorkersAIError, model: str, task: str) -> str:
-    """Return a hint with models to use in place of ``model``; "" if the model cannot be the cause of ``error``.
+def hint_for(error: WorkersAIError, request: Request) -> str:
+    """Return a hint with models to use in place of that of a request; "" if the model cannot be the cause.
 
     Args:
-        error: The error of a call.
-        model: The model of the call.
-        task: Its task: ``"chat"``, ``"embeddings"`` or ``"rerank"``.
+        error: The error of the request.
+        request: A request of the task ``"chat"``, ``"embeddings"`` or ``"rerank"``, or a submission of such requests.
     """
+    model, task = request.model, _task_of(request)
     wanted = _TASKS.get(task)
     if wanted is None or not model:
         return ""
@@ -47,6 +55,15 @@ def hint_for(error: WorkersAIError, model: str, task: str) -> str:
         isinstance(error, BadRequestError) and _NO_SUCH_MODEL.search(error.message[:1000])
     )
     return f"Did you mean {_listed(_candidates(model, task))}?" if is_missing and known is None else ""
+
+
+def _task_of(request: Request) -> str:
+    """Return the task of a request; of a submission, that of its requests; "" if it is unknown."""
+    if request.task != "queue":
+        return request.task
+    requests = (request.body or {}).get("requests")
+    first = requests[0] if isinstance(requests, list) and requests else None
+    return next((task for key, task in _INPUTS.items() if isinstance(first, Mapping) and key in first), "")
 
 
 def _candidates(model: str, task: str) -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workers_ai._demo import Stage
+from workers_ai._demo import Stage, generation_part
 from workers_ai._demo.corpus import standard_library
 from workers_ai._settings.settings import Settings
 from workers_ai.errors import ConfigurationError
@@ -21,6 +21,8 @@ from workers_ai.ingest import ingest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
     from workers_ai import SettingKeywords
 
@@ -46,19 +48,18 @@ _PACKAGES = (
 )
 
 
-def run(*, live: bool) -> None:
+def run(*, live: bool, console: Console | None = None) -> None:
     """Run the demo.
 
     Args:
         live: Use the account of the environment instead of the emulator.
+        console: Where to print; the terminal by default.
 
     Raises:
         ConfigurationError: A package, the account or the token is missing.
         WorkersAIError: A step failed.
     """
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = console or _terminal()
     began = time.monotonic()
     console.print(_LIVE if live else _EMULATED)
     with console.status("Importing the frameworks"):
@@ -90,9 +91,15 @@ def run(*, live: bool) -> None:
             make_busy=busy,
         )
         with _waits_shown(stage.say):
-            for part in parts:
+            for part in (generation_part.show, *parts):
                 part(stage)
     console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
+
+
+def _terminal() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
 
 
 def _hanging(text: str, width: int) -> str:

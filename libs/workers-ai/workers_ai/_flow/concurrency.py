@@ -30,7 +30,7 @@ class Finished(Protocol):
 
 
 _CHECK_INTERVAL_S: Final = 0.25
-"""Longest sleep, in seconds, between two checks whether to stop."""
+"""Longest sleep, in seconds. After each sleep, a flow checks whether to stop."""
 
 
 class _StoppedError(Exception):
@@ -38,7 +38,7 @@ class _StoppedError(Exception):
 
 
 def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
-    """Run ``flow`` until ``stopped`` returns True: then it ends before its next request, or during a wait."""
+    """Run ``flow``. When ``stopped`` returns True, end it before its next request, or during a wait."""
     try:
         step: Step = next(flow)
         while True:

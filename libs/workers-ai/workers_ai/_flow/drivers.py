@@ -52,7 +52,7 @@ class AsyncSender(Protocol):
 
 
 class Stream(Protocol[T_co]):
-    """An open stream, read by flows."""
+    """An open stream."""
 
     def advance(self) -> Flow[Iterable[T_co] | None]:
         """Return the next items, possibly none; None at the end."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["REQUESTS_PER_MINUTE", "Gate", "Limiter", "Ticket", "limiter_for"]
+__all__ = ["REQUESTS_PER_MINUTE", "AccountLimiter", "Gate", "Limiter", "Ticket", "limiter_for"]
 
 REQUESTS_PER_MINUTE: Final = {"chat": 300, "embeddings": 3000, "rerank": 2000}
 """Documented limits per account and task (https://developers.cloudflare.com/workers-ai/platform/limits/).
@@ -224,7 +224,7 @@ class _Guarded:
             self._drain()
 
     def _update(self, work: Callable[..., None], *args: object) -> None:
-        """Do ``work`` now, or leave it to the holder of the lock."""
+        """Run ``work`` now; if the lock is held, its holder runs it."""
         self._updates.append((work, args))
         self._drain()
 
@@ -306,10 +306,8 @@ class Gate(_Guarded):
             self._latency_s += (max(0.0, now - since) - self._latency_s) / 8
 
 
-class Limiter(_Guarded):
+class AccountLimiter(_Guarded):
     """The limiter of one account. Methods never block, and may be called from any thread, finalizer or signal handler.
-
-    Share one between clients by passing it as ``limiter=``. By default, all objects of an account share one.
 
     Args:
         clock: Returns a monotonic time in seconds.
@@ -492,12 +490,22 @@ class Limiter(_Guarded):
         return state
 
 
+class Limiter:
+    """Limits the requests of an account, and slows them down after a rejection (3040, 3021).
+
+    Share one between clients by passing it as ``limiter=``. By default, all objects of an account share one.
+    """
+
+    def __init__(self) -> None:
+        self._of_account = AccountLimiter()
+
+
 def _forget(known: dict[str, _ModelState] | dict[str, _MinuteState], now: float) -> None:
     for name in [name for name, one in known.items() if one.is_unused(now)]:
         del known[name]
 
 
-_limiters: dict[tuple[str, str], Limiter | weakref.ref[Limiter]] = {}
+_limiters: dict[tuple[str, str], AccountLimiter | weakref.ref[AccountLimiter]] = {}
 """Limiters by URL and account. A limiter that has not been used for a while is referenced weakly."""
 
 
@@ -511,7 +519,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def limiter_for(base_url: str, account_id: str) -> Limiter:
+def limiter_for(base_url: str, account_id: str) -> AccountLimiter:
     """Return the limiter that every object of this process with this URL and account shares."""
     # Without a lock: each operation on the dict is atomic.
     for other, limiter in list(_limiters.items()):
@@ -527,5 +535,5 @@ def limiter_for(base_url: str, account_id: str) -> Limiter:
             _limiters.pop(key, None)
         else:
             _limiters[key] = living
-    found = _limiters.setdefault(key, Limiter())
+    found = _limiters.setdefault(key, AccountLimiter())
     return limiter_for(base_url, account_id) if isinstance(found, weakref.ref) else found

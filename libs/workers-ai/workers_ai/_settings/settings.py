@@ -155,25 +155,25 @@ class Settings:
         raise error.with_traceback(None)  # the local variables of the checks may hold a secret
 
     @property
-    def through_binding(self) -> bool:
+    def _through_binding(self) -> bool:
         """Whether calls go through the ``env.AI`` binding of a Worker."""
         return self.base_url == BINDING_URL
 
     @property
-    def on_gateway_host(self) -> bool:
+    def _on_gateway_host(self) -> bool:
         """Whether ``base_url`` is an AI Gateway endpoint, whose path contains the account."""
         return is_gateway_url(self.base_url)
 
     @property
-    def root(self) -> str:
+    def _root(self) -> str:
         """URL before the paths of the service (``run/...``, ``v1/...``), without a final slash."""
         if not self.account_id:  # only a batch Worker is used
             return self.base_url
-        if self.on_gateway_host:
+        if self._on_gateway_host:
             return self.base_url if self.base_url.endswith("/workers-ai") else f"{self.base_url}/workers-ai"
         return f"{self.base_url}/accounts/{self.account_id}/ai"
 
-    def headers(self) -> dict[str, str]:
+    def _headers(self) -> dict[str, str]:
         """Return the headers of every request, including the token."""
         headers = {"accept": "*/*"}
         if token := self.api_token.get_secret_value():
@@ -183,7 +183,7 @@ class Settings:
         headers |= session_headers(self.session_id)
         return headers | {name.lower(): reveal(value) for name, value in self.default_headers.items()}
 
-    def scrub(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         """Remove every secret of these settings from ``text``."""
         for secret in self._secrets:
             if len(secret.get_secret_value()) >= _SECRET_LENGTH:
@@ -461,7 +461,12 @@ def _check_account(account: str, token: str) -> None:
 def setting_parameters() -> list[inspect.Parameter]:
     """Return the settings as parameters of a client, for its signature."""
     return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=getattr(annotation, "__forward_arg__", annotation),
+        )
         for name, annotation in SettingKeywords.__annotations__.items()
     ]
 

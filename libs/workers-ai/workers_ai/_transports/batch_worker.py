@@ -34,8 +34,8 @@ from workers_ai._wire.error_mapping import read_error, usual_status
 
 if TYPE_CHECKING:
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["BatchWorkerTransport"]
 
@@ -72,8 +72,8 @@ class BatchWorkerTransport:
         """Send one request.
 
         Raises:
-            ConfigurationError: The queue accepts only embedding requests, or other requests need an account (nothing
-                was sent); or the Worker uses another model, or is in demo mode.
+            ConfigurationError: A queued request is not an embedding request, or a direct request has no account
+                (nothing was sent); or the Worker uses another model, or is in demo mode.
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
@@ -140,7 +140,7 @@ class BatchWorkerTransport:
             text = f"{text} ({refusal.request_id})"
         message = f"the batch Worker {self._of_worker.base_url}: {text}"
         code = refusal and refusal.code
-        body = {"success": False, "errors": [{"code": code, "message": message}]}
+        body: JSON = {"success": False, "errors": [{"code": code, "message": message}]}
         return ParsedResponse(
             usual_status(code, reply.status_code),
             _headers(reply),

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from workers_ai._settings.settings import GatewayOptions, Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["BindingTransport"]
 
@@ -89,7 +89,7 @@ class BindingTransport:
         return self.__copy__()
 
     def send(self, request: Request, stream: bool) -> NoReturn:
-        """Raise: a binding returns promises, and a Worker cannot block on one.
+        """Raise an error. A binding returns promises, and a Worker cannot block on one.
 
         Raises:
             ConfigurationError: Always.
@@ -126,10 +126,10 @@ class BindingTransport:
             return _thrown(exc)
 
     def close(self) -> None:
-        """Nothing to close: the binding is the Worker's."""
+        """Do nothing: the binding belongs to the Worker."""
 
     async def aclose(self) -> None:
-        """Nothing to close: the binding is the Worker's."""
+        """Do nothing: the binding belongs to the Worker."""
 
 
 class _Call(NamedTuple):
@@ -215,7 +215,7 @@ def _gateway(options: GatewayOptions) -> dict[str, JSON]:
 
 
 def _headers_without_option(options: GatewayOptions) -> dict[str, str]:
-    """Return the gateway headers without a documented option of the binding: the models of the Auto Router."""
+    """Return the gateway headers for which the binding has no documented option: the models of the Auto Router."""
     return {name: value for name, value in options.headers().items() if name == "cf-aig-allowed-models"}
 
 

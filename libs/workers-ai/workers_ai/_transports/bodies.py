@@ -1,4 +1,4 @@
-"""Responses of httpx: bounded in decoded size and in time, and closed only where this thread holds no lock of httpx."""
+"""Read and close responses of httpx: within bounds of size and time, and only while this thread is outside httpx."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import httpcore
 import httpx
 
 from workers_ai._wire.sse import is_event_stream
@@ -18,7 +19,7 @@ from workers_ai.errors import APIResponseValidationError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -27,6 +28,7 @@ __all__ = [
     "aread_end",
     "aread_next",
     "asend",
+    "bound",
     "close",
     "read_end",
     "read_next",
@@ -80,11 +82,28 @@ class _Inside(threading.local):
 
     Garbage collection can end an abandoned stream at any point. If that point is inside httpx, closing the response
     would wait for a lock that this thread holds, so it is closed on the way out.
+
+    Attributes:
+        ends: The time, by ``time.monotonic``, at which the exchange must have ended; None for no bound.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.closing: list[httpx.Response] = []
+        self.ends: float | None = None
+
+    def enter(self, ends: float | None) -> float | None:
+        """Bound all reads and writes until :meth:`leave`. Return the bound outside, for :meth:`leave`."""
+        outer, self.ends = self.ends, ends
+        self.depth += 1
+        return outer
+
+    def leave(self, outer: float | None) -> None:
+        """Close what was ended inside httpx."""
+        self.depth -= 1
+        self.ends = outer
+        if self.closing:
+            self.close_all()
 
     def close_all(self) -> None:
         while self.closing and not self.depth:
@@ -93,6 +112,72 @@ class _Inside(threading.local):
 
 
 _inside = _Inside()
+
+
+def bound(client: httpx.Client) -> None:
+    """Bound every read and write of a client by ``total_timeout``, those of the response head and of TLS included.
+
+    httpx has no option for the network backend of its connection pools, so it is replaced in place. A pool of another
+    kind, as in Pyodide, keeps the timeouts of single reads and writes.
+    """
+    for transport in (client._transport, *client._mounts.values()):
+        pool = getattr(transport, "_pool", None)
+        if isinstance(pool, httpcore.ConnectionPool):
+            pool._network_backend = _BoundedBackend(pool._network_backend)
+
+
+def _left_s(timeout: float | None, error: type[Exception]) -> float | None:
+    """Return the seconds that one read or write may take.
+
+    Raises:
+        Exception: ``error``, if the time of the exchange is over.
+    """
+    ends = _inside.ends
+    if ends is None:
+        return timeout
+    left = ends - time.monotonic()
+    if left <= 0:
+        raise error(_OUT_OF_TIME)
+    return left if timeout is None else min(timeout, left)
+
+
+class _BoundedBackend(httpcore.NetworkBackend):
+    """Open connections whose reads and writes end with the exchange."""
+
+    def __init__(self, backend: httpcore.NetworkBackend) -> None:
+        self._backend = backend
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+        left = _left_s(timeout, httpcore.ConnectTimeout)
+        return _BoundedStream(self._backend.connect_tcp(host, port, left, *args, **options))
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+        left = _left_s(timeout, httpcore.ConnectTimeout)
+        return _BoundedStream(self._backend.connect_unix_socket(path, left, *args, **options))
+
+    def sleep(self, seconds: float) -> None:
+        self._backend.sleep(seconds)
+
+
+class _BoundedStream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left_s(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _left_s(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Any:
+        left = _left_s(timeout, httpcore.ConnectTimeout)
+        return _BoundedStream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def close(response: httpx.Response) -> None:
@@ -106,26 +191,36 @@ def close(response: httpx.Response) -> None:
 def read_next(response: httpx.Response, chunks: Iterator[bytes]) -> bytes:
     """Read the next bytes of a response; empty at its end. A failure closes it."""
     inside = _inside
-    inside.depth += 1
+    outer = inside.enter(_ends_of(response))
     try:
         return next(chunks, b"")
     except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
         inside.closing.append(response)
         raise exc.with_traceback(None)  # noqa: B904
     finally:
-        inside.depth -= 1
-        if inside.closing:
-            inside.close_all()
+        inside.leave(outer)
 
 
 async def aread_next(response: httpx.Response, chunks: AsyncIterator[bytes]) -> bytes:
     """Read the next bytes of a response; empty at its end. A failure closes it."""
+    ends = _ends_of(response)
     try:
-        return await anext(chunks, b"")
-    except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
-        with suppress(Exception), anyio.CancelScope(shield=True):
-            await response.aclose()
-        raise exc.with_traceback(None)  # noqa: B904
+        if ends is None:
+            return await anext(chunks, b"")
+        with anyio.fail_after(max(0.0, ends - time.monotonic())):
+            return await anext(chunks, b"")
+    except TimeoutError:
+        error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
+    except BaseException as exc:  # noqa: BLE001 - raised below
+        error = exc
+    with suppress(Exception), anyio.CancelScope(shield=True):
+        await response.aclose()
+    raise error.with_traceback(None)  # without the frames of httpx, which hold the sent headers
+
+
+def _ends_of(response: httpx.Response) -> float | None:
+    """Return the time at which a response must have been read; None for no bound."""
+    return getattr(response.stream, "ends", None)
 
 
 def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
@@ -174,7 +269,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._raw: Any = response.stream
         self._status = response.status_code
         self._left = MAX_BODY_BYTES
-        self._ends = ends
+        self.ends = ends
         self._coding = coding
         self._is_plain = ends is None and not coding
         self._decoder: Any = None
@@ -201,7 +296,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
                     yield piece
 
     def _checked(self, chunk: bytes) -> Iterator[bytes]:
-        if self._ends is not None and time.monotonic() > self._ends:
+        if self.ends is not None and time.monotonic() > self.ends:
             raise httpx.ReadTimeout(_OUT_OF_TIME)
         for piece in self._decoded(chunk) if self._coding else (chunk,):
             self._left -= len(piece)
@@ -271,16 +366,13 @@ def _take_coding(headers: httpx.Headers) -> str:
 def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: float | None) -> httpx.Response:
     """Send a request. Read the response unless it is the requested event stream."""
     ends = None if total_s is None else time.monotonic() + total_s
-    inside = _inside
-    inside.depth += 1
+    outer = _inside.enter(ends)
     try:
         return _send(client, request, stream, ends)
     except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
         raise exc.with_traceback(None)  # noqa: B904
     finally:
-        inside.depth -= 1
-        if inside.closing:
-            inside.close_all()
+        _inside.leave(outer)
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:

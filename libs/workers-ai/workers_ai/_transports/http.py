@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
 
@@ -58,7 +58,9 @@ def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Setti
 
     try:
         client = kind(headers=headers.reveal(), **_client_options(settings, kept))
-        client.headers.setdefault("host", httpx.URL(settings.root).netloc.decode("ascii"))
+        if isinstance(client, httpx.Client):
+            load_bodies().bound(client)
+        client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
         client._cookies = load_bodies().NoCookies()  # the setter of `cookies` would copy it
         return client
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
@@ -218,7 +220,7 @@ class HttpTransport:
 
         url = self._urls.get((path, query))
         if url is None:
-            text = f"{self._settings.root}/{quote(path, safe=_PATH_SAFE)}"
+            text = f"{self._settings._root}/{quote(path, safe=_PATH_SAFE)}"
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
@@ -232,7 +234,7 @@ class HttpTransport:
         """The headers of every request."""
         import httpx
 
-        return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings.headers()}))
+        return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings._headers()}))
 
     @functools.cached_property
     def _timeout(self) -> httpx.Timeout:

@@ -18,7 +18,7 @@ __all__ = ["RateLimitedTransport"]
 
 
 class RateLimitedTransport:
-    """A transport with a framework's rate limiter. Flows wait for a turn before each request, retries included.
+    """A transport whose requests, retries included, wait for a turn at a framework's rate limiter.
 
     Args:
         transport: Sends the requests.

@@ -25,6 +25,7 @@ CODES: Final[dict[int, tuple[type[e.APIStatusError], int]]] = {
     1000: (e.InternalServerError, 500),
     1001: (e.BadRequestError, 400),
     1031: (e.BadRequestError, 400),
+    2003: (e.RateLimitError, 429),
     2008: (e.BadRequestError, 400),
     2009: (e.AuthenticationError, 401),
     2016: (e.BadRequestError, 424),

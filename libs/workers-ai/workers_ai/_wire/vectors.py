@@ -257,6 +257,8 @@ def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
         try:
             numbers = cast("list[float]", row)
             total = sum(numbers)
+            if type(total) is int and bool in map(type, numbers):
+                raise TypeError
         except (TypeError, OverflowError):
             raise _invalid(f"vector {index} contains a value that is not a number", model, None) from None
         if finite(total) is None:

@@ -122,7 +122,7 @@ def chat(
 @app.command(
     epilog=_epilog(
         'workers-ai embed "a fjord" "a cloud"',
-        "workers-ai embed --file names.txt --output names.npy",
+        "workers-ai embed --file names.txt --output names.parquet",
         "workers-ai embed --file docs.jsonl --output docs.parquet --model @cf/qwen/qwen3-embedding-0.6b",
     ),
     rich_help_panel=_CALL,
@@ -236,7 +236,7 @@ def ingest(
     with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
         from workers_ai.cli._ingestion import Ingestion
-        from workers_ai.ingest import Fingerprint
+        from workers_ai.ledger._store.fingerprints import Fingerprint
 
         shape = None
         if model is not None:

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Generation", "read_inputs"]
 
 _ROWS_AT_ONCE: Final = 1000
-_PLACED: Final = ("model", "messages", "stream")
-"""Fields of the body of a line in OpenAI's batch format that are not parameters."""
+_PLACED: Final = frozenset({
+    "model", "messages", "stream", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+})  # fmt: skip
+"""Fields of the body of a line in OpenAI's batch format that do not shape the answer, or are read elsewhere."""
 
 _COLUMNS: Final = (
     "id", "input_hash", "answer", "data", "finish_reason", "input_tokens", "output_tokens", "error_code", "error",
@@ -100,6 +102,8 @@ def _chat_of(body: Mapping[str, JSON]) -> ChatInput:
     params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
     if "max_completion_tokens" in params:
         params["max_tokens"] = params.pop("max_completion_tokens")
+    if params.get("n") == 1:
+        del params["n"]
     unknown = ["stream"] if body.get("stream") else sorted(params.keys() - CHAT_PARAMS)
     if unknown:
         raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown)}")

@@ -13,9 +13,11 @@ import typer
 from workers_ai.cli._documents import TEXT_SUFFIXES, Columns, InputError, read_documents
 from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
-from workers_ai.ingest import Estimate, Fingerprint, IngestReport, Ledger, estimate, ingest
+from workers_ai.ingest import Estimate, IngestReport, estimate, ingest
 from workers_ai.ingest._parquet import arrow, write_parquet
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._progress import LineBar
+from workers_ai.ledger._store.fingerprints import Fingerprint
 from workers_ai.ledger._store.schema import files_beside, identity
 
 if TYPE_CHECKING:

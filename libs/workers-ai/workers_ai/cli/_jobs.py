@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workers_ai.ingest import Ledger
+from workers_ai.ledger._ledger import Ledger
 from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def generate(
     client: Client | None = None,
     **keywords: Unpack[GenerateKeywords],
 ) -> GenerateReport:
-    """Answer a corpus of any size, in bounded memory, so that nothing is paid for twice.
+    """Answer a corpus of any size, in bounded memory, and pay for no answer twice.
 
     ::
 
@@ -110,7 +110,8 @@ def generate(
         requests_per_job: Inputs of one submission; by default 200, and 1,000 in a run of more than a million inputs.
         limit_cost_usd: USD by list price that this run may spend; needs ``max_tokens``. The run reserves the highest
             price of what is in flight, so that the limit is not exceeded. The next run has the same limit again.
-        expected_output_tokens: Used by :func:`estimate` only; accepted here so that both take the same arguments.
+        expected_output_tokens: Used by :func:`estimate` only; accepted here so that both functions have the same
+            options.
         deadline_s: Seconds the run may take; None for no bound.
         repair: Number of retries of an answer that does not match the schema.
         dedupe: Whether equal inputs share one answer. False samples an answer for each id.
@@ -118,12 +119,12 @@ def generate(
             the same call later collects the rest.
         on_answer: Called with each new :class:`Answer` after it is on disk, in the order of arrival, on a thread of the
             run.
-        raise_on_failure: Raise when an input failed, in place of reporting it.
+        raise_on_failure: Raise :class:`~workers_ai.errors.BatchItemError` if an input failed.
         progress: Show a tqdm bar, or without a terminal a line on stderr every half minute; False shows nothing.
         total: Number of inputs for the bar, if ``source`` has no length.
         take_over: Treat runs of other hosts as dead at once, as for :func:`workers_ai.ingest.ingest`.
-        client: A client to use; otherwise one is created from ``settings``. Its ``max_concurrency`` (8) bounds the
-            direct requests in flight; a run has up to 64 submissions in the queue.
+        client: A client to use; otherwise one is created from the other keywords. Its ``max_concurrency`` (8) bounds
+            the direct requests in flight; a run has up to 64 submissions in the queue.
         **keywords: The options above, and arguments of :class:`~workers_ai.Client`.
 
     Returns:

@@ -43,7 +43,7 @@ __all__ = ["ClassifierDescriptor", "GenerationOptions", "MessageDescriptor", "cl
 _PARAMS: Final = frozenset({"max_tokens", "temperature", "seed", "reasoning_effort"})
 _QUEUE: Final = frozenset({"queue", "ledger"})
 _ALL_ROWS: Final = (AuthenticationError, PermissionDeniedError, QuotaExhaustedError, ConfigurationError)
-"""Errors that every further row would meet as well."""
+"""Errors that would occur for every further row, too."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class GenerationOptions:
         """
         known = {*_PARAMS, *_QUEUE, "on_error"}
         if unknown := sorted(given.keys() - known):
-            raise unknown_keyword(owner, unknown[0], known, "no other place")
+            raise unknown_keyword(owner, unknown[0], known)
         options = cls({name: given[name] for name in _PARAMS & given.keys()}, given.get("queue", False),
                       given.get("ledger"), given.get("on_error", "log"))  # fmt: skip
         require_one_of("on_error", options.on_error, ("raise", "log", "ignore"))
@@ -94,7 +94,7 @@ class GenerationOptions:
 
 @dataclass
 class _Descriptor:
-    """What both descriptors share. Daft pickles them for its workers."""
+    """Base of both descriptors. Daft pickles them for its workers."""
 
     provider_name: str
     settings: Settings
@@ -205,7 +205,7 @@ def close_client(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _is_text_column(return_format: object) -> bool:
-    """Return whether Daft makes a String column for a class: it then crashes if an object is returned."""
+    """Return whether Daft creates a String column for a class. Daft crashes if such a column gets an object."""
     try:
         return bool(DataType.infer_from_type(return_format) == DataType.string())
     except Exception:  # noqa: BLE001 - Daft itself falls back to a String column on any error

@@ -1,4 +1,4 @@
-"""Inputs of a generation: rendered to chat requests, and identified by a hash."""
+"""Inputs of a generation: render them to chat requests, and compute their hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers_ai._wire.json_parsing import read_json, replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.ledger._records import Document, checked_id
+from workers_ai.ledger._records import Document, as_mapping, checked_id
 
 if TYPE_CHECKING:
     from workers_ai.types import JSON
@@ -25,7 +25,7 @@ _EXAMPLE: Final = "(id, text), (id, messages), (id, row) with prompt=, or (id, C
 
 @dataclass(frozen=True)
 class ChatInput:
-    """A chat request that is rendered already: what one item of the queue holds.
+    """A rendered chat request: the contents of one item of the queue.
 
     Attributes:
         messages: OpenAI-shaped messages.
@@ -85,7 +85,7 @@ class PromptTemplate:
         template: The text. ``{{`` and ``}}`` stand for braces.
 
     Raises:
-        ConfigurationError: A placeholder is malformed, or there is none.
+        ConfigurationError: A placeholder is malformed, or the template has none.
     """
 
     def __init__(self, template: str) -> None:
@@ -163,11 +163,12 @@ class Renderer:
         return Document(doc_id, input_hash(text, None if self.dedupe else doc_id), text)
 
     def _pair(self, item: object) -> tuple[str | int, object]:
+        item = as_mapping(item) or item
         if isinstance(item, Mapping) and "id" in item:
             given: object = item if self.prompt is not None else item.get("input", item.get("text", item))
             return checked_id(item["id"]), given
         if isinstance(item, (tuple, list)) and len(item) == 2:
-            return checked_id(item[0]), item[1]
+            return checked_id(item[0]), as_mapping(item[1]) or item[1]
         raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
 
     def render(self, doc_id: str | int, given: object) -> ChatInput:
@@ -183,7 +184,7 @@ class Renderer:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
-            if isinstance(given, str) and not given.strip():
+            if self._is_blank(given):
                 text = ""  # reported as failed, whatever the prompt adds to it
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
@@ -197,6 +198,13 @@ class Renderer:
             f"the input {doc_id!r:.200} is a {type(given).__name__}; pass a text, a list of messages, a row or a "
             "ChatInput"
         )
+
+    def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
+        """Return whether a text, or every value that the prompt takes from a row, is blank."""
+        values = (
+            [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
+        )
+        return all(isinstance(value, str) and not value.strip() for value in values)
 
     def _system(self) -> list[Mapping[str, JSON]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]

@@ -1,4 +1,4 @@
-"""Arguments of a generation, checked."""
+"""Options of a generation, checked."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Options:
 
     @cached_property
     def renderer(self) -> Renderer:
-        """What turns items of the source into chat requests."""
+        """Renders items of the source to chat requests."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
         return Renderer(template, self.system, self.dedupe)

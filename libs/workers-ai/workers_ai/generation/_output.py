@@ -1,4 +1,4 @@
-"""The form that answers must have: free text, a schema, or one of some labels."""
+"""The form of the answers: free text, a schema, or one of several labels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QUOTES: Final = " \t\r\n\"'`*."
 
 
 class OutputFormat:
-    """What answers must look like, and how they are parsed.
+    """The form of the answers, and how to parse them.
 
     Args:
         schema: A Pydantic class, a TypedDict, another type that pydantic understands, a JSON schema, or None.
@@ -76,7 +76,7 @@ class OutputFormat:
 
     @property
     def response_format(self) -> dict[str, JSON] | None:
-        """The parameter that asks the service for this form; None for free text."""
+        """The parameter that requests this form; None for free text."""
         if self.schema is None:
             return None
         name = self.schema.get("title")
@@ -87,7 +87,7 @@ class OutputFormat:
 
     @cached_property
     def instruction(self) -> str:
-        """Text that asks a model for this form where the service has no parameter for it."""
+        """A system message that requests this form, for models without a parameter for it."""
         shown = json.dumps(inline_refs(self.schema), ensure_ascii=False, separators=(",", ":"))
         return f"Answer with JSON only, without any text around it. The JSON must fit this schema: {shown}"
 

@@ -79,15 +79,14 @@ def misfit(error: ValueError, finish: str | None) -> str:
     return (f"{why}: " if why else "") + f"the answer does not fit the schema: {error!s:.500}"
 
 
-def chat_reply(row: AnswerRow, model: str) -> ChatReply:
-    """Return a stored answer as :meth:`workers_ai.Client.chat` returns it."""
-    message = read_json(row.answer or "{}")
+def chat_reply(answer: Answer, model: str) -> ChatReply:
+    """Return an answer as :meth:`workers_ai.Client.chat` returns it."""
     usage: dict[str, JSON] | None = None
-    if row.input_tokens is not None:
-        usage = {"prompt_tokens": row.input_tokens, "completion_tokens": row.output_tokens or 0}
-        if row.neurons is not None:
-            usage["neurons"] = row.neurons
-    choice = {"message": message, "finish_reason": row.finish}
+    if answer.usage is not None:
+        usage = {"prompt_tokens": answer.usage.input_tokens, "completion_tokens": answer.usage.output_tokens}
+        if answer.usage.neurons is not None:
+            usage["neurons"] = answer.usage.neurons
+    choice = {"message": answer.message or {}, "finish_reason": answer.finish_reason}
     return read_chat({"choices": [choice], "usage": usage, "model": model}, ReplyContext(model))
 
 
@@ -114,7 +113,8 @@ class Answers:
         """
         rows = self._ledger.find_answers(self._hashes(inputs, ids))
         model = self._ledger.fingerprint.model
-        return [None if row is None else chat_reply(row, model) for row in rows]
+        text = OutputFormat()
+        return [None if row is None else chat_reply(answer_of(row, text), model) for row in rows]
 
     def errors(self, inputs: Sequence[ChatInput], ids: Sequence[str | int] | None = None) -> list[Failure | None]:
         """Return why requests have failed, in their order; None for one that has not failed."""
@@ -142,14 +142,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class GenerateReport:
-    """What came of one generation. ``answered + reused + failed + pending`` is the number of inputs.
+    """The result of one generation. ``answered + reused + failed + pending`` is the number of inputs.
 
     Attributes:
         model: Model id.
         answered: Inputs answered in this run.
         reused: Inputs that cost nothing: their answer was in the ledger, another process sharing the ledger made it,
             or another input is the same.
-        failed: Inputs without a usable answer. Those whose answer does not fit are among them, see ``invalid``.
+        failed: Inputs without a usable answer, including those whose answer does not fit (``invalid``).
         failures: The first 10,000 of them, as (id, code, message, position).
         invalid: Inputs whose answer does not fit the schema, after every repair; their text is kept.
         truncated: Answers that ended at ``max_tokens``.
@@ -158,9 +158,9 @@ class GenerateReport:
         output_tokens: Output tokens of this run, likewise.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
-        seconds: How long it took.
-        pending: Inputs that are still to be answered, with ``wait=False``.
-        request_ids: Submissions that are still with the queue.
+        seconds: Duration in seconds.
+        pending: Inputs without an answer yet, with ``wait=False``.
+        request_ids: Request ids of the submissions that are still in the queue.
         ledger: The ledger's file.
         run: The run's number in it.
         duplicate_ids: How many ids several inputs share.

@@ -1,4 +1,4 @@
-"""Generating as a task of the engine."""
+"""The task of the engine that generates answers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class GenerateTask:
         return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
 
     def measure(self, text: str) -> Measured:
-        """Return size and price of an input; plan it to find what the service would reject."""
+        """Return size and price of an input, and why the service would reject it."""
         chat = read_input(text)
         if _is_empty(chat.messages):
             return Measured(0, 0, why="the input is empty")
@@ -173,8 +173,8 @@ class GenerateTask:
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
         """Return the items in the order of the requests.
 
-        If every item repeats its reference, the references decide. An item with the reference of another input becomes
-        a failed one: its answer must not be stored under the wrong input.
+        If every item repeats its reference, items are matched by reference. An item with the reference of another input
+        becomes a failed item, because its answer must not be stored under the wrong input.
         """
         if keys is None:
             return items
@@ -260,7 +260,7 @@ class GenerateTask:
 
 
 def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
-    """Estimate the input tokens of a request of ``size`` bytes: expected ones, and at most."""
+    """Estimate the input tokens of a request of ``size`` bytes: the expected number and the maximum."""
     images = image_bytes = 0
     for message in messages:
         content = message.get("content")
@@ -300,7 +300,7 @@ def _mismatched(item: BatchItem, model: str) -> BatchItem:
 
 
 def _is_empty(messages: Sequence[Mapping[str, JSON]]) -> bool:
-    """Return whether no message but those of the system has any content."""
+    """Return whether every message, apart from system messages, is empty."""
     for message in messages:
         content = message.get("content")
         if message.get("role") in ("system", "developer"):

@@ -3,24 +3,20 @@
 from workers_ai.ingest._api import aingest, ingest
 from workers_ai.ingest._estimate import Estimate, estimate
 from workers_ai.ingest._options import EstimateOptions, IngestKeywords, IngestOptions
-from workers_ai.ingest._report import IngestReport
-from workers_ai.ledger._ledger import Ledger
-from workers_ai.ledger._records import Failure, InFlight, Row
-from workers_ai.ledger._store.fingerprints import Fingerprint
+from workers_ai.ingest._report import IngestReport, Vectors
+from workers_ai.ledger._records import Failure, Row
 from workers_ai.ledger._store.schema import LedgerError
 
 __all__ = [
     "Estimate",
     "EstimateOptions",
     "Failure",
-    "Fingerprint",
-    "InFlight",
     "IngestKeywords",
     "IngestOptions",
     "IngestReport",
-    "Ledger",
     "LedgerError",
     "Row",
+    "Vectors",
     "aingest",
     "estimate",
     "ingest",

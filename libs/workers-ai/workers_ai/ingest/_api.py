@@ -50,7 +50,7 @@ def ingest(
     client: Client | None = None,
     **keywords: Unpack[IngestKeywords],
 ) -> IngestReport:
-    """Embed a corpus of any size, in bounded memory, so that nothing is paid for twice.
+    """Embed a corpus of any size, in bounded memory, and pay for no text twice.
 
     ::
 
@@ -67,8 +67,8 @@ def ingest(
             calling thread. Ids are strings or integers.
         ledger: Path of the ledger; created if it is missing.
         model: Model id.
-        client: A client to use; otherwise one is created from ``settings``. Its ``max_concurrency`` (8) bounds the
-            direct requests in flight; a run has up to 64 submissions in the queue.
+        client: A client to use; otherwise one is created from the other keywords. Its ``max_concurrency`` (8) bounds
+            the direct requests in flight; a run has up to 64 submissions in the queue.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
         pooling: ``"mean"`` or ``"cls"``, for the bge family.
         instruction: Text before each document, for models whose documentation requires one.
@@ -77,9 +77,9 @@ def ingest(
         empty_text: ``"space"`` embeds one space in place of an empty text, which otherwise is reported as failed.
         texts_per_job: Texts of one submission; 1,000 by default.
         deadline_s: Seconds the run may take; None for no bound.
-        limit_cost_usd: USD by list price that this run may spend; the next run has the same limit anew. None for no
+        limit_cost_usd: USD by list price that this run may spend; the next run has the same limit again. None for no
             limit.
-        raise_on_failure: Raise when a document failed, in place of reporting it.
+        raise_on_failure: Raise :class:`~workers_ai.errors.BatchItemError` if a document failed.
         progress: Show a tqdm bar, or without a terminal a line on stderr every half minute; False shows nothing.
         total: Number of documents for the bar, if ``source`` has no length.
         take_over: Treat runs of other hosts as dead at once. Otherwise a run of another host keeps its claims until it

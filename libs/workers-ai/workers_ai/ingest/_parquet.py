@@ -24,13 +24,13 @@ _ROWS_AT_ONCE: Final = 2000
 def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLike[str]) -> int:
     """Write embedded documents, in bounded memory. Return their number.
 
-    The file appears whole or not at all, also if several processes write it at once. Documents without a vector are
-    left out.
+    The file appears when it is complete, even if several processes write it at the same time. Documents without a
+    vector are left out.
 
     Args:
         rows: Documents, such as those of :meth:`~workers_ai.ingest.IngestReport.rows`, each with its metadata as JSON
             text or None.
-        path: The file to make, or to replace.
+        path: The file. An existing file is replaced.
 
     Raises:
         ConfigurationError: pyarrow is not installed.
@@ -61,7 +61,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path = Path(path)
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with part.open("xb") as file:  # opened here, since pyarrow itself cannot spell every path
+        with part.open("xb") as file:  # pyarrow cannot open every path (lone surrogates)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -94,7 +94,7 @@ def _writer(file: BinaryIO) -> Iterator[Callable[[list[tuple[Row, str | None]]],
         if not chunk and writer is not None:
             return
         data = b"".join(row.vector.tobytes() for row, _ in chunk if row.vector is not None)
-        # No value of a vector is ever missing; saying so makes writing four times faster.
+        # Vectors have no nulls. A non-nullable field makes writing four times faster.
         kind = pa.list_(pa.field("element", pa.float32(), nullable=False), len(data) // 4 // max(1, len(chunk)))
         floats = pa.Array.from_buffers(pa.float32(), len(data) // 4, [None, pa.py_buffer(data)])
         vectors = pa.FixedSizeListArray.from_arrays(floats, type=kind) if chunk else pa.array([], kind)
@@ -113,7 +113,7 @@ def _writer(file: BinaryIO) -> Iterator[Callable[[list[tuple[Row, str | None]]],
             pa.array([metadata for _, metadata in chunk], pa.string()),
         ]
         if writer is None:
-            # Vectors neither repeat nor shrink: a dictionary and compression would only cost time.
+            # Vectors do not repeat and do not compress, so a dictionary and compression only cost time.
             names = ("id", "text_hash", "metadata")
             writer = pq.ParquetWriter(
                 file, schema, use_dictionary=False, write_statistics=False,

@@ -10,29 +10,31 @@ from workers_ai.ledger._report_text import report_html, report_text
 from workers_ai.ledger._store.file import LedgerFile
 
 if TYPE_CHECKING:
+    import os
     from array import array
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import Self
 
-__all__ = ["IngestReport"]
+__all__ = ["IngestReport", "Vectors"]
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What came of one ingestion. ``embedded + reused + failed`` is the number of documents.
+    """The result of one ingestion. ``embedded + reused + failed`` is the number of documents.
 
     Attributes:
         model: Model id.
         embedded: Documents embedded in this run.
-        reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger got it,
+        reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger embedded
             or another document has the same text.
         failed: Documents that could not be embedded.
         failures: The first 10,000 of them, as (id, code, message, position).
         retries: Submissions and requests that were sent again, whole or in part.
-        tokens: Input tokens of what was embedded; estimated where the service does not report them.
-        neurons: Neurons of the same; by list price where the service does not report them, None without a price.
+        tokens: Input tokens of this run; estimated where the service does not report them.
+        neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
-        seconds: How long it took.
+        seconds: Duration in seconds.
         ledger: The ledger's file.
         run: The run's number in it.
         truncated: Documents whose text is probably longer than the model reads: text beyond its window has no influence
@@ -101,3 +103,32 @@ class IngestReport:
 
     def _repr_html_(self) -> str:
         return report_html(f"Ingestion with {self.model}", self._facts(), self.failures, self.failed)
+
+
+class Vectors:
+    """Vectors of a ledger by text, for adapters of frameworks.
+
+    Args:
+        ledger: Path of the ledger.
+
+    Raises:
+        ConfigurationError: There is no ledger, or it is one of answers.
+        LedgerError: The file cannot be used.
+    """
+
+    def __init__(self, ledger: str | os.PathLike[str]) -> None:
+        self._ledger = LedgerFile(ledger, task="embed")
+
+    def find(self, texts: Iterable[str]) -> list[array[float] | None]:
+        """Return the vectors of texts, in their order; None where there is none."""
+        return self._ledger.find(texts)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.replies import Reply
-    from workers_ai._calls.requests import Calls
     from workers_ai._connection import Connection
     from workers_ai._flow.concurrency import agather, gather
     from workers_ai._flow.drivers import adrive, drive
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     )
     from workers_ai.integration._pydantic_fields import ChatFields, ConnectionFields, EmbeddingFields
     from workers_ai.ledger._records import text_hash
-    from workers_ai.ledger._store.file import LedgerFile
 
 __all__ = [
     "CHAT_PARAMS",
@@ -53,7 +51,6 @@ __all__ = [
     "PER_CALL",
     "TRANSLATED_KEYWORDS",
     "CallIds",
-    "Calls",
     "ChatConstructor",
     "ChatFields",
     "Connection",
@@ -62,7 +59,6 @@ __all__ = [
     "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
-    "LedgerFile",
     "Reply",
     "Request",
     "accepts_null_effort",
@@ -123,7 +119,6 @@ _MODULES = {
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
     "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
-    "_calls.requests": ("Calls",),
     "_flow.concurrency": ("agather", "gather"),
     "_flow.drivers": ("adrive", "drive"),
     "_flow.steps": ("Flow",),
@@ -141,7 +136,6 @@ _MODULES = {
     "_wire.usage": ("read_usage",),
     "_wire.vectors": ("require_one_length",),
     # The ledger of an ingestion
-    "ledger._store.file": ("LedgerFile",),
     "ledger._records": ("text_hash",),
 }
 _HOMES = {name: f"workers_ai.{module}" for module, names in _MODULES.items() for name in names}

@@ -46,7 +46,8 @@ class ConnectionFields(SettingsModel):
     """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
     Default 300, and 10 to connect."""
     total_timeout: float | None = None
-    """Seconds that one call may take in all, waits, retries and reading included. None for no bound."""
+    """Seconds that one call may take in all, waits, retries and reading included. None for no bound. With your own
+    ``http_client``, a sync call waits for the head of a response as long as its own timeouts allow."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
     on_busy: OnBusy = "wait"
@@ -86,10 +87,10 @@ class ConnectionFields(SettingsModel):
     def _plain_timeout(self, timeout: Any) -> Any:
         return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
 
-    # Kept in the instance's own dict, under a name that pydantic's iteration passes over: it is read at every call.
+    # In the instance's own dict, since every call reads it. Pydantic does not iterate over names with an underscore.
     @cached_property
     def _faces(self) -> tuple[Client, AsyncClient]:
-        """Both clients of this object, made, and their modules imported, at the first call."""
+        """Both clients of this object. The first call creates them and imports their modules."""
         from workers_ai._connection import Connection
         from workers_ai.client import AsyncClient, Client
 

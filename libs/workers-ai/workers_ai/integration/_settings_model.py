@@ -177,7 +177,7 @@ class SettingsModel(BaseModel):
         return super().__deepcopy__({**(memo or {}), **shared})
 
     def __getstate__(self) -> dict[Any, Any]:
-        # Pydantic's own state: LlamaIndex's removes what does not pickle from the living object
+        # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
         left_out = {*self._process_local, "_faces"}
@@ -197,7 +197,7 @@ class SettingsModel(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the JSON schema, with the docstrings of the fields as descriptions and without excluded fields.
 
-        ``use_attribute_docstrings`` would do the same at each import, which costs 50 ms.
+        ``use_attribute_docstrings`` does the same, but costs 50 ms at each import.
         """
         schema = handler(_without_excluded(core_schema))
         properties = handler.resolve_ref_schema(schema).get("properties", {})
@@ -248,11 +248,11 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
 
 def _check_policies(retry: object, limiter: object) -> None:
     require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "wait_s"), "limiter must be a workers_ai.Limiter")
+    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
-    """Return the findings without the values, which may include the token."""
+    """Return pydantic's findings as an error, without the values: they may include the token."""
     found = "; ".join(
         ": ".join(filter(None, [".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")]))
         for error in exc.errors(include_input=False)

@@ -139,7 +139,7 @@ def _half(group: Sequence[int], tries: Mapping[int, tuple[int, int]], per_reques
 
 
 def _passes(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
-    """Return whether an error is temporary. A failed execution may be caused by an input, unless everything fails."""
+    """Return whether an error is temporary. An input can cause a failed execution, unless everything fails."""
     return kind is not None and kind.is_retryable and (outage or code not in EXECUTION)
 
 
@@ -220,7 +220,7 @@ class Health:
                 raise error
 
     def blame(self, failed: Sequence[tuple[WorkersAIError, bool]]) -> None:
-        """Record failed requests of accepted submissions; the flag says whether a request was full (else of one input).
+        """Record failed requests of accepted submissions. The flag is True for a full request, False for one input.
 
         Raises:
             WorkersAIError: Too many have failed, and none succeeded: the inputs are not the cause.

@@ -1,4 +1,4 @@
-"""Progress of a run: running numbers, and the bars that show them."""
+"""Progress of a run: its counters, and the bars that show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE_S: Final = 30.0
 
 @dataclass
 class Tally:
-    """Running numbers of one run.
+    """The counters of one run.
 
     Attributes:
         model: Model id.
@@ -71,14 +71,14 @@ def neurons_of(model: str, tokens: int, output_tokens: int = 0) -> float | None:
 
 
 class Bar(Protocol):
-    """Shows progress."""
+    """A display of progress."""
 
     def show(self, tally: Tally) -> None:
-        """Show the present numbers."""
+        """Show the counters."""
         ...
 
     def tick(self, tally: Tally) -> None:
-        """Update the clock; the numbers have not changed."""
+        """Update the elapsed time. The counters have not changed."""
         ...
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Bar(Protocol):
 
 
 class TqdmBar:
-    """A tqdm bar: inputs, submissions in flight, retries, neurons and cost. Its clock runs while jobs wait."""
+    """A tqdm bar with inputs, submissions in flight, retries, neurons and cost. Its time runs while jobs wait."""
 
     def __init__(self, total: int | None, verb: str, noun: str) -> None:
         with warnings.catch_warnings():
@@ -118,7 +118,7 @@ class LineBar:
 
     Args:
         total: Number of inputs, or None.
-        last: Whether to write the last line of a run that was too short for any other.
+        last: Whether to write a last line even if the run was too short for another one.
         noun: Plural name of the inputs.
     """
 

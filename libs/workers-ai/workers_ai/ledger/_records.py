@@ -1,4 +1,4 @@
-"""Values that pass between the ledger, the engine and their callers."""
+"""Values that the ledger, the engine and their callers exchange."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ __all__ = [
     "ResultRow",
     "Row",
     "Stored",
+    "as_mapping",
     "as_sent",
     "check_mode",
     "checked",
@@ -231,7 +232,7 @@ class Stored(NamedTuple):
 
 @dataclass
 class Claim:
-    """Inputs that this run alone processes, as one submission.
+    """Inputs that one run has claimed: one submission.
 
     Attributes:
         job: Its number in the ledger.
@@ -286,14 +287,14 @@ def check_mode(model: str, mode: str) -> None:
 
 
 def as_sent(text: str, instruction: str | None, empty_text: Literal["raise", "space"]) -> str:
-    """Return the text of a document as direct calls embed it; "" for an empty text that must not be sent."""
+    """Return the text of a document as direct calls send it; "" for an empty text, which is not sent."""
     if not text and empty_text == "space":
         text = " "
     return well_formed(f"{instruction or ''}{text}") if text else text
 
 
 def well_formed(text: str) -> str:
-    """Return the text with lone surrogates replaced, as a request carries it."""
+    """Return the text as a request sends it: with lone surrogates replaced."""
     if not has_lone_surrogate(text):
         return text
     return replace_lone_surrogates(text)
@@ -314,6 +315,13 @@ def checked_id(doc_id: object) -> str | int:
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
+def as_mapping(row: Any) -> dict[str, Any] | None:
+    """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
+    if isinstance(row, (Mapping, str, list, tuple)) or not (hasattr(row, "keys") and hasattr(row, "__getitem__")):
+        return None
+    return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
+
+
 def checked(document: Any) -> tuple[str | int, str]:
     """Return a document as (id, text).
 
@@ -325,6 +333,8 @@ def checked(document: Any) -> tuple[str | int, str]:
         doc_id, text = document["id"], document["text"]
     elif isinstance(document, (tuple, list)) and len(document) == 2:
         doc_id, text = document
+    elif (row := as_mapping(document)) is not None:
+        return checked(row)
     else:
         raise BadRequestError(
             f"a document is a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"

@@ -1,4 +1,4 @@
-"""One run between its begin and its end, and its sync and async drivers."""
+"""One run from begin to end: :func:`run` and :func:`arun`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Outline:
 
 
 def shown(progress: bool | Bar, total: int | None, task: Task) -> Bar:
-    """Return the bar that a caller wants."""
+    """Return the progress bar for the argument ``progress``."""
     if not isinstance(progress, bool):
         return progress
     return progress_bar(total, task.verb, task.noun) if progress else NoBar()
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def tally(self) -> Tally:
-        """The running numbers."""
+        """The counters."""
         return self.engine.tally
 
     @classmethod
@@ -146,13 +146,13 @@ class Run:
         return begun
 
     def _keep_lease(self) -> None:
-        """Renew the lease, however long the source, the queue or a request takes."""
+        """Renew the lease until the run ends, even while the source, the queue or a request is slow."""
         while not self.ended.wait(LEASE_S / _BEATS_PER_LEASE):
             with suppress(LedgerError):  # the workers get the same error, and raise it
                 self.ledger.renew(self.number)
 
     def complete(self) -> None:
-        """Sum up the run after all workers have ended without an error."""
+        """Read the failures and counts of the run, after all workers have ended without an error."""
         engine, tally = self.engine, self.tally
         tally.failed, self.failures = self.ledger.failures(self.number, FAILURES_LISTED)
         if engine.stopped is None and (open_inputs := self.ledger.unfinished(self.number)):
@@ -176,7 +176,7 @@ class Run:
         return tuple(job.request_id for job in self.ledger.in_flight(self.number) if job.request_id)
 
     def end(self) -> None:
-        """Release what was not sent, and close the ledger, after the requests in flight have ended."""
+        """Wait for the requests in flight, release the unsent inputs, and close the ledger."""
         engine = self.engine
         engine.bar.close()
         self.ended.set()
@@ -189,7 +189,7 @@ class Run:
                 self.ledger.close()
 
     def raise_errors(self) -> None:
-        """Raise what stopped the run, or the first failure if the caller wants that."""
+        """Raise the error that stopped the run, or with ``raise_on_failure`` the first failure."""
         if self.engine.stopped is not None:
             raise self.engine.stopped
         if self.tally.failed and self.outline.raise_on_failure:

@@ -70,7 +70,7 @@ class _Requests:
         return found
 
     def close(self) -> None:
-        """End every waiting worker, however long the source takes."""
+        """End every waiting worker, even if the source is still being read."""
         with self._lock:
             self._closed = True
             for reply in self._waiting:

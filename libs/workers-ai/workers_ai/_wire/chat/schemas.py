@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from workers_ai._validation import require, require_kind
 from workers_ai._wire.json_types import JSON
-from workers_ai._wire.json_writing import plain_json
+from workers_ai._wire.json_writing import is_cache_mark, plain_json
 from workers_ai._wire.quirks import COMPLETE_TOOLS
 from workers_ai.catalogue import ModelCard
 from workers_ai.errors import ConfigurationError
@@ -154,7 +154,7 @@ def prepare_tools(tools: JSON, card: ModelCard) -> list[dict[str, JSON]]:
     tools = tools or ()
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise ConfigurationError(f"tools must be a list, not a {type(tools).__name__}: {_FORM}")
-    return [_tool(tool, complete=COMPLETE_TOOLS.of(card)) for tool in tools]
+    return [_tool(tool, complete=COMPLETE_TOOLS.of(card)) for tool in tools if not is_cache_mark(tool)]
 
 
 def _tool(tool: JSON, *, complete: bool) -> dict[str, JSON]:

@@ -77,11 +77,11 @@ class Service:
         yield _clock(response, time.time())
         token = self._token(response)
         yield token
-        yield self._models()
+        yield self._models(token)
         yield self._call(token)
 
     def _get(self, url: str, **query: str | int) -> httpx.Response:
-        return self._http.get(url, params=query, headers=self._settings.headers())
+        return self._http.get(url, params=query, headers=self._settings._headers())
 
     def _reached(self, response: httpx.Response, seconds: float) -> Finding:
         who = "the emulator (not Cloudflare)" if _EMULATOR_HEADER in response.headers else response.url.host
@@ -98,12 +98,12 @@ class Service:
 
     def _unreachable(self, exc: httpx.HTTPError) -> Finding:
         problem = _diagnosis(exc, urlsplit(self._settings.base_url).hostname or "")
-        return Finding("connection", "failed", self._settings.scrub(problem.detail), problem.remedy)
+        return Finding("connection", "failed", self._settings._scrub(problem.detail), problem.remedy)
 
     def _token(self, response: httpx.Response) -> Finding:
         """Return the state of the token: of a user's token, else of a token that the account owns."""
         source = token_source()
-        if self._settings.on_gateway_host:
+        if self._settings._on_gateway_host:
             return Finding("token", "skipped", f"from {source}; AI Gateway cannot check it: see the call")
         kind = "user"
         if response.status_code in (401, 403):  # what tokens of an account get at the user's URL
@@ -112,7 +112,7 @@ class Service:
             try:
                 response = self._get(url)
             except httpx.HTTPError as exc:
-                return Finding("token", "warning", self._settings.scrub(f"{source}: not checked ({exc!r})"), _SEE_CALL)
+                return Finding("token", "warning", self._settings._scrub(f"{source}: not checked ({exc!r})"), _SEE_CALL)
         if response.is_success:
             return _state(response, f"{kind} token from {source}")
         if response.status_code == 400:
@@ -124,15 +124,17 @@ class Service:
             )
         return Finding("token", "warning", f"{source}: HTTP {response.status_code} instead of its state", _SEE_CALL)
 
-    def _models(self) -> Finding:
+    def _models(self, token: Finding) -> Finding:
         """Return whether the token may list models. Calls work without this permission."""
-        if self._settings.on_gateway_host:
+        if self._settings._on_gateway_host:
             return Finding("models", "skipped", "AI Gateway has no list of models")
+        if token.status == "failed":
+            return Finding("models", "skipped", "the token is not valid")
         try:
-            response = self._get(f"{self._settings.root}/models/search", per_page=100)
+            response = self._get(f"{self._settings._root}/models/search", per_page=100)
             rows = response.json().get("result") if response.is_success else None
         except (httpx.HTTPError, ValueError, AttributeError) as exc:
-            return Finding("models", "warning", self._settings.scrub(f"cannot be listed ({exc!r})"), _SEE_CALL)
+            return Finding("models", "warning", self._settings._scrub(f"cannot be listed ({exc!r})"), _SEE_CALL)
         if isinstance(rows, list):
             return Finding("models", "ok", f"the token may list models ({len(rows)} on the first page)")
         if response.status_code == 404:

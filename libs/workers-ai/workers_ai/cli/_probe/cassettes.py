@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from workers_ai._settings.settings import Settings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers_ai.cli._probe.session import Exchange
     from workers_ai.types import JSON
 
-__all__ = ["KEPT_HEADERS", "write_cassette"]
+__all__ = ["KEPT_HEADERS", "Scrub", "write_cassette"]
 
 KEPT_HEADERS: Final = frozenset(
     {
@@ -30,27 +30,33 @@ KEPT_HEADERS: Final = frozenset(
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _HEX_ID: Final = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-f])", re.IGNORECASE)
+_STAND_IN: Final = re.compile(r"00000000-0000-4000-8000-\d{12}")
 _TIME_ID: Final = re.compile(r"\bid-\d{13}\b")
 
 
-class _Scrub:
-    """Replaces secrets, the account and ids; equal ids become equal stand-ins, so that a batch can be replayed."""
+class Scrub:
+    """Replaces secrets, the account and ids; equal ids become equal stand-ins, so that a batch can be replayed.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Args:
+        replace_secrets: Return a text without secrets and account.
+    """
+
+    def __init__(self, replace_secrets: Callable[[str], str]) -> None:
+        self._replace_secrets = replace_secrets
         self._ids: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        text = self._settings.scrub(text)
-        if self._settings.account_id:
-            text = text.replace(self._settings.account_id, "ACCOUNT")
-        text = _TIME_ID.sub("id-0000000000000", _HEX_ID.sub("0" * 32, text))
+        """Return the text without secrets, account and ids."""
+        text = _TIME_ID.sub("id-0000000000000", _HEX_ID.sub("0" * 32, self._replace_secrets(text)))
         return _UUID.sub(lambda found: self._stand_in(found[0].lower()), text)
 
     def _stand_in(self, uuid: str) -> str:
+        if _STAND_IN.fullmatch(uuid):
+            return uuid
         return self._ids.setdefault(uuid, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
 
     def body(self, text: str) -> dict[str, JSON] | None:
+        """Return a body as a cassette has it: JSON if it is, otherwise a text."""
         scrubbed = self.text(text)
         try:
             return {"json": json.loads(scrubbed)}
@@ -58,6 +64,7 @@ class _Scrub:
             return {"text": scrubbed} if scrubbed else None
 
     def header(self, name: str, value: str) -> str:
+        """Return the value of a kept header."""
         return "0000000000000000-AMS" if name == "cf-ray" else self.text(value)
 
 
@@ -73,7 +80,13 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
     Raises:
         OSError: The file cannot be written.
     """
-    scrub = _Scrub(settings)
+    account = settings.account_id
+
+    def replace_secrets(text: str) -> str:
+        text = settings._scrub(text)
+        return text.replace(account, "ACCOUNT") if account else text
+
+    scrub = Scrub(replace_secrets)
     interactions = [_interaction(call, reply, settings, scrub) for call, reply in exchanges]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.yaml"
@@ -81,10 +94,10 @@ def write_cassette(folder: Path, name: str, exchanges: Sequence[Exchange], setti
     return path
 
 
-def _interaction(call: Call, reply: Reply, settings: Settings, scrub: _Scrub) -> dict[str, JSON]:
+def _interaction(call: Call, reply: Reply, settings: Settings, scrub: Scrub) -> dict[str, JSON]:
     request: JSON = {
         "method": "POST",
-        "uri": scrub.text(f"{settings.root}/{call.path}"),
+        "uri": scrub.text(f"{settings._root}/{call.path}"),
         "body": scrub.body(json.dumps(dict(call.body))),
         "headers": {"content-type": "application/json"},
     }

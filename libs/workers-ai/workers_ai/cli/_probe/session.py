@@ -161,14 +161,14 @@ class Session:
         self.sent += 1
         try:
             response = self._http.post(
-                f"{self._settings.root}/{call.path}", json=dict(call.body), headers=self._settings.headers()
+                f"{self._settings._root}/{call.path}", json=dict(call.body), headers=self._settings._headers()
             )
         except httpx.TimeoutException as exc:
             return OpenQuestionError(f"no reply in time ({type(exc).__name__})")
         except httpx.HTTPError as exc:
-            raise ProbeStoppedError(f"the service cannot be reached: {self._settings.scrub(str(exc))}") from exc
+            raise ProbeStoppedError(f"the service cannot be reached: {self._settings._scrub(str(exc))}") from exc
         headers = {name.lower(): value for name, value in response.headers.items()}
-        reply = Reply(response.status_code, headers, self._settings.scrub(response.text))
+        reply = Reply(response.status_code, headers, self._settings._scrub(response.text))
         if self._live_only and _EMULATOR_HEADER in headers:
             raise ConfigurationError("the emulator replied, and only the service is recorded: pass --no-record")
         error = classify(reply.error, reply.status) if reply.error else None

@@ -58,7 +58,7 @@ def read_state(path: Path, settings: Settings, *, anew: bool = False) -> State:
         ConfigurationError: The file is damaged or belongs to another account.
         OSError: The file cannot be read.
     """
-    account = hashlib.sha256(settings.root.encode()).hexdigest()[:16]
+    account = hashlib.sha256(settings._root.encode()).hexdigest()[:16]
     if anew or not path.exists():
         return State(path, account)
     try:

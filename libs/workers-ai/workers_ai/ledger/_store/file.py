@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LEASE_S", "LedgerFile"]
 
 LEASE_S: Final = 900.0
-"""Seconds a silent run keeps its claims: longer than any request. A dead process of this machine is noticed at once."""
+"""Seconds for which a run without heartbeats keeps its claims: longer than any request. A dead process of this machine
+loses them at once."""
 
 _CHUNK: Final = 1000
 _ANSWER: Final = "answer, finish, input_tokens, output_tokens, neurons"
@@ -343,7 +344,7 @@ class LedgerFile:
             return [None if row is None else _floats(row[0]) for row in rows]
 
     def message(self, text: str) -> str | None:
-        """Return why a text failed, or None."""
+        """Return the message of the failure of a text; None if it has not failed."""
         with self._reading() as db:
             query = "SELECT message FROM texts JOIN failures USING (id) WHERE hash = ?"
             row = db.execute(query, (text_hash(text),)).fetchone()
