@@ -39,6 +39,8 @@ MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
 KILLED_PER_JOB, CONCURRENCY = 100, 8
 TOKENS_IN, TOKENS_OUT = 125, 100
+RAW_CPU, OUR_CPU = "raw httpx: CPU per input", "generate: CPU per input"
+OUR_MEMORY = "generate: peak memory over the imports"
 TEXT = "The harbour was quiet in winter, and the market stood empty. " * 8
 
 
@@ -196,11 +198,11 @@ def sizes(count: int) -> None:
     print(f"{count:,} inputs for {MODEL}, {PER_JOB} in a submission")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         raw, mine = measured("floor", url, count, home), measured("ours", url, count, home)
-        show("raw httpx: rate", count / raw["seconds"], "inputs/s")
+        show("raw httpx: rate", count / raw["seconds"], "inputs/s", kind="floor")
         show("generate: rate", count / mine["seconds"], "inputs/s", mine["seconds"] / raw["seconds"])
-        show("raw httpx: CPU per input", raw["cpu"] / count * 1e6, "us")
-        show("generate: CPU per input", mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"])
-        show("generate: peak memory over the imports", mine["mb"], "MB")
+        show(RAW_CPU, raw["cpu"] / count * 1e6, "us", kind="floor", size=count)
+        show(OUR_CPU, mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"], size=count)
+        show(OUR_MEMORY, mine["mb"], "MB", size=count)
         show("generate: reading an answer", mine["read"] / count * 1e6, "us")
 
 

@@ -145,7 +145,7 @@ class QueuedClient(AsyncClient):
             raise ConfigurationError("a queued chat has no extra_body: use a direct client")
         ignored = PER_CALL | {"api", "extra_body", "stream_options"}
         if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
-            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS, "no field of the body")
+            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS)
         params = {
             name: value
             for name, value in options.items()

@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 
     from workers_ai._calls.queue import BatchFlows
     from workers_ai._flow.steps import Flow
+    from workers_ai._wire.json_types import JSON
     from workers_ai.ledger._ledger import Ledger, Probe
     from workers_ai.ledger._progress import Bar, Tally
     from workers_ai.ledger._records import Limits
     from workers_ai.ledger._source import Documents
     from workers_ai.ledger._task import Outcome, Prepared, Task
-    from workers_ai.types import JSON, BatchStatus
+from workers_ai.types import BatchStatus
 
 __all__ = ["Engine", "LengthError", "Mode"]
 
