@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,17 +30,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         numbers = set(map(id, kept))
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in numbers])
         items[:] = kept
-
-
-def pytest_collection_finish() -> None:
-    """Keep what was collected out of later garbage collections."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Undo it: hypothesis looks for referrers when its plugin imports it for the summary."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

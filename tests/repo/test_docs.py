@@ -53,6 +53,12 @@ def test_the_table_of_statuses_is_the_mapping() -> None:
             assert (cls.__name__, cls.is_retryable or status == 409) == (name, retried == "yes")
 
 
+def test_twenty_tasks_are_two_clicks_from_the_front_page() -> None:
+    tasks = (DOCS / "index.md").read_text(encoding="utf-8").partition("## Find your task")[2].partition("\n## ")[0]
+    links = re.findall(r"\]\(([^)]+)\)", tasks)
+    assert len(set(links)) == len(links) >= 20
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "retry_after"),
     [

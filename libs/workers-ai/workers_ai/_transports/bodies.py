@@ -19,7 +19,7 @@ from workers_ai.errors import APIResponseValidationError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = [
     "MAX_BODY_BYTES",

@@ -135,7 +135,7 @@ def read_content(content: JSON, *, in_stream: bool = False) -> Content:
     texts, reasoning, refusals, calls = [], [], [], []
     for part in content:
         kind = _kind_of(part)
-        fields = part if isinstance(part, dict) else {}
+        fields: Mapping[str, JSON] = part if isinstance(part, dict) else {}
         if kind in _TEXTS:
             texts.append(part if isinstance(part, str) else json_text(fields.get("text")))
         elif kind in _REASONING:
