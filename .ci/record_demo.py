@@ -12,7 +12,7 @@ from workers_ai._demo.run import run
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "demo.svg"
 COLUMNS, ROWS = 100, 26
-LINE_S, HEADING_S, END_S = 0.2, 1.5, 6.0
+FIRST, LINE_S, HEADING_S, END_S = 4, 0.2, 1.5, 6.0
 ROW_PX = 24.4
 """Height of a line in the pictures of rich."""
 
@@ -66,7 +66,7 @@ def template_of(lines: list[str]) -> str:
         "height": ROWS * ROW_PX + 50,
         "window": ROWS * ROW_PX,
         "total": total,
-        "cover": " ".join(["0% {{ transform: none; }}", *cover[:ROWS]]),
+        "cover": " ".join(cover[FIRST - 1 : ROWS]),
         "scroll": " ".join(["0% {{ transform: none; }}", *scroll]),
     }
     template = FORMAT
@@ -76,10 +76,11 @@ def template_of(lines: list[str]) -> str:
 
 
 def appearances(lines: list[str]) -> Iterator[float]:
-    """Yield the second at which each line appears; the reader gets a pause before each heading."""
-    seconds, before = 0.5, "-"
-    for line in lines:
-        seconds += HEADING_S if not before.strip() else LINE_S
+    """Yield the second at which each line appears: the first four at once, each heading after a pause."""
+    seconds, before = 0.0, "-"
+    for number, line in enumerate(lines):
+        if number >= FIRST:
+            seconds += LINE_S if before.strip() else HEADING_S
         before = line
         yield seconds
 

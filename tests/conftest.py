@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,18 +30,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         numbers = set(map(id, kept))
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in numbers])
         items[:] = kept
-
-
-def pytest_collection_finish() -> None:
-    """Keep what was collected out of later garbage collections."""
-    gc.collect()
-    gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish() -> None:
-    """Undo the freeze: hypothesis, imported at the end, warns about random generators that it cannot see."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,13 @@ def _section(name: str, command: Any) -> str:
     rows = [f"| `{_label(one)}` | {_meaning(one)} |" for one in shown]
     table = "\n".join(["| argument or option | meaning |", "|---|---|", *rows]) if rows else ""
     text = (command.help or "").replace("\b\n", "").replace("\f", "")
-    return f"## {name}\n\n```console\n{usage} [OPTIONS]\n```\n\n{_as_markdown(text)}\n\n{table}"
+    lines = "\n".join([f"{usage} [OPTIONS]", *_examples(command.epilog or "")])
+    return f"## {name}\n\n```console\n{lines}\n```\n\n{_as_markdown(text)}\n\n{table}"
+
+
+def _examples(epilog: str) -> list[str]:
+    """Return the examples at the end of a help page."""
+    return [line for line in epilog.split("\n\n") if "workers-ai " in line and "`" not in line]
 
 
 def _as_markdown(text: str) -> str:

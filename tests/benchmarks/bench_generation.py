@@ -1,12 +1,15 @@
-"""Answering a corpus through the queue, beside raw httpx with the same submissions; read again; and killed.
+"""Answering a corpus through the queue, beside raw httpx with the same submissions; read again; killed; by frameworks.
 
     uv run python tests/benchmarks/bench_generation.py                 # 5,000 inputs; 50,000 answered ones; 5 kills
     uv run python tests/benchmarks/bench_generation.py 20000           # so many inputs
     uv run python tests/benchmarks/bench_generation.py --whole         # 100,000; 1,000,000; 20 kills on 20,000
+    uv run python tests/benchmarks/bench_generation.py --only limits   # one measurement
 
-To be reached: at most 1.5 times the time of raw httpx and 120 us of CPU for an input; no request, 60 s and 250 MB for a
-second run on 1,000,000 answered inputs; and with kills every input answered once, with no more than one submission (or
-``max_concurrency`` direct requests) sent again for each kill.
+To reach: at most 1.5 times the time of raw httpx and 120 us of CPU for an input; no request, 60 s and 250 MB for a
+second run on 1,000,000 answered inputs; with kills every input answered once, with no more than one submission (or
+``max_concurrency`` direct requests) sent again for each kill; cost limits that are not exceeded; nothing sent twice by
+two processes; at most 400 us of CPU an input for LangChain's ``batch`` over the core; 100 submissions for 20,000 rows
+of Daft, of which a kill at half repeats at most one. Daft is measured with ``uv run --group engines``.
 
 Each side runs in a process of its own against a server of canned answers in another one. Memory is the peak over that
 of the imports.
@@ -16,14 +19,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import json
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from killing import killed_generation
@@ -32,6 +38,9 @@ from measure import show
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
 KILLED_PER_JOB, CONCURRENCY = 100, 8
+TOKENS_IN, TOKENS_OUT = 125, 100
+RAW_CPU, OUR_CPU = "raw httpx: CPU per input", "generate: CPU per input"
+OUR_MEMORY = "generate: peak memory over the imports"
 TEXT = "The harbour was quiet in winter, and the market stood empty. " * 8
 
 
@@ -41,9 +50,9 @@ def corpus(count: int) -> Iterator[tuple[int, str]]:
 
 
 async def serve() -> None:
-    """Answer submissions and polls with canned results."""
+    """Answer submissions and polls with canned results. A GET returns the numbers of submissions and of items."""
     message = {"role": "assistant", "content": "A quiet harbour in winter. " * 16}
-    usage = {"prompt_tokens": 125, "completion_tokens": 100, "total_tokens": 225}
+    usage = {"prompt_tokens": TOKENS_IN, "completion_tokens": TOKENS_OUT, "total_tokens": TOKENS_IN + TOKENS_OUT}
     result = {
         "id": "c",
         "object": "chat.completion",
@@ -54,6 +63,9 @@ async def serve() -> None:
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readuntil(b"\r\n\r\n"):
+            if head.startswith(b"GET"):
+                await reply(writer, json.dumps([len(sizes), sum(sizes.values())]))
+                continue
             length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
             body = json.loads(await reader.readexactly(length))
             if "requests" in body:
@@ -63,10 +75,13 @@ async def serve() -> None:
             else:
                 items = [f'{{"index": {index}, {item[1:]}' for index in range(sizes[body["request_id"]])]
                 text = f'{{"result": {{"results": [{", ".join(items)}]}}}}'
-            data = text.encode()
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(data))
-            writer.write(data)
-            await writer.drain()
+            await reply(writer, text)
+
+    async def reply(writer: asyncio.StreamWriter, text: str) -> None:
+        data = text.encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(data))
+        writer.write(data)
+        await writer.drain()
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=2**24)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -125,11 +140,57 @@ def ours(url: str, count: int, home: str) -> dict[str, float]:
     return {**result, "read": time.perf_counter() - began, "answered": report.answered}
 
 
-def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
-    """Run one side in a process of its own."""
+def batch(url: str, count: int, home: str) -> dict[str, float]:
+    """Run ``batch`` of LangChain's model."""
+    from langchain_workers_ai import ChatWorkersAI
+
+    model = ChatWorkersAI(model=MODEL, queue="always", ledger=Path(home, "batch"), max_tokens=512, **settings(url))
+    cpu = time.process_time()
+    answers = model.batch([text for _, text in corpus(count)])
+    return {"cpu": time.process_time() - cpu, "answered": sum(bool(answer.text) for answer in answers)}
+
+
+def rows(url: str, count: int, home: str) -> dict[str, float]:
+    """Run ``prompt`` of Daft."""
+    import daft
+    from daft.functions import prompt
+
+    from workers_ai.daft import WorkersAIProvider
+
+    frame = daft.from_pydict({"text": [text for _, text in corpus(count)]})
+    answers = prompt(
+        daft.col("text"), provider=WorkersAIProvider(**settings(url)), model=MODEL, queue=True, max_tokens=512,
+        ledger=str(Path(home, "daft")),
+    )  # fmt: skip
+    return {"answered": frame.with_column("answer", answers).where(daft.col("answer").not_null()).count_rows()}
+
+
+def settings(url: str) -> dict[str, str]:
+    """Connection settings for the server."""
+    return {"account_id": "account", "api_token": "token", "base_url": url}
+
+
+def started(what: str, url: str, count: int, home: str) -> subprocess.Popen[str]:
+    """Start one side in a process of its own."""
     command = [sys.executable, __file__, "--part", what, "--url", url, "--home", home, str(count)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout))
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def taken(url: str) -> tuple[int, int]:
+    """Submissions and items that the server has accepted."""
+    import httpx
+
+    submissions, items = httpx.get(url).json()
+    return submissions, items
+
+
+def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
+    """Run one side in a process of its own; return what it measured."""
+    process = started(what, url, count, home)
+    out, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{what} ended with status {process.returncode}")
+    return dict(json.loads(out.splitlines()[-1]))
 
 
 def sizes(count: int) -> None:
@@ -137,11 +198,11 @@ def sizes(count: int) -> None:
     print(f"{count:,} inputs for {MODEL}, {PER_JOB} in a submission")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         raw, mine = measured("floor", url, count, home), measured("ours", url, count, home)
-        show("raw httpx: rate", count / raw["seconds"], "inputs/s")
+        show("raw httpx: rate", count / raw["seconds"], "inputs/s", kind="floor")
         show("generate: rate", count / mine["seconds"], "inputs/s", mine["seconds"] / raw["seconds"])
-        show("raw httpx: CPU per input", raw["cpu"] / count * 1e6, "us")
-        show("generate: CPU per input", mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"])
-        show("generate: peak memory over the imports", mine["mb"], "MB")
+        show(RAW_CPU, raw["cpu"] / count * 1e6, "us", kind="floor", size=count)
+        show(OUR_CPU, mine["cpu"] / count * 1e6, "us", mine["cpu"] / raw["cpu"], size=count)
+        show(OUR_MEMORY, mine["mb"], "MB", size=count)
         show("generate: reading an answer", mine["read"] / count * 1e6, "us")
 
 
@@ -170,23 +231,99 @@ def kills(count: int, inputs: int) -> None:
         show("inputs sent again", outcome.repeated, "inputs", outcome.repeated / (window * count))
 
 
+def limits(count: int) -> None:
+    """Show what is spent with limits below the cost of a corpus."""
+    from workers_ai.catalogue import lookup
+    from workers_ai.errors import BatchError
+    from workers_ai.generation import generate
+
+    print(f"cost limits, {count:,} inputs")
+    each = lookup(MODEL).cost_usd(TOKENS_IN, TOKENS_OUT) or 0.0
+    for percent in (10, 50, 99):
+        limit = each * count * percent / 100
+        with tempfile.TemporaryDirectory() as home, canned() as url:
+            with suppress(BatchError):
+                generate(
+                    corpus(count), ledger=Path(home, "ledger"), model=MODEL, max_tokens=512, limit_cost_usd=limit,
+                    progress=False, **settings(url),
+                )  # fmt: skip
+            show(
+                f"spent of a limit at {percent} % of the cost",
+                taken(url)[1] * each,
+                "USD",
+                taken(url)[1] * each / limit,
+            )
+
+
+def two_processes(count: int) -> None:
+    """Show what two processes on one ledger send."""
+    print(f"two processes, {count:,} inputs")
+    with tempfile.TemporaryDirectory() as home, canned() as url:
+        both = [started("ours", url, count, home) for _ in range(2)]
+        if [process.wait() for process in both] != [0, 0]:
+            raise SystemExit("a process failed")
+        show("items sent", taken(url)[1], "items", taken(url)[1] / count)
+
+
+def langchain(count: int) -> None:
+    """Show the CPU of LangChain's ``batch`` beside that of the core."""
+    print(f"batch() of {count:,} prompts")
+    with tempfile.TemporaryDirectory() as home, canned() as url:
+        core, ours_ = measured("ours", url, count, home), measured("batch", url, count, home)
+        assert ours_["answered"] == count
+        show("batch: CPU per input over the core", (ours_["cpu"] - core["cpu"]) / count * 1e6, "us")
+
+
+def engine(count: int) -> None:
+    """Show the submissions of a Daft query, and what a kill at half repeats."""
+    if importlib.util.find_spec("daft") is None:
+        print("Daft is not installed: uv run --group engines python tests/benchmarks/bench_generation.py --only engine")
+        return
+    print(f"Daft's prompt, {count:,} rows")
+    with tempfile.TemporaryDirectory() as home, canned() as url:
+        assert measured("rows", url, count, home)["answered"] == count
+        show("submissions", taken(url)[0], "submissions", taken(url)[0] / (count / PER_JOB))
+    with tempfile.TemporaryDirectory() as home, canned() as url:
+        process = started("rows", url, count, home)
+        while taken(url)[1] < count // 2 and process.poll() is None:
+            threading.Event().wait(0.005)
+        process.kill()
+        process.communicate()
+        assert measured("rows", url, count, home)["answered"] == count
+        show("items sent with a kill at half", taken(url)[1], "items", taken(url)[1] / count)
+
+
 def main() -> None:
     """Run the selected measurements."""
+    parts = {"floor": floor, "ours": ours, "batch": batch, "rows": rows}
+    names = ("sizes", "second_run", "kills", "limits", "two_processes", "langchain", "engine")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", nargs="?", type=int, default=5_000, help="number of inputs")
     parser.add_argument("--whole", action="store_true", help="every figure at its full size; takes half an hour")
-    parser.add_argument("--part", choices=["floor", "ours", "serve"], help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=names, help="one measurement")
+    parser.add_argument("--part", choices=["serve", *parts], help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--home", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    size, whole = options.size, options.whole
     if options.part == "serve":
         asyncio.run(serve())
-    elif options.part:
-        print(json.dumps({"floor": floor, "ours": ours}[options.part](options.url, options.size, options.home)))
-    else:
-        sizes(100_000 if options.whole else options.size)
-        second_run(1_000_000 if options.whole else 10 * options.size)
-        kills(20 if options.whole else 5, 20_000 if options.whole else 1_000)
+        return
+    if options.part:
+        print(json.dumps(parts[options.part](options.url, size, options.home)))
+        return
+    measurements = {
+        "sizes": partial(sizes, 100_000 if whole else size),
+        "second_run": partial(second_run, 1_000_000 if whole else 10 * size),
+        "kills": partial(kills, 20 if whole else 5, 20_000 if whole else 1_000),
+        "limits": partial(limits, 20_000 if whole else size),
+        "two_processes": partial(two_processes, 20_000 if whole else size),
+        "langchain": partial(langchain, 10_000 if whole else size),
+        "engine": partial(engine, 20_000 if whole else size),
+    }
+    for name, measure in measurements.items():
+        if options.only in (None, name):
+            measure()
 
 
 if __name__ == "__main__":

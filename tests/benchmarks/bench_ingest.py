@@ -27,12 +27,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from killing import killed
-from measure import show
+from measure import section, show
 
 MODEL = "@cf/baai/bge-base-en-v1.5"
 TEXTS_PER_JOB, TEXTS_PER_REQUEST = 1000, 100
 FLOOR_TEXTS = 100_000
 KILLED_PER_JOB, CONCURRENCY = 100, 8
+RAW_CPU, OUR_CPU = "raw httpx: CPU per text", "ingest: CPU per text"
+OUR_MEMORY = "ingest: peak memory over the imports"
 WORDS = (
     "river", "stone", "light", "garden", "winter", "paper", "engine", "silver", "market", "bridge", "island", "copper",
     "violin", "desert", "harbour",
@@ -126,26 +128,27 @@ def sizes(counts: list[int], polls: int) -> None:
     """Rate, memory and time per text of each size."""
     per_text: dict[int, float] = {}
     for count in counts:
-        print(f"{count:,} texts of {MODEL} through the queue into Parquet")
+        section(f"Ingestion: {count:,} texts through the queue into Parquet, {TEXTS_PER_JOB:,} in a submission")
         floored = min(count, FLOOR_TEXTS)
         raw, mine = measured("floor", floored, polls), measured("ours", count, polls)
         per_text[count] = mine["seconds"] / count
         raw_rate, rate, embedding = floored / raw["seconds"], count / mine["seconds"], count / mine["embed"]
-        show("raw httpx: rate", raw_rate, "texts/s")
+        show("raw httpx: rate", raw_rate, "texts/s", kind="floor")
         show("ingest: rate", rate, "texts/s", rate / raw_rate)
         show("ingest: rate without writing Parquet", embedding, "texts/s", embedding / raw_rate)
         show("ingest: time per text", per_text[count] * 1e6, "us", per_text[count] / per_text[counts[0]])
         raw_cpu, cpu = raw["cpu"] / floored * 1e6, mine["cpu"] / count * 1e6
-        show("raw httpx: CPU per text", raw_cpu, "us")
-        show("ingest: CPU per text", cpu, "us", cpu / raw_cpu)
-        show("raw httpx: peak memory over the imports", raw["mb"], "MB")
-        show("ingest: peak memory over the imports", mine["mb"], "MB")
+        show(RAW_CPU, raw_cpu, "us", kind="floor", size=count)
+        show(OUR_CPU, cpu, "us", cpu / raw_cpu, size=count)
+        show("raw httpx: peak memory over the imports", raw["mb"], "MB", kind="floor")
+        show(OUR_MEMORY, mine["mb"], "MB", size=count)
 
 
 def kills(count: int, texts: int) -> None:
     """An ingestion that is killed so many times."""
-    print(
-        f"{texts:,} texts, killed {count} times, {KILLED_PER_JOB} texts in a submission, {CONCURRENCY} requests at once"
+    section(
+        f"Ingestion: {texts:,} texts, killed {count} times, "
+        f"{KILLED_PER_JOB} in a submission, {CONCURRENCY} requests at once"
     )
     with tempfile.TemporaryDirectory() as home:
         outcome = killed(

@@ -1,4 +1,4 @@
-"""What ChatWorkersAI and WorkersAIEmbeddings cost, as ratios to a floor measured in the same run.
+"""What the LangChain classes cost, as ratios to a floor measured in the same run.
 
     uv run python tests/benchmarks/bench_langchain.py
     uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it
@@ -14,19 +14,25 @@ import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from subprocess import CalledProcessError
 from typing import Any
 
 import httpx
 from canned import CHUNKS, canned_server
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from measure import ROUNDS, acpu_ms, import_ms, interleaved, show
+from measure import ROUNDS, Kind, acpu_ms, import_ms, interleaved, section, show, show_against
 
-from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings
+from langchain_workers_ai import ChatWorkersAI, WorkersAIEmbeddings, WorkersAIRerank
 
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 EMBED_MODEL = "@cf/baai/bge-large-en-v1.5"
+RERANK_MODEL = "@cf/baai/bge-reranker-base"
+TEXTS = 2000
 PROMPT = "What is the capital of Norway?"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}]}
 
@@ -60,25 +66,39 @@ def ours(url: str, **settings: Any) -> ChatWorkersAI:
 
 
 def rivals(url: str) -> dict[str, BaseChatModel]:
-    """The other integrations that are installed."""
+    """The chat models of other packages that are installed."""
     found: dict[str, BaseChatModel] = {}
-    try:
+    with suppress(ImportError):
         from langchain_cloudflare import ChatCloudflareWorkersAI
-    except ImportError:
-        pass
-    else:
+
         os.environ["BASE_URL"] = url.removesuffix("/client/v4")
         found["langchain-cloudflare"] = ChatCloudflareWorkersAI(
             model=MODEL, account_id="account", api_token="token", endpoint_format="openai_compatible",
             base_url=f"{url}/accounts",
         )  # fmt: skip
-    try:
+    with suppress(ImportError):
         from langchain_openai import ChatOpenAI
-    except ImportError:
-        pass
-    else:
-        found["langchain-openai"] = ChatOpenAI(
-            model=MODEL, api_key="token", base_url=f"{url}/accounts/account/ai/v1"
+
+        found["langchain-openai"] = ChatOpenAI(model=MODEL, api_key="token", base_url=f"{url}/accounts/account/ai/v1")
+    return found
+
+
+def rival_embeddings(url: str) -> dict[str, Embeddings]:
+    """The embeddings of other packages that are installed, with requests of 100 texts."""
+    found: dict[str, Embeddings] = {}
+    with suppress(ImportError):
+        from langchain_cloudflare import CloudflareWorkersAIEmbeddings
+
+        found["langchain-cloudflare"] = CloudflareWorkersAIEmbeddings(
+            model_name=EMBED_MODEL, account_id="account", api_token="token", api_base_url=f"{url}/accounts",
+            batch_size=100,
+        )  # fmt: skip
+    with suppress(ImportError):
+        from langchain_openai import OpenAIEmbeddings
+
+        found["langchain-openai"] = OpenAIEmbeddings(
+            model=EMBED_MODEL, api_key="token", base_url=f"{url}/accounts/account/ai/v1", chunk_size=100,
+            check_embedding_ctx_length=False,
         )  # fmt: skip
     return found
 
@@ -102,10 +122,9 @@ def bench_invoke(url: str) -> None:
         works[name] = lambda model=model: model.invoke(PROMPT)
     found = interleaved(works, 300)
     floor = found.pop("floor")
-    print("invoke, CPU per call")
-    show("floor: httpx + FakeListChatModel", floor, "ms")
-    for name, value in found.items():
-        show(name, value, "ms", value / floor)
+    section("LangChain: invoke, CPU per call")
+    show("floor: httpx + FakeListChatModel", floor, "ms", kind="floor")
+    show_against(found, "ms", floor=floor)
 
 
 def bench_stream(url: str) -> None:
@@ -128,10 +147,9 @@ def bench_stream(url: str) -> None:
     works |= {name: drain(model) for name, model in rivals(url).items()}
     found = interleaved(works, 3)
     floor = found.pop("httpx") + found.pop("words")
-    print("stream, CPU per piece")
-    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us")
-    for name, value in found.items():
-        show(name, value * 1000 / CHUNKS, "us", value / floor)
+    section("LangChain: stream, CPU per piece")
+    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us", kind="floor")
+    show_against(found, "us", floor=floor, scale=1000 / CHUNKS)
 
 
 def bench_astream(url: str) -> None:
@@ -160,29 +178,30 @@ def bench_astream(url: str) -> None:
 
     found = asyncio.run(measure())
     floor = found.pop("httpx") + found.pop("words")
-    print("astream, CPU per piece")
-    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us")
-    for name, value in found.items():
-        show(name, value * 1000 / CHUNKS, "us", value / floor)
+    section("LangChain: astream, CPU per piece")
+    show("floor: httpx lines + a trivial model", floor * 1000 / CHUNKS, "us", kind="floor")
+    show_against(found, "us", floor=floor, scale=1000 / CHUNKS)
 
 
 def bench_embeddings(url: str) -> None:
     """Wall time of 2,000 texts of 1,024 dimensions at 100 ms a request; the ideal is 8 requests in flight."""
-    texts = [f"text number {number}" for number in range(2000)]
+    texts = [f"text number {number}" for number in range(TEXTS)]
     ideal = 0.1 * -(-len(texts) // 100 // 8)
-    print("embed 2,000 texts, 100 ms a request, wall")
-    show("ideal of 8 in flight (20 requests)", ideal, "s")
-    fields = {"model": EMBED_MODEL, "account_id": "account", "api_token": "token", "base_url": url}
+    section(f"LangChain: embed {TEXTS:,} texts, 100 ms a request, wall time")
+    show("ideal of 8 in flight (20 requests)", ideal, "s", kind="floor")
 
-    def sync() -> float:
-        model = WorkersAIEmbeddings(**fields)
+    def made() -> dict[str, Embeddings]:
+        own = WorkersAIEmbeddings(model=EMBED_MODEL, account_id="account", api_token="token", base_url=url)
+        return {"WorkersAIEmbeddings": own, **rival_embeddings(url)}
+
+    def sync(model: Embeddings) -> float:
         model.embed_query("warm")
         began = time.perf_counter()
         assert len(model.embed_documents(texts)) == len(texts)
         return time.perf_counter() - began
 
-    async def once() -> float:
-        model = WorkersAIEmbeddings(**fields)
+    async def once(name: str) -> float:
+        model = made()[name]
         await model.aembed_query("warm")
         began = time.perf_counter()
         assert len(await model.aembed_documents(texts)) == len(texts)
@@ -201,14 +220,39 @@ def bench_embeddings(url: str) -> None:
             await asyncio.gather(*(one(texts[first : first + 100]) for first in range(0, len(texts), 100)))
             return time.perf_counter() - began
 
-    works: dict[str, Callable[[], float]] = {
-        "raw httpx, 8 in flight": lambda: asyncio.run(raw()),
-        "embed_documents": sync,
-        "aembed_documents": lambda: asyncio.run(once()),
+    value = statistics.median(asyncio.run(raw()) for _ in range(ROUNDS))
+    show("raw httpx, 8 in flight", value, "s", value / ideal, kind="floor")
+    for name in made():
+        rounds = ROUNDS if name == "WorkersAIEmbeddings" else 1
+        kind: Kind = "ours" if name == "WorkersAIEmbeddings" else "other"
+        value = statistics.median(sync(made()[name]) for _ in range(rounds))
+        show(f"{name}: embed_documents", value, "s", value / ideal, kind=kind)
+        value = statistics.median(asyncio.run(once(name)) for _ in range(rounds))
+        show(f"{name}: aembed_documents", value, "s", value / ideal, kind=kind)
+
+
+def bench_rerank(url: str) -> None:
+    """CPU of scoring 100 texts."""
+    documents = [Document(f"text number {number}") for number in range(100)]
+    http, target = httpx.Client(), f"{url}/accounts/account/ai/run/{RERANK_MODEL}"
+    body = {"query": PROMPT, "contexts": [{"text": document.page_content} for document in documents], "top_k": 100}
+    ours = WorkersAIRerank(account_id="account", api_token="token", base_url=url, top_n=100)
+    works: dict[str, Callable[[], object]] = {
+        "floor": lambda: json.loads(http.post(target, json=body).content),
+        "WorkersAIRerank": lambda: ours.compress_documents(documents, PROMPT),
     }
-    for name, work in works.items():
-        value = statistics.median(work() for _ in range(ROUNDS))
-        show(name, value, "s", value / ideal)
+    with suppress(ImportError):
+        from langchain_cloudflare import CloudflareWorkersAIReranker
+
+        theirs = CloudflareWorkersAIReranker(
+            model_name=RERANK_MODEL, account_id="account", api_token="token", api_base_url=f"{url}/accounts"
+        )
+        works["langchain-cloudflare"] = lambda: theirs.compress_documents(documents, PROMPT)
+    found = interleaved(works, 20)
+    floor = found.pop("floor")
+    section("LangChain: rerank 100 texts, CPU per call")
+    show("floor: raw httpx", floor, "ms", kind="floor")
+    show_against(found, "ms", floor=floor)
 
 
 def bench_abatch(url: str) -> None:
@@ -230,38 +274,62 @@ def bench_abatch(url: str) -> None:
             await asyncio.gather(*(one() for _ in prompts))
             return time.perf_counter() - began
 
-    async def batch(model: BaseChatModel) -> float:
+    async def batch(name: str) -> float:
+        model = {"ChatWorkersAI": ours(url), **rivals(url)}[name]
         await model.ainvoke(PROMPT)
         began = time.perf_counter()
         await model.abatch(prompts, config={"max_concurrency": 100})
         return time.perf_counter() - began
 
-    samples: dict[str, list[float]] = {"raw httpx": [], "ChatWorkersAI": []}
+    names = ["ChatWorkersAI", *rivals(url)]
+    samples: dict[str, list[float]] = {name: [] for name in ("floor", *names)}
     for _ in range(ROUNDS):
-        samples["raw httpx"].append(asyncio.run(raw()))
-        samples["ChatWorkersAI"].append(asyncio.run(batch(ours(url))))
-    floor = statistics.median(samples["raw httpx"])
-    print("abatch of 400 prompts, 100 at a time, 100 ms each, wall")
-    show("floor: raw httpx", floor, "s")
-    value = statistics.median(samples["ChatWorkersAI"])
-    show("ChatWorkersAI", value, "s", value / floor)
+        samples["floor"].append(asyncio.run(raw()))
+        for name in names:
+            samples[name].append(asyncio.run(batch(name)))
+    found = {name: statistics.median(values) for name, values in samples.items()}
+    floor = found.pop("floor")
+    section("LangChain: abatch of 400 prompts, 100 at a time, 100 ms each, wall time")
+    show("floor: raw httpx", floor, "s", kind="floor")
+    show_against(found, "s", floor=floor)
+
+
+def bench_conversation(url: str) -> None:
+    """CPU of one call by the length of the conversation."""
+    http, target = httpx.Client(), f"{url}/accounts/account/ai/v1/chat/completions"
+    model = ours(url)
+    section("Growth: invoke, CPU per call by messages in the conversation")
+    for size in (1, 10, 100, 1000):
+        sent = [{"role": ("user", "assistant")[index % 2], "content": f"{index} {PROMPT}"} for index in range(size)]
+        messages = [(HumanMessage, AIMessage)[index % 2](f"{index} {PROMPT}") for index in range(size)]
+        works: dict[str, Callable[[], object]] = {
+            "raw httpx": lambda sent=sent: json.loads(http.post(target, json={**BODY, "messages": sent}).content),
+            "ChatWorkersAI": lambda messages=messages: model.invoke(messages),
+        }
+        found = interleaved(works, max(5, 200 // size))
+        for name, value in found.items():
+            kind: Kind = "ours" if name == "ChatWorkersAI" else "floor"
+            show(name, value, "ms", value / found["raw httpx"], kind=kind, size=size)
 
 
 def bench_import() -> None:
-    """Wall time of the import over that of the parts of langchain-core it needs."""
+    """CPU time of the import over that of the parts of langchain-core it needs."""
     base = "import langchain_core.language_models.chat_models, langchain_core.embeddings"
-    print("import of ChatWorkersAI over langchain-core's chat models and embeddings")
-    show("langchain_workers_ai", import_ms(base, "from langchain_workers_ai import ChatWorkersAI"), "ms")
+    section("LangChain: import over langchain-core's chat models and embeddings, CPU")
+    for name, statement in {
+        "ChatWorkersAI": "from langchain_workers_ai import ChatWorkersAI",
+        "langchain-cloudflare": "from langchain_cloudflare import ChatCloudflareWorkersAI",
+        "langchain-openai": "from langchain_openai import ChatOpenAI",
+    }.items():
+        with suppress(CalledProcessError):  # it is not installed
+            show_against({name: import_ms(base, statement)}, "ms", floor=None)
 
 
 def bench_construction(url: str) -> None:
-    """Wall time of a second object and its first use of the clients."""
-    ours(url).invoke(PROMPT)
-    began = time.perf_counter()
-    for _ in range(100):
-        ours(url)
-    print("construction")
-    show("a further ChatWorkersAI object", (time.perf_counter() - began) * 10, "ms")
+    """Wall time of a second object."""
+    models = {"ChatWorkersAI": lambda: ours(url)}
+    section("LangChain: a further chat model object, CPU")
+    show_against(interleaved(models, 50), "ms", floor=None)
 
 
 def main() -> None:
@@ -270,6 +338,8 @@ def main() -> None:
         bench_invoke(url)
         bench_stream(url)
         bench_astream(url)
+        bench_rerank(url)
+        bench_conversation(url)
         bench_construction(url)
     with canned_server(latency_s=0.1) as url:
         bench_embeddings(url)

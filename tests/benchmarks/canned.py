@@ -67,6 +67,11 @@ def _vectors(count: int, *, compat: bool) -> bytes:
     return _reply(json.dumps({"result": result, "success": True, "errors": [], "messages": []}).encode())
 
 
+def _scores(count: int) -> bytes:
+    scores = [{"id": index, "score": round(1 / (index + 1), 6)} for index in range(count)]
+    return _reply(json.dumps({"result": {"response": scores}, "success": True, "errors": [], "messages": []}).encode())
+
+
 async def _serve(latency_s: float) -> None:
     chat, stream = _chat(), _stream()
     vectors: dict[tuple[int, bool], bytes] = {}
@@ -86,6 +91,8 @@ async def _serve(latency_s: float) -> None:
                     if key not in vectors:
                         vectors[key] = _vectors(len(texts), compat=key[1])
                     writer.write(vectors[key])
+                elif "contexts" in body:
+                    writer.write(_scores(len(body["contexts"])))
                 else:
                     writer.write(stream if body.get("stream") else chat)
                 await writer.drain()

@@ -1,4 +1,4 @@
-"""Measurements: alternating, so that a drift of the machine affects all equally; printed as ratios."""
+"""Measurements: alternating, so that a drift of the machine affects all equally; printed, and kept for the report."""
 
 from __future__ import annotations
 
@@ -8,13 +8,73 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 ROUNDS = 7
 
+Kind: TypeAlias = Literal["floor", "ours", "other"]
 
-def show(name: str, value: float, unit: str, ratio: float | None = None) -> None:
-    """Print one figure, with its ratio to the floor of the same run."""
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure.
+
+    Attributes:
+        section: Title of its section.
+        name: What was measured.
+        value: The value.
+        unit: Its unit.
+        ratio: Ratio to the floor of the section, or None.
+        kind: A floor, this project, or another package.
+        size: Size of the input, for figures that show growth.
+    """
+
+    section: str
+    name: str
+    value: float
+    unit: str
+    ratio: float | None
+    kind: Kind
+    size: int | None
+
+
+OURS = frozenset(
+    {"ChatWorkersAI", "WorkersAIEmbeddings", "WorkersAIRerank", "WorkersAI", "WorkersAIEmbedding", "Client"}
+)
+"""Classes of this project."""
+
+figures: list[Figure] = []
+"""All figures of this process."""
+
+_titles = [""]
+
+
+def section(title: str) -> None:
+    """Begin a section."""
+    print(title)
+    _titles.append(title)
+
+
+def show(
+    name: str,
+    value: float,
+    unit: str,
+    ratio: float | None = None,
+    *,
+    kind: Kind = "ours",
+    size: int | None = None,
+) -> None:
+    """Print and keep one figure, with its ratio to the floor of the same run."""
     print(f"  {name:<44} {value:9.3f} {unit:<10}" + (f"  x {ratio:.3f}" if ratio is not None else ""))
+    figures.append(Figure(_titles[-1], name, value, unit, ratio, kind, size))
+
+
+def show_against(found: dict[str, float], unit: str, *, floor: float | None, scale: float = 1.0) -> None:
+    """Show one figure for each package."""
+    for name, value in found.items():
+        kind: Kind = "ours" if name in OURS else "other"
+        show(name, value * scale, unit, None if floor is None else value / floor, kind=kind)
 
 
 def cpu_ms(work: Callable[[], object], times: int) -> float:
@@ -45,8 +105,8 @@ def interleaved(works: dict[str, Callable[[], object]], times: int) -> dict[str,
 
 
 def import_ms(base: str, more: str) -> float:
-    """Median wall milliseconds of the import statement ``more`` in a new process that has run ``base``."""
-    command = f"import time; {base}; began = time.perf_counter(); {more}; print(time.perf_counter() - began)"
+    """Median CPU milliseconds of the import statement ``more`` in a new process that has run ``base``."""
+    command = f"import time; {base}; began = time.process_time(); {more}; print(time.process_time() - began)"
     # As after an installation: with compiled modules.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     runs = [

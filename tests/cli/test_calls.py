@@ -93,6 +93,15 @@ def test_a_failed_call_keeps_no_turn(workers_ai: Any, emulator: Emulator) -> Non
     assert not Path("trip.json").exists()
 
 
+def test_a_rejected_token_and_a_dead_connection_point_to_doctor(workers_ai: Any, emulator: Emulator) -> None:
+    emulator.settings.tokens = []
+    assert said(workers_ai("embed", "text", status=1)).endswith(
+        "CLOUDFLARE_ACCOUNT_ID. `workers-ai doctor` finds the cause."
+    )
+    emulator.faults.add(*[Fault.drop()] * 3)
+    assert said(workers_ai("rerank", "query", "text", status=1)).endswith("`workers-ai doctor` finds the cause.")
+
+
 def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Emulator) -> None:
     emulator.faults.add(Fault.say("Half an answer"), Fault.cut(after_events=2))
     result = workers_ai("chat", "Hello", "--session", "trip.json", status=1)

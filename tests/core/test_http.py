@@ -8,6 +8,8 @@ import gc
 import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -45,6 +47,12 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def aclient(url: str, account: dict[str, Any]) -> AsyncClient:
     return AsyncClient(base_url=url, **account)
+
+
+def test_httpx_is_imported_at_the_first_call() -> None:
+    code = "import sys; from workers_ai import Client; Client(account_id='a', api_token='b'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"httpx", "anyio"} & set(done.stdout.split())
 
 
 def test_one_client_in_two_event_loops_one_after_the_other(aclient: AsyncClient) -> None:

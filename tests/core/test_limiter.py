@@ -255,11 +255,12 @@ def test_a_cancelled_call_leaves_no_trace(
 def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock: Any) -> None:
     for _ in range(2000):
         clock.now += 1.0
-        limiter.done(let_in(limiter, requests_per_minute=1000))
-        limiter.done(let_in(limiter, may_wait=False, requests_per_minute=1000))
+        limiter.done(let_in(limiter, model="@cf/many", requests_per_minute=1000))
+        limiter.done(let_in(limiter, model="@cf/many", may_wait=False, requests_per_minute=1000))
     assert len(limiter._minutes["chat"].sent) <= 121
     gc.collect()
-    assert not [one for one in gc.get_objects() if isinstance(one, Ticket)]
+    # Threads that other tests left behind may hold tickets of other models.
+    assert not [one for one in gc.get_objects() if isinstance(one, Ticket) and one.model == "@cf/many"]
 
 
 def test_counts_are_right_from_many_threads(limiter: AccountLimiter) -> None:

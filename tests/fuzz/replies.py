@@ -79,6 +79,15 @@ STREAMS: Final[list[list[Any]]] = [
         {**_chunk("tool_calls"), "usage": USAGE},
     ],
     [{**_chunk(content="Hi"), "response": "Hi", "tool_calls": []}, {"choices": [], "usage": USAGE}, _chunk("stop")],
+    [
+        _chunk(tool_calls=[{"index": [0], "function": {"name": "clo", "arguments": ""}}]),
+        _chunk(tool_calls=[{"index": [0], "function": {"name": "ck"}}, {"index": True, "function": {"name": "clock"}}]),
+        _chunk("tool_calls", tool_calls=[{"index": [0], "function": {"arguments": "{}"}}]),
+    ],
+    [
+        _chunk(content=[{"type": "text", "text": "a"}, {"type": "tool_use", "name": "clock", "input": {}}]),
+        _chunk("stop"),
+    ],
     [_chunk(content="a"), {"errors": [{"code": 3043, "message": "Internal server error"}]}],
 ]
 
@@ -94,6 +103,8 @@ ODD: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 7.5, 1e308, 10**400, "", "x", "null", "{}", "[]", "7", "0", "[DONE]", "\ud83d", "\x00",
     '{"a": NaN}', '{"a": 1e999}', '{"a":', "3040: busy", "<html>", " " * 50, [], {}, [[]], [None], [{}], {"": None},
     [{"type": "text"}], [{"type": "thinking", "thinking": [{"text": 1}]}], [{"type": []}], {"type": "text", "text": {}},
+    [{"type": "tool_use", "id": "t", "name": "clock", "input": {}}], [{"toolUse": []}, {"functionCall": {"name": 1}}],
+    [{"type": "function_call", "function_call": None}, {"text": "a", "thought": True}, {}], "clo", "ck",
     {"name": "clock"}, {"function": None}, {"function": {"name": [], "arguments": 5}}, CALL, [CALL, CALL], USAGE,
     "length", "content_filter", "error", "other", _deep(30), _deep(150), "(" * 50, "AiError: " * 20,
 )  # fmt: skip

@@ -50,7 +50,7 @@ def test_the_second_run_sends_nothing(run: Generator) -> None:
     assert sorted(queue.sent) == sorted(f"question number {n}" for n in [*range(50), 60])
     assert [answer.id for answer in first.answers()] == [*(f"id-{n}" for n in range(50)), "twin"]
     assert again.to_dict()["answered"] == 1
-    assert "answered  50" in str(first)
+    assert "answered   50" in str(first)
     assert "<table>" in first._repr_html_()
 
 

@@ -48,7 +48,7 @@ def lines(path: str = "out.jsonl") -> list[dict[str, Any]]:
 
 def test_labels_into_jsonl_then_again_for_free(command: Any, emulator: Emulator) -> None:
     result = command(*COMMAND, "--prompt", "Rate {text} in {lang}", "--labels", "good,bad")
-    assert "answered  5" in result.stdout
+    assert "answered   5" in result.stdout
     rows = lines()
     assert [row["id"] for row in rows] == list(range(5))
     assert {json.loads(row["data"]) for row in rows} <= {"good", "bad"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -194,6 +195,31 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     assert len(queue.sent) + len(well.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
         case.ends is not None
     )
+
+
+def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: Any, clock: Any) -> None:
+    """A kill then repeats one submission, however many runs share the ledger."""
+    active: list[int] = []
+    overlaps: list[int] = []
+
+    def accept(job: FakeJob) -> None:
+        active.append(job.number)
+        threading.Event().wait(0.01)
+        overlaps.append(len(active))
+        active.remove(job.number)
+
+    queue = FakeQueue(accept=accept)
+    runs = [
+        threading.Thread(target=Generator(face, account, ledger, clock), args=(inputs(40, first), queue),
+                         kwargs={"requests_per_job": 10})
+        for face, first in (("sync", 0), ("sync", 40), ("async", 80))
+    ]  # fmt: skip
+    for thread in runs:
+        thread.start()
+    for thread in runs:
+        thread.join()
+    assert len(queue.sent) == 120
+    assert set(overlaps) == {1}
 
 
 @pytest.mark.parametrize("code", [8007, 10063, 5006])

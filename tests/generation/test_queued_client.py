@@ -66,6 +66,21 @@ def test_concurrent_chats_share_submissions(queued: Callable[..., QueuedClient],
     assert all(isinstance(answer, str) and answer for answer in answers)
 
 
+def test_a_slow_submission_does_not_delay_the_others(queued: Callable[..., QueuedClient], emulator: Emulator) -> None:
+    emulator.queue.settings.slow = 1
+
+    async def main() -> int:
+        client = queued(max_items=10)
+        tasks = [asyncio.create_task(ask(client, number)) for number in range(20)]
+        waiting = set(tasks)
+        while len(waiting) > 10:
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return len(waiting)
+
+    assert asyncio.run(main()) == 10
+    assert sizes(emulator) == [10, 10]
+
+
 def test_equal_chats_are_answered_from_the_ledger(queued: Callable[..., QueuedClient], emulator: Emulator) -> None:
     first = ask_all(queued(), 20)
     sent = emulator.log.requests

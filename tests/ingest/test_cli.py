@@ -434,7 +434,7 @@ def test_the_demo_embeds_and_labels_docstrings_and_passes_them_to_its_parts(
     (stage,) = stages
     assert shown.startswith("Service: Cloudflare Workers AI on your account. Cloudflare bills the account.\n")
     assert "Embedding 50 docstrings of the Python standard library through the queue" in shown
-    assert "answered  50" in shown
+    assert "answered   50" in shown
     assert "The same call again: 50 answers from the ledger, 0 new" in shown
     assert len({doc.id for doc in stage.corpus}) == 50
     assert all(doc.text and re.fullmatch(r"[\w/]+\.py:\d+", doc.source) for doc in stage.corpus)

@@ -25,7 +25,8 @@ from workers_ai import (
     errors,
 )
 from workers_ai.batch import AsyncBatch, Batch
-from workers_ai.ingest import IngestReport, Row, aingest, ingest
+from workers_ai.generation import generate
+from workers_ai.ingest import IngestReport, Row, aingest, estimate, ingest
 from workers_ai.types import (
     JSON,
     BatchItem,
@@ -162,6 +163,11 @@ def corpus() -> None:
         assert_type(row, Row)
     for _, vector in report.vectors():
         assert_type(vector, array[float])
+    ingest([], ledger="l", model=BGE, texts_per_job=5, api_key="t", retry=RetryPolicy())
+    ingest([], ledger="l", model=BGE, poling="cls")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    estimate([], model=BGE, deadline_s=5.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    generate([], ledger="l", model=MODEL, labels=["a", "b"], wait=False, account_id="a", on_answer=print)
+    generate([], ledger="l", model=MODEL, mode="later")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def acorpus() -> None:

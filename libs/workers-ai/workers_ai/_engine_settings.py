@@ -42,7 +42,7 @@ def check_options(owner: str, options: dict[str, object]) -> dict[str, object]:
     """
     for name in options:
         if name not in OPTIONS:
-            raise unknown_keyword(owner, name, OPTIONS, "no other place")
+            raise unknown_keyword(owner, name, OPTIONS)
     return options
 
 

@@ -49,7 +49,8 @@ def check_header(name: str, value: SecretStr | str) -> None:
 
 
 def _is_header_value(value: object) -> bool:
-    text = value.get_secret_value() if hasattr(value, "get_secret_value") else value
+    reveal = getattr(value, "get_secret_value", None)
+    text = value if reveal is None else reveal()
     return isinstance(text, str) and bool(_HEADER_VALUE.fullmatch(text))
 
 
@@ -104,12 +105,15 @@ def check_model(model: str) -> str:
     return model
 
 
-def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str) -> ConfigurationError:
+def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str | None = None) -> ConfigurationError:
     """Return the error for an unknown keyword of ``owner``.
 
-    The message names the most similar keyword of ``known``; if there is none, it says that extra body fields go in
-    ``extra``.
+    The message suggests the most similar keyword of ``known``. If none is similar, it names the keyword ``extra`` for
+    extra body fields, or without one all known keywords.
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}?" if near else f"extra body fields go in {extra}"
+    names = sorted(known)
+    if near := difflib.get_close_matches(name, names, n=1, cutoff=0.6):
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"extra body fields go in {extra}" if extra else f"it accepts {', '.join(names)}"
     return ConfigurationError(f"{owner} has no keyword {name!r}; {hint}")

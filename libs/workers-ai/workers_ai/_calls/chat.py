@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from workers_ai._calls.requests import Calls, Reply
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.params import ChatKeywords
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
-    from workers_ai.types import JSON, ChatReply
+from workers_ai.types import ChatReply
 
 __all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["PER_CALL", "Overrides", "override"]
 
@@ -54,7 +54,7 @@ class Overrides(NamedTuple):
             given = body["input"]
             return {**body, "input": {**given, **self.body} if isinstance(given, dict) else dict(self.body)}
         if isinstance(requests := body.get("requests"), list):
-            return {**body, "requests": [{**one, **self.body} for one in requests]}
+            return {**body, "requests": [{**one, **self.body} if isinstance(one, dict) else one for one in requests]}
         return dict(body) if "request_id" in body else {**body, **self.body}
 
     def over(self, earlier: Overrides | None) -> Overrides:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from workers_ai._calls.requests import Calls, Reply
     from workers_ai._flow.steps import Flow
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = ["BatchFlows", "ends", "require_queue", "was_surely_rejected"]
 

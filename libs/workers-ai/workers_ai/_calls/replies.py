@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
-from workers_ai._transports.bodies import ParsedResponse
+from workers_ai._transports import load_bodies
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
+from workers_ai._wire.json_types import JSON
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -18,7 +19,6 @@ from workers_ai.errors import (
     ConfigurationError,
     WorkersAIError,
 )
-from workers_ai.types import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +84,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         scrub=settings._scrub,
         successor=catalogue.successor,
     )
-    error.hint = response.hint if isinstance(response, ParsedResponse) else ""
+    error.hint = response.hint if isinstance(response, load_bodies().ParsedResponse) else ""
     return error
 
 

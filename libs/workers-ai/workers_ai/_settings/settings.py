@@ -461,7 +461,12 @@ def _check_account(account: str, token: str) -> None:
 def setting_parameters() -> list[inspect.Parameter]:
     """Return the settings as parameters of a client, for its signature."""
     return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=getattr(annotation, "__forward_arg__", annotation),
+        )
         for name, annotation in SettingKeywords.__annotations__.items()
     ]
 

@@ -34,8 +34,8 @@ from workers_ai._wire.error_mapping import read_error, usual_status
 
 if TYPE_CHECKING:
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["BatchWorkerTransport"]
 
@@ -140,7 +140,7 @@ class BatchWorkerTransport:
             text = f"{text} ({refusal.request_id})"
         message = f"the batch Worker {self._of_worker.base_url}: {text}"
         code = refusal and refusal.code
-        body = {"success": False, "errors": [{"code": code, "message": message}]}
+        body: JSON = {"success": False, "errors": [{"code": code, "message": message}]}
         return ParsedResponse(
             usual_status(code, reply.status_code),
             _headers(reply),

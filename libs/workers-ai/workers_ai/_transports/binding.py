@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from workers_ai._settings.settings import GatewayOptions, Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["BindingTransport"]
 

@@ -19,7 +19,7 @@ from workers_ai.errors import APIResponseValidationError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -172,9 +172,9 @@ class _BoundedStream(httpcore.NetworkStream):
     def close(self) -> None:
         self._stream.close()
 
-    def start_tls(self, context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Any:
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Any:
         left = _left_s(timeout, httpcore.ConnectTimeout)
-        return _BoundedStream(self._stream.start_tls(context, server_hostname, left))
+        return _BoundedStream(self._stream.start_tls(ssl_context, server_hostname, left))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import httpx
 
     from workers_ai._settings.settings import Settings
+    from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
-    from workers_ai.types import JSON
 
 __all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
 

@@ -122,7 +122,7 @@ def chat(
 @app.command(
     epilog=_epilog(
         'workers-ai embed "a fjord" "a cloud"',
-        "workers-ai embed --file names.txt --output names.npy",
+        "workers-ai embed --file names.txt --output names.parquet",
         "workers-ai embed --file docs.jsonl --output docs.parquet --model @cf/qwen/qwen3-embedding-0.6b",
     ),
     rich_help_panel=_CALL,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from workers_ai.errors import WorkersAIError
+from workers_ai.errors import APIConnectionError, AuthenticationError, WorkersAIError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,5 +72,7 @@ def one_line_errors(interrupted: str = "interrupted") -> Iterator[None]:
     except (WorkersAIError, OSError) as exc:
         left = len(getattr(exc, "request_ids", ()))
         hint = f"; submissions in the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
+        if isinstance(exc, (AuthenticationError, APIConnectionError)) and not left:
+            hint = " `workers-ai doctor` finds the cause."
         note(message_of(exc) + hint)
         raise typer.Exit(ERROR) from None

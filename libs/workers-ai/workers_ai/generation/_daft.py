@@ -73,7 +73,7 @@ class GenerationOptions:
         """
         known = {*_PARAMS, *_QUEUE, "on_error"}
         if unknown := sorted(given.keys() - known):
-            raise unknown_keyword(owner, unknown[0], known, "no other place")
+            raise unknown_keyword(owner, unknown[0], known)
         options = cls({name: given[name] for name in _PARAMS & given.keys()}, given.get("queue", False),
                       given.get("ledger"), given.get("on_error", "log"))  # fmt: skip
         require_one_of("on_error", options.on_error, ("raise", "log", "ignore"))

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from workers_ai._validation import require
-from workers_ai._wire.batch import MAX_SUBMISSION_BYTES
 from workers_ai.client import AsyncClient
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation._api import agenerate
-from workers_ai.generation._inputs import ChatInput, canonical
+from workers_ai.generation._inputs import ChatInput
 from workers_ai.generation._options import Options
-from workers_ai.generation._report import Answers
+from workers_ai.generation._report import Answers, chat_reply
 from workers_ai.integration import CHAT_PARAMS, PER_CALL, unknown_keyword
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
+    from workers_ai.generation._report import Answer
     from workers_ai.ledger._records import Failure
     from workers_ai.types import JSON, ChatReply
 
@@ -31,23 +32,31 @@ __all__ = ["QueuedClient"]
 _SMALL: Final = 10
 """A submission with fewer requests is small. After as many small submissions in a row, a warning is logged."""
 
+_BURST_S: Final = 0.25
+"""Seconds for which a full submission waits for more requests, so that one run submits them all."""
+
 
 @dataclass
 class _Waiting:
     """A request that waits for its answer."""
 
     chat: ChatInput
-    bytes: int
     reply: asyncio.Future[ChatReply]
+
+    def resolve(self, reply: ChatReply) -> None:
+        """Set the answer, unless the caller was cancelled."""
+        if not self.reply.done():
+            self.reply.set_result(reply)
 
 
 class QueuedClient(AsyncClient):
     """An async client that puts single chats into common submissions of the asynchronous queue.
 
     Create it with :meth:`workers_ai.AsyncClient.queued`. ``chat`` waits until ``window_s`` has passed since the first
-    waiting request, ``max_items`` requests wait, or a submission is full. Then all waiting requests are submitted
-    together. Answers are stored in the ledger; an equal request is answered from it, also in a later process. Requests
-    of each event loop are gathered separately. ``stream_chat``, ``embed`` and ``rerank`` send direct requests.
+    waiting request, or a quarter of a second after ``max_items`` requests wait. Then all waiting requests are
+    submitted, ``max_items`` together. Answers are stored in the ledger; an equal request is answered from it, also in
+    a later process. If the process is killed, the next one collects what was submitted. Requests of each event loop
+    are gathered separately. ``stream_chat``, ``embed`` and ``rerank`` send direct requests.
 
     Use it as an async context manager, or call :meth:`aclose`, to submit and await the waiting requests. Works with
     asyncio only.
@@ -58,7 +67,7 @@ class QueuedClient(AsyncClient):
         ledger: Path of the ledger, on a local disk. It is created if missing.
         window_s: Maximum seconds from the first waiting request to the submission.
         max_items: Maximum requests per submission.
-        deadline_s: Maximum seconds of one submission; None for no limit.
+        deadline_s: Maximum seconds from the submission of waiting requests to their answers; None for no limit.
 
     Raises:
         ConfigurationError: An argument is invalid, or the model has no queue.
@@ -117,16 +126,14 @@ class QueuedClient(AsyncClient):
         """
         chat = self._input(model, messages, options)
         loop = asyncio.get_running_loop()
-        added = _Waiting(chat, len(canonical(chat).encode()), loop.create_future())
+        added = _Waiting(chat, loop.create_future())
         waiting = self._waiting.setdefault(loop, [])
-        if waiting and sum(item.bytes for item in waiting) + added.bytes > MAX_SUBMISSION_BYTES:
-            self._submit(loop)
-            waiting = self._waiting.setdefault(loop, [])
         waiting.append(added)
-        if len(waiting) >= self._max_items:
-            self._submit(loop)
-        elif len(waiting) == 1:
+        if len(waiting) == 1:
             self._timers[loop] = loop.call_later(self._window_s, self._submit, loop)
+        if len(waiting) == self._max_items and self._timers[loop].when() > loop.time() + _BURST_S:
+            self._timers[loop].cancel()
+            self._timers[loop] = loop.call_later(_BURST_S, self._submit, loop)
         return await added.reply
 
     def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
@@ -138,7 +145,7 @@ class QueuedClient(AsyncClient):
             raise ConfigurationError("a queued chat has no extra_body: use a direct client")
         ignored = PER_CALL | {"api", "extra_body", "stream_options"}
         if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
-            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS, "no field of the body")
+            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS)
         params = {
             name: value
             for name, value in options.items()
@@ -166,8 +173,14 @@ class QueuedClient(AsyncClient):
             )
 
     async def _answer(self, group: Sequence[_Waiting]) -> None:
-        """Generate the answers of a group, and set them as results."""
+        """Generate the answers of a group. Set each as result when it is stored."""
         chats = [item.chat for item in group]
+        loop = asyncio.get_running_loop()
+
+        def stored(answer: Answer) -> None:  # called on a thread of the run
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(group[int(answer.id)].resolve, chat_reply(answer, self._model))
+
         try:
             await agenerate(
                 list(enumerate(chats)),
@@ -175,6 +188,7 @@ class QueuedClient(AsyncClient):
                 model=self._model,
                 requests_per_job=self._max_items,
                 deadline_s=self._deadline_s,
+                on_answer=stored,
                 progress=False,
                 client=self._client,
             )
@@ -189,11 +203,9 @@ class QueuedClient(AsyncClient):
                 for item in group:
                     item.reply.cancel()
         for item, reply, failure in zip(group, replies, failures, strict=True):
-            if item.reply.done():
-                continue
             if reply is not None:
-                item.reply.set_result(reply)
-            else:
+                item.resolve(reply)
+            elif not item.reply.done():
                 item.reply.set_exception(self._error(failure))
 
     def _read(self, chats: Sequence[ChatInput]) -> tuple[list[ChatReply | None], list[Failure | None]]:

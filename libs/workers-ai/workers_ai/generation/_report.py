@@ -79,15 +79,14 @@ def misfit(error: ValueError, finish: str | None) -> str:
     return (f"{why}: " if why else "") + f"the answer does not fit the schema: {error!s:.500}"
 
 
-def chat_reply(row: AnswerRow, model: str) -> ChatReply:
-    """Return a stored answer as :meth:`workers_ai.Client.chat` returns it."""
-    message = read_json(row.answer or "{}")
+def chat_reply(answer: Answer, model: str) -> ChatReply:
+    """Return an answer as :meth:`workers_ai.Client.chat` returns it."""
     usage: dict[str, JSON] | None = None
-    if row.input_tokens is not None:
-        usage = {"prompt_tokens": row.input_tokens, "completion_tokens": row.output_tokens or 0}
-        if row.neurons is not None:
-            usage["neurons"] = row.neurons
-    choice = {"message": message, "finish_reason": row.finish}
+    if answer.usage is not None:
+        usage = {"prompt_tokens": answer.usage.input_tokens, "completion_tokens": answer.usage.output_tokens}
+        if answer.usage.neurons is not None:
+            usage["neurons"] = answer.usage.neurons
+    choice = {"message": answer.message or {}, "finish_reason": answer.finish_reason}
     return read_chat({"choices": [choice], "usage": usage, "model": model}, ReplyContext(model))
 
 
@@ -114,7 +113,8 @@ class Answers:
         """
         rows = self._ledger.find_answers(self._hashes(inputs, ids))
         model = self._ledger.fingerprint.model
-        return [None if row is None else chat_reply(row, model) for row in rows]
+        text = OutputFormat()
+        return [None if row is None else chat_reply(answer_of(row, text), model) for row in rows]
 
     def errors(self, inputs: Sequence[ChatInput], ids: Sequence[str | int] | None = None) -> list[Failure | None]:
         """Return why requests have failed, in their order; None for one that has not failed."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
+from weakref import WeakValueDictionary
 
 from workers_ai._calls.polling import UNKNOWN_S, PolledJob, with_request_ids
 from workers_ai._calls.queue import was_surely_rejected
@@ -41,15 +43,17 @@ from workers_ai.types import BatchJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from workers_ai._calls.queue import BatchFlows
     from workers_ai._flow.steps import Flow
+    from workers_ai._wire.json_types import JSON
     from workers_ai.ledger._ledger import Ledger, Probe
     from workers_ai.ledger._progress import Bar, Tally
     from workers_ai.ledger._records import Limits
     from workers_ai.ledger._source import Documents
     from workers_ai.ledger._task import Outcome, Prepared, Task
-    from workers_ai.types import JSON, BatchStatus
+from workers_ai.types import BatchStatus
 
 __all__ = ["Engine", "LengthError", "Mode"]
 
@@ -77,11 +81,25 @@ QUEUE_WORKERS: Final = _COLLECTORS + 1
 
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
+_TURN_S: Final = 0.02
 _POLL_SLEEP_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
 _SMALLEST_SUBMISSION: Final = 100_000
+
+
+_turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+if hasattr(os, "register_at_fork"):  # a lock that is held at a fork is never released in the child
+    os.register_at_fork(after_in_child=_turns.clear)
+
+
+def _turn_of(path: Path) -> threading.Lock:
+    """Return the lock of a ledger in this process, held while a submission is sent and recorded.
+
+    A kill then repeats one submission, however many runs of a process share the ledger.
+    """
+    return _turns.setdefault(str(path.resolve()), threading.Lock())
 
 
 @dataclass
@@ -139,6 +157,7 @@ class Engine:
         self._stray: set[int] = set()
         self._health = Health(SINGLE_REFUSALS if self._part == 1 else None)
         self._pending = PollingQueue()
+        self._turn = _turn_of(self.ledger.path)
         self._taking = threading.Lock()  # held by the worker that reads the source, which may be slow
         self._storing = threading.Lock()  # around ``on_stored``
         self._lock = threading.RLock()  # around shared counters
@@ -198,19 +217,27 @@ class Engine:
             self._idle.wait_for(lambda: self._at_work == 0, timeout_s)
 
     def _submit(self, claim: Claim) -> Flow[None]:
-        """Submit a claim. The next one is sent once the acceptance of this one is on disk."""
+        """Submit a claim. The next one of this process is sent once the acceptance of this one is on disk."""
         try:
-            prepared = yield Do(partial(self._prepare, claim))
+            while not self._turn.acquire(blocking=False):  # a thread that waits for it could keep others from ending
+                yield Sleep(_TURN_S, "another submission")
             try:
-                job = yield from self.batch.send(self._model, [request.body for request in prepared])
-            except WorkersAIError as exc:
-                pause = yield Do(partial(self._refused, claim, exc))
-                yield Sleep(pause, str(exc))
-                return
-            if (yield Do(partial(self._accepted, claim, job))):
-                self._await_result(claim, job)
+                yield from self._send(claim)
+            finally:
+                self._turn.release()
         finally:
             self._sending = False
+
+    def _send(self, claim: Claim) -> Flow[None]:
+        prepared = yield Do(partial(self._prepare, claim))
+        try:
+            job = yield from self.batch.send(self._model, [request.body for request in prepared])
+        except WorkersAIError as exc:
+            pause = yield Do(partial(self._refused, claim, exc))
+            yield Sleep(pause, str(exc))
+            return
+        if (yield Do(partial(self._accepted, claim, job))):
+            self._await_result(claim, job)
 
     def _prepare(self, claim: Claim) -> list[Prepared]:
         keys = iter(self.ledger.keys(claim.ids) if self.task.reads_inputs else [b""] * claim.size)

@@ -61,10 +61,10 @@ def only(keywords: Options, options: type[Options], owner: str) -> Options:
     Raises:
         ConfigurationError: A keyword is unknown.
     """
-    names = options.__annotations__.keys()
-    for name in cast("Mapping[str, object]", keywords):
-        if name not in names:
-            raise unknown_keyword(owner, name, names, "extra_body")
+    names, given = options.__annotations__.keys(), cast("dict[str, object]", keywords)
+    mask_secrets(given, names)
+    if unknown := given.keys() - names:
+        raise unknown_keyword(owner, min(unknown), names)
     return keywords
 
 

@@ -315,7 +315,7 @@ def checked_id(doc_id: object) -> str | int:
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
-def as_mapping(row: object) -> dict[str, Any] | None:
+def as_mapping(row: Any) -> dict[str, Any] | None:
     """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
     if isinstance(row, (Mapping, str, list, tuple)) or not (hasattr(row, "keys") and hasattr(row, "__getitem__")):
         return None

@@ -27,13 +27,14 @@ def report_text(title: str, facts: Sequence[tuple[str, str]], listed: Sequence[F
         listed: Failures to list.
         failed: Number of all failures.
     """
-    lines = [title, *(f"  {name:<{_NAME_WIDTH}} {value}" for name, value in facts)]
+    rows = list(facts)
     for failure in listed:
         code = f" (code {failure.code})" if failure.code is not None else ""
-        lines.append(f"  {'failed':<{_NAME_WIDTH}} {failure.id}: {failure.message}{code}")
+        rows.append(("failed", f"{failure.id}: {failure.message}{code}"))
     if failed > len(listed):
-        lines.append(f"  {'failed':<{_NAME_WIDTH}} ... and {failed - len(listed):,} more")
-    return "\n".join(lines)
+        rows.append(("failed", f"... and {failed - len(listed):,} more"))
+    width = max(_NAME_WIDTH, *(len(name) for name, _ in rows))
+    return "\n".join([title, *(f"  {name:<{width}} {value}" for name, value in rows)])
 
 
 def estimate_text(model: str, facts: Sequence[tuple[str, str]]) -> str:

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workers_ai._flow.steps import Flow
+    from workers_ai._wire.json_types import JSON
     from workers_ai.errors import BatchItemError
     from workers_ai.ledger._records import Document, Measured, ResultRow, Stored
-    from workers_ai.types import JSON, BatchItem, BatchStatus, Usage
+from workers_ai.types import BatchItem, BatchStatus, Usage
 
 __all__ = ["Outcome", "Prepared", "Rewrite", "Task"]
 

@@ -135,14 +135,15 @@ def read_content(content: JSON, *, in_stream: bool = False) -> Content:
     texts, reasoning, refusals, calls = [], [], [], []
     for part in content:
         kind = _kind_of(part)
+        fields: Mapping[str, JSON] = part if isinstance(part, dict) else {}
         if kind in _TEXTS:
-            texts.append(part if isinstance(part, str) else json_text(part.get("text")))
+            texts.append(part if isinstance(part, str) else json_text(fields.get("text")))
         elif kind in _REASONING:
             reasoning.append(_reasoning_of(part))
         elif kind == "refusal":
-            refusals.append(json_text(part.get("refusal")))
+            refusals.append(json_text(fields.get("refusal")))
         elif kind in _CALLS:
-            calls.append(_call_of(part, kind))
+            calls.append(_call_of(fields, kind))
     return Content("".join(texts), "".join(reasoning), "".join(refusals), tuple(calls))
 
 

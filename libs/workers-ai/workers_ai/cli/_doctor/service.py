@@ -77,7 +77,7 @@ class Service:
         yield _clock(response, time.time())
         token = self._token(response)
         yield token
-        yield self._models()
+        yield self._models(token)
         yield self._call(token)
 
     def _get(self, url: str, **query: str | int) -> httpx.Response:
@@ -124,10 +124,12 @@ class Service:
             )
         return Finding("token", "warning", f"{source}: HTTP {response.status_code} instead of its state", _SEE_CALL)
 
-    def _models(self) -> Finding:
+    def _models(self, token: Finding) -> Finding:
         """Return whether the token may list models. Calls work without this permission."""
         if self._settings._on_gateway_host:
             return Finding("models", "skipped", "AI Gateway has no list of models")
+        if token.status == "failed":
+            return Finding("models", "skipped", "the token is not valid")
         try:
             response = self._get(f"{self._settings._root}/models/search", per_page=100)
             rows = response.json().get("result") if response.is_success else None

@@ -11,7 +11,7 @@ from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from workers_ai.types import JSON
+    from workers_ai._wire.json_types import JSON
 
 __all__ = ["AnyFingerprint", "ChatFingerprint", "Fingerprint", "TaskName", "differences", "read_fingerprint", "task_of"]
 
