@@ -98,7 +98,7 @@ async def test_a_disconnect_cancels_the_request(
 
     scope = {"type": "http", "method": "POST", "path": "/chat", "query_string": b"", "asgi": {"spec_version": "2.3"}}
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 10)
+        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 60)
         for _ in range(100):
             if emulator.log.running == 0:
                 break
