@@ -18,6 +18,7 @@ EARLY = [
     (Fault.busy(), 503, "CapacityError", "5"),
     (Fault.busy(retry_after="7"), 503, "CapacityError", "7"),
     (Fault.error(401, 10000, "Authentication error"), 502, "AuthenticationError", None),
+    (Fault.error(400, 5021, "The prompt is too long"), 422, "ContextWindowExceededError", None),
 ]
 
 
