@@ -98,9 +98,9 @@ async def leave_after(app: Any, seen: bytes) -> bytes:
 
     scope = {"type": "http", "method": "POST", "path": "/chat", "query_string": b"", "asgi": {"spec_version": "2.3"}}
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 15)
+        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 60)
         await asyncio.wait_for(
-            asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True), 5
+            asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True), 60
         )
     return sent
 
