@@ -470,7 +470,7 @@ def test_an_interrupt_waits_for_no_request_that_hangs(
     def hanging(request: httpx.Request) -> httpx.Response:
         if b"text number 0" in request.content:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        end.wait(5)
+        end.wait(60)
         answered.set()
         return emulator.handle(request)
 
@@ -510,7 +510,7 @@ def test_a_slow_source_holds_up_nothing_that_was_sent(run: Any, texts: Any, emul
 
     def source() -> Iterator[tuple[str, str]]:
         yield from texts(1000)
-        assert collected.wait(30), "the first submission was not collected"
+        assert collected.wait(100), "the first submission was not collected"
         yield from texts(1000, 1000)
 
     report = run(source(), max_concurrency=2, transport=httpx.MockTransport(answer))
