@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel, Field
 from pydantic.v1 import BaseModel as BaseModelV1
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai._translation.from_wire import delta_translator
@@ -409,7 +410,7 @@ def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
 NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
 
 
-@pytest.mark.parametrize("length", range(1, len(NESTED)))
+@every_row("length", range(1, len(NESTED)))
 def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
     cut = NESTED[:length]
     first = delta_translator("m")(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)])).message
