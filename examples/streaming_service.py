@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Annotated, Literal
 
-from anyio import create_memory_object_stream
-from fastapi import Depends, FastAPI, Request
+from anyio import create_memory_object_stream, move_on_after
+from anyio.abc import ObjectReceiveStream
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from langchain.agents import create_agent
@@ -73,7 +74,7 @@ async def open_stream(conversation: Conversation, request: Request) -> AsyncIter
     messages = {"messages": [message.model_dump() for message in conversation.messages]}
 
     async def run_agent() -> None:
-        async with sender:
+        with sender:
             async for message, _ in request.app.state.agent.astream(messages, stream_mode="messages"):
                 await sender.send(message)
 
@@ -84,14 +85,22 @@ async def open_stream(conversation: Conversation, request: Request) -> AsyncIter
         await task  # raises the error of the agent
 
     task = create_task(run_agent())
-    async with receiver:
+    with sender, receiver:
         try:
-            if (first := await anext(receiver, None)) is None:
+            if (first := await first_message(receiver, request)) is None:
                 await task  # raises the error of the agent
                 raise RuntimeError("the agent sent no message")
             yield received(first)
         finally:
             task.cancel()
+
+
+async def first_message(receiver: ObjectReceiveStream[BaseMessage], request: Request) -> BaseMessage | None:
+    """Return the first message, or None if there is none. Look every second whether the caller is still there."""
+    while not await request.is_disconnected():
+        with move_on_after(1):
+            return await anext(receiver, None)
+    raise HTTPException(499, "the client left")
 
 
 @app.post("/chat", response_class=EventSourceResponse)

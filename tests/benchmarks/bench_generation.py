@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 
 from killing import killed_generation
-from measure import show
+from measure import section, show
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
@@ -195,7 +195,7 @@ def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
 
 def sizes(count: int) -> None:
     """Show the time, CPU and memory of one run."""
-    print(f"{count:,} inputs for {MODEL}, {PER_JOB} in a submission")
+    section(f"Generation: {count:,} inputs through the queue, {PER_JOB} in a submission")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         raw, mine = measured("floor", url, count, home), measured("ours", url, count, home)
         show("raw httpx: rate", count / raw["seconds"], "inputs/s", kind="floor")
@@ -208,7 +208,7 @@ def sizes(count: int) -> None:
 
 def second_run(count: int) -> None:
     """Show the time and memory of a run on answered inputs."""
-    print(f"a second run on {count:,} answered inputs")
+    section(f"Generation: a second run on {count:,} answered inputs")
     with tempfile.TemporaryDirectory() as home:
         with canned() as url:
             measured("ours", url, count, home)
@@ -221,7 +221,7 @@ def second_run(count: int) -> None:
 def kills(count: int, inputs: int) -> None:
     """Show what kills cost in both modes."""
     for mode, window in (("queue", KILLED_PER_JOB), ("direct", CONCURRENCY)):
-        print(f"{inputs:,} inputs, killed {count} times, mode {mode}")
+        section(f"Generation: {inputs:,} inputs, killed {count} times, mode {mode}")
         with tempfile.TemporaryDirectory() as home:
             outcome = killed_generation(
                 Path(home), kills=count, inputs=inputs, per_job=KILLED_PER_JOB, mode=mode, concurrency=CONCURRENCY
@@ -237,7 +237,7 @@ def limits(count: int) -> None:
     from workers_ai.errors import BatchError
     from workers_ai.generation import generate
 
-    print(f"cost limits, {count:,} inputs")
+    section(f"Generation: cost limits, {count:,} inputs")
     each = lookup(MODEL).cost_usd(TOKENS_IN, TOKENS_OUT) or 0.0
     for percent in (10, 50, 99):
         limit = each * count * percent / 100
@@ -257,7 +257,7 @@ def limits(count: int) -> None:
 
 def two_processes(count: int) -> None:
     """Show what two processes on one ledger send."""
-    print(f"two processes, {count:,} inputs")
+    section(f"Generation: two processes on one ledger, {count:,} inputs")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         both = [started("ours", url, count, home) for _ in range(2)]
         if [process.wait() for process in both] != [0, 0]:
@@ -267,11 +267,12 @@ def two_processes(count: int) -> None:
 
 def langchain(count: int) -> None:
     """Show the CPU of LangChain's ``batch`` beside that of the core."""
-    print(f"batch() of {count:,} prompts")
+    section(f"Generation: ChatWorkersAI.batch() of {count:,} inputs through the queue")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         core, ours_ = measured("ours", url, count, home), measured("batch", url, count, home)
         assert ours_["answered"] == count
-        show("batch: CPU per input over the core", (ours_["cpu"] - core["cpu"]) / count * 1e6, "us")
+        show("generate: CPU per input", core["cpu"] / count * 1e6, "us", kind="floor")
+        show("batch: CPU per input over generate", (ours_["cpu"] - core["cpu"]) / count * 1e6, "us")
 
 
 def engine(count: int) -> None:
@@ -279,7 +280,7 @@ def engine(count: int) -> None:
     if importlib.util.find_spec("daft") is None:
         print("Daft is not installed: uv run --group engines python tests/benchmarks/bench_generation.py --only engine")
         return
-    print(f"Daft's prompt, {count:,} rows")
+    section(f"Generation: prompt() of Daft, {count:,} rows")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         assert measured("rows", url, count, home)["answered"] == count
         show("submissions", taken(url)[0], "submissions", taken(url)[0] / (count / PER_JOB))

@@ -101,12 +101,19 @@ def bench_embeddings(url: str) -> None:
 
 def bench_import() -> None:
     """CPU time of each import over ``llama_index.core``."""
-    section("LlamaIndex: import over llama_index.core, CPU")
-    ours = ("llms.workers_ai", "embeddings.workers_ai", "postprocessor.workers_ai_rerank")
-    for module in (*ours, "llms.openai_like", "embeddings.cloudflare_workersai"):
-        load = f"import llama_index.{module} as m; [getattr(m, n) for n in m.__all__]"
-        kind: Kind = "ours" if module in ours else "other"
-        show(f"llama_index.{module}", import_ms("import llama_index.core", load), "ms", kind=kind)
+    modules = {
+        "LLMs": {"WorkersAI": "llms.workers_ai", "OpenAILike": "llms.openai_like"},
+        "embeddings": {
+            "WorkersAIEmbedding": "embeddings.workers_ai",
+            "CloudflareEmbedding": "embeddings.cloudflare_workersai",
+        },
+        "reranker": {"WorkersAIRerank": "postprocessor.workers_ai_rerank"},
+    }
+    for title, of_kind in modules.items():
+        section(f"LlamaIndex: import of {title} over llama_index.core, CPU")
+        for name, module in of_kind.items():
+            load = f"from llama_index.{module} import {name}"
+            show_against({name: import_ms("import llama_index.core", load)}, "ms", floor=None)
 
 
 def main() -> None:

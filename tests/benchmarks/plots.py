@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib
@@ -35,7 +36,7 @@ def calls(figures: Sequence[Figure], path: Path) -> None:
     """Draw a bar chart for each section that compares packages."""
     sections = [(title, list(rows)) for title, rows in groupby(figures, key=lambda figure: figure.section)]
     compared = [(title, rows) for title, rows in sections if any(row.kind == "other" for row in rows)]
-    height = 0.5 + sum(0.75 + 0.22 * len(rows) for _, rows in compared) / COLUMNS * 1.15
+    height = 0.5 + sum(0.9 + 0.22 * len(rows) for _, rows in compared) / COLUMNS * 1.15
     with plt.rc_context(STYLE):
         grid, axes = plt.subplots(-(-len(compared) // COLUMNS), COLUMNS, figsize=(10, height), squeeze=False)
         for axis in axes.flat:
@@ -51,8 +52,8 @@ def _bars(axis: Any, title: str, rows: Sequence[Figure]) -> None:
     bars = axis.barh(names, [row.value for row in rows], color=[COLOURS[row.kind] for row in rows])
     axis.bar_label(bars, [f"{row.value:.3g} {row.unit}" for row in rows], padding=3)
     axis.invert_yaxis()
-    axis.set_title(title, loc="left", fontsize=9, fontweight="bold")
-    axis.set_xlim(right=1.25 * max(row.value for row in rows))
+    axis.set_title(fill(title, 44), loc="left", fontsize=9, fontweight="bold")
+    axis.set_xlim(right=1.35 * max(row.value for row in rows))
     axis.xaxis.set_visible(False)
     axis.spines[["top", "right", "bottom"]].set_visible(False)
 
@@ -76,10 +77,13 @@ def _lines(axis: Any, title: str, rows: Sequence[Figure]) -> None:
     markers = iter("osD^v")
     for name in dict.fromkeys(row.name for row in rows):
         points = sorted((row.size, row.value, row.kind) for row in rows if row.name == name and row.size)
-        sizes, values, kinds = zip(*points, strict=True)
+        xs, ys, kinds = zip(*points, strict=True)
         label = name.partition(":")[0] if ":" in name else name
-        axis.plot(sizes, values, marker=next(markers), color=COLOURS[kinds[0]], label=label)
+        axis.plot(xs, ys, marker=next(markers), color=COLOURS[kinds[0]], label=label)
     axis.set_xscale("log")
+    sizes = sorted({row.size for row in rows if row.size})
+    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axis.xaxis.minorticks_off()
     axis.set_ylim(bottom=0)
     axis.set_title(title, loc="left", fontsize=9, fontweight="bold")
     axis.legend(frameon=False)

@@ -133,6 +133,8 @@ def measure(*, whole: bool) -> None:
     bench_generation.langchain(10_000 if whole else 5_000)
     bench_generation.second_run(1_000_000 if whole else 50_000)
     bench_generation.kills(20 if whole else 5, 20_000 if whole else 1_000)
+    bench_generation.limits(20_000 if whole else 5_000)
+    bench_generation.two_processes(20_000 if whole else 5_000)
     bench_ingest.sizes([20_000, 100_000, 1_000_000] if whole else [5_000, 20_000], polls=1)
     bench_ingest.kills(20 if whole else 5, 20_000 if whole else 2_000)
 

@@ -61,6 +61,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"model": "@cf/zai-org/glm-4.7-flash"}, ("a", "x"), "mode='direct'"),
     ({"model": "@cf/baai/bge-m3"}, ("a", "x"), "embed with workers_ai.ingest"),
     ({"model": "@cf/baai/bge-reranker-base"}, ("a", "x"), "is a model for"),
+    ({"model": "@cf/cloudflare/clef"}, ("a", "x"), "is a decision model: call it with WorkersAIDecisions"),
     ({"mode": "later"}, ("a", "x"), "mode 'later' is not one of queue, direct"),
     ({"limit_cost_usd": 1.0, "max_tokens": None}, ("a", "x"), "limit_cost_usd needs max_tokens="),
     ({"limit_cost_usd": 1.0, "model": "@cf/acme/new"}, ("a", "x"), "no price of @cf/acme/new is known"),

@@ -106,7 +106,9 @@ class WorkersAIBatchGenerator:
 
     The prompts are rendered on this machine. Every answer is recorded in the ledger, and the parsers run when
     ``answers()`` reads them. If the process is killed, the same call continues from the ledger. Equal inputs share one
-    answer. See :func:`workers_ai.generation.generate`.
+    answer. For objects, prefer ``model.with_structured_output(schema, method="json_schema")``: tools in the queue are
+    undocumented. A ``rate_limiter`` of the model counts the requests to the queue. See
+    :func:`workers_ai.generation.generate`.
 
     Args:
         runnable: A ``ChatWorkersAI``, or a chain of prompts, one ``ChatWorkersAI`` (also bound, such as by

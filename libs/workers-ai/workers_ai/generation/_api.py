@@ -92,7 +92,8 @@ def generate(
     Args:
         source: Inputs as (id, input); read once, during the run, on the calling thread. An input is a text, a list of
             messages, a mapping for the placeholders of ``prompt``, or a :class:`ChatInput`. A mapping with ``id`` is a
-            row by itself. Ids are strings or integers.
+            row by itself. Ids are strings or integers. A blank text, and a row whose values for ``prompt`` are all
+            blank, fail and are not sent.
         ledger: Path of the ledger; created if it is missing. A ledger that was made with another model, prompt, schema
             or parameter is rejected.
         model: Model id.
