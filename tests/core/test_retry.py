@@ -141,9 +141,9 @@ def test_max_retries_bounds_the_requests_and_the_error_counts_them(
 
 
 def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, play: Any, refusal: Any) -> None:
-    begun = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
-    played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), begun])
-    assert played.result.stream is begun
+    opened = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
+    played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), opened])
+    assert played.result.stream is opened
     assert len(played.sent) == 2
 
 

@@ -349,9 +349,9 @@ def test_every_wait_calls_on_retry(
     emulator: Emulator, chat: Callable[..., ChatWorkersAI], ask: Any, no_waiting: list[float]
 ) -> None:
     emulator.faults.add(Fault.error(429, 3040, "no capacity", retry_after="7", times=2))
-    told: list[Any] = []
-    ask(chat(on_retry=told.append), "hi")
-    assert [(event.attempt, event.wait_s) for event in told] == [(1, 7.0), (2, 7.0)]
+    events: list[Any] = []
+    ask(chat(on_retry=events.append), "hi")
+    assert [(event.attempt, event.wait_s) for event in events] == [(1, 7.0), (2, 7.0)]
     assert no_waiting[:2] == [7.0, 7.0]
 
 

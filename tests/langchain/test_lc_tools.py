@@ -449,8 +449,8 @@ def test_a_typed_dict_without_words_gets_none_of_pythons(chat: Callable[..., Cha
     parameters = {"type": "object", "properties": {"inner": inner}, "required": ["inner"]}
     tools = chat().bind_tools([Bare]).kwargs["tools"]  # type: ignore[attr-defined]
     assert tools == [{"type": "function", "function": {"name": "Bare", "parameters": parameters}}]
-    asked = chat().with_structured_output(Bare, method="json_schema").first.kwargs["response_format"]  # type: ignore[attr-defined]
-    assert asked["json_schema"]["schema"] == {"title": "Bare", **parameters}
+    requested = chat().with_structured_output(Bare, method="json_schema").first.kwargs["response_format"]  # type: ignore[attr-defined]
+    assert requested["json_schema"]["schema"] == {"title": "Bare", **parameters}
 
 
 def test_empty_tools_are_omitted_and_invalid_lists_rejected(chat: Callable[..., ChatWorkersAI]) -> None:
