@@ -106,7 +106,7 @@ async def open_stream(conversation: Conversation, request: Request) -> AsyncIter
 
 
 async def first_message(receiver: ObjectReceiveStream[BaseMessage], request: Request) -> BaseMessage | None:
-    """Return the first message, or None if there is none. Look every second whether the caller is still there."""
+    """Return the first message, or None if there is none. Check every second whether the caller is connected."""
     while not await request.is_disconnected():
         with move_on_after(1):
             return await anext(receiver, None)

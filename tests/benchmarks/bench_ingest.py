@@ -49,7 +49,7 @@ def corpus(count: int) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def emulator(polls: int) -> Iterator[str]:
-    """An emulator in a process of its own; gives its base URL."""
+    """Run an emulator in another process. Yield its base URL."""
     command = [sys.executable, "-m", "workers_ai_emulator", "--port", "0", "--batch-polls", str(polls)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

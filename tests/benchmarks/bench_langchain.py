@@ -1,4 +1,4 @@
-"""What the LangChain classes cost, as ratios to a floor measured in the same run.
+"""Measure the LangChain classes, as ratios to a floor measured in the same run.
 
     uv run python tests/benchmarks/bench_langchain.py
     uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it

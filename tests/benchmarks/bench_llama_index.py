@@ -1,4 +1,4 @@
-"""What the LlamaIndex classes cost, beside the classes of other packages on the same server.
+"""Measure the LlamaIndex classes beside the classes of other packages on the same server.
 
 uv run python tests/benchmarks/bench_llama_index.py
 """

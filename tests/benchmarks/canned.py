@@ -107,7 +107,7 @@ async def _serve(latency_s: float) -> None:
 
 @contextmanager
 def canned_server(latency_s: float = 0.0) -> Iterator[str]:
-    """Serve canned replies, each after ``latency_s`` seconds; gives the base URL up to ``/client/v4``."""
+    """Serve canned replies, each after ``latency_s`` seconds. Yield the base URL up to ``/client/v4``."""
     process = subprocess.Popen([sys.executable, __file__, str(latency_s)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

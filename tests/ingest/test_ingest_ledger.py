@@ -211,7 +211,6 @@ def test_documents_of_the_last_three_runs_and_of_the_last_hour_are_kept(opened: 
     now[0] += 86_400
     runs.append(finish())
     assert kept() == runs[-4:]
-    assert ledger.last_run() == runs[-1]
     for run in (runs[0], 99):
         with pytest.raises(LedgerError, match=f"has no run {run}"):
             list(ledger.rows(run))
@@ -263,7 +262,6 @@ def test_a_ledger_can_be_read_without_naming_its_model(opened: Any, ledger: Path
     with Ledger(ledger) as held:
         assert held.fingerprint == SHAPE
         assert held.counts() == {"texts": 0, "vectors": 0, "waiting": 0, "failures": 0}
-        assert held.last_run() is None
 
 
 def test_a_ledger_that_is_only_read_must_exist(ledger: Path) -> None:

@@ -1,1 +1,1 @@
-"""What the chat model needs besides translation: call options, model profiles, and the queue."""
+"""Call options, model profiles, and the queue of the chat model."""

@@ -1,1 +1,1 @@
-"""What ingestion needs besides the core: documents with their keys, and vectors that were computed before."""
+"""Documents with their keys, and vectors of a ledger, for ingestion."""

@@ -26,7 +26,7 @@ _log = logging.getLogger("workers_ai")
 
 
 class Bounds(Protocol):
-    """What attempts need of the flows of a client; see :class:`~workers_ai._calls.requests.Calls`."""
+    """Flows of a client that attempts use; see :class:`~workers_ai._calls.requests.Calls`."""
 
     @property
     def settings(self) -> Settings: ...

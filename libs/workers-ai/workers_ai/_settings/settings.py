@@ -536,7 +536,7 @@ _MASKS: Final[dict[str, Callable[[object], object]]] = {
     "gateway": _masked_gateway,
     "batch_worker": _masked_worker,
 }
-"""What masks the value of each keyword that may hold a secret."""
+"""Function that masks the value, by keyword that may hold a secret."""
 
 
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:

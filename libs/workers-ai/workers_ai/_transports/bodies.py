@@ -100,7 +100,7 @@ class _Inside(threading.local):
         return outer
 
     def leave(self, outer: float | None) -> None:
-        """Close what was ended inside httpx."""
+        """Close the responses whose streams ended inside httpx."""
         self.depth -= 1
         self.ends = outer
         if self.closing:
@@ -119,12 +119,14 @@ def bound(client: httpx.Client) -> None:
     """Bound every read and write of a client by ``total_timeout``, those of the response head and of TLS included.
 
     httpx has no option for the network backend of its connection pools, so it is replaced in place. A pool of another
-    kind, as in Pyodide, keeps the timeouts of single reads and writes.
+    kind, as in Pyodide, or of a version with other private names, keeps the timeouts of single reads and writes.
     """
-    for transport in (client._transport, *client._mounts.values()):
+    mounted = getattr(client, "_mounts", {}).values()
+    for transport in (getattr(client, "_transport", None), *mounted):
         pool = getattr(transport, "_pool", None)
-        if isinstance(pool, httpcore.ConnectionPool):
-            pool._network_backend = _BoundedBackend(pool._network_backend)
+        backend = getattr(pool, "_network_backend", None)
+        if isinstance(pool, httpcore.ConnectionPool) and backend is not None:
+            pool._network_backend = _BoundedBackend(backend)
 
 
 def _left_s(timeout: float | None, error: type[Exception]) -> float | None:
@@ -232,18 +234,18 @@ def _ends_of(response: httpx.Response) -> float | None:
 
 def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
     """Read the end of a body if it comes at once: then the connection serves the next call."""
-    line = response.extensions.get("network_stream")
-    if line is None:
+    network = response.extensions.get("network_stream")
+    if network is None:
         return
     # The end may be in a buffer of the HTTP parser, so a readable socket proves nothing. The timeout of a
     # response cannot be changed once reading has begun; the wait is bounded at its network stream.
     with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
-        line.read = partial(_read_soon, line.read)
+        network.read = partial(_read_soon, network.read)
         try:
             while read_next(response, chunks):
                 pass
         finally:
-            del line.read
+            del network.read
 
 
 def _read_soon(read: Callable[..., bytes], max_bytes: int, timeout: float | None = None) -> bytes:

@@ -61,7 +61,7 @@ def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Setti
         if isinstance(client, httpx.Client):
             load_bodies().bound(client)
         client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
-        client._cookies = load_bodies().NoCookies()  # the setter of `cookies` would copy it
+        client._cookies = load_bodies().NoCookies()  # the argument `cookies` and its setter copy it
         return client
     except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
         # The message can quote the URL of a proxy, with its password.

@@ -68,7 +68,7 @@ class Conversation:
             )
         return found
 
-    def asking(self, prompt: str) -> list[dict[str, str]]:
+    def request_messages(self, prompt: str) -> list[dict[str, str]]:
         """Return the messages of a request with this prompt."""
         return [*self.messages, {"role": "user", "content": prompt}]
 
@@ -82,7 +82,7 @@ class Conversation:
         Raises:
             OSError: The file cannot be written.
         """
-        self.messages = [*self.asking(prompt), {"role": "assistant", "content": text}]
+        self.messages = [*self.request_messages(prompt), {"role": "assistant", "content": text}]
         if self.path is not None:
             stored = {"model": self.model, "session_id": self.session_id, "messages": self.messages}
             with whole_file(self.path) as file:
@@ -108,7 +108,8 @@ def answer(client: Client, conversation: Conversation, prompt: str, options: Cha
         WorkersAIError: The call failed.
     """
     screen = _Screen()
-    stream = client.stream_chat(conversation.model, conversation.asking(prompt), **conversation.call_options(options))
+    messages = conversation.request_messages(prompt)
+    stream = client.stream_chat(conversation.model, messages, **conversation.call_options(options))
     finish_reason = None
     try:
         with closing(stream):
@@ -128,7 +129,8 @@ def answer_as_json(client: Client, conversation: Conversation, prompt: str, opti
     Raises:
         WorkersAIError: The call failed.
     """
-    reply = client.chat(conversation.model, conversation.asking(prompt), **conversation.call_options(options))
+    messages = conversation.request_messages(prompt)
+    reply = client.chat(conversation.model, messages, **conversation.call_options(options))
     conversation.keep(prompt, reply.text)
     _warn_if_truncated(reply.finish_reason)
     facts = asdict(reply)
@@ -147,8 +149,8 @@ def converse(client: Client, conversation: Conversation, options: ChatKeywords) 
         import readline  # noqa: F401 - gives `input` a history and line editing
 
     turns = sum(message["role"] == "user" for message in conversation.messages)
-    went_on = f", {turns} earlier turns" if turns else ""
-    typer.echo(f"{conversation.model}{went_on}. Ctrl-C stops an answer, Ctrl-D ends.", err=True)
+    continued = f", {turns} earlier turns" if turns else ""
+    typer.echo(f"{conversation.model}{continued}. Ctrl-C stops an answer, Ctrl-D ends.", err=True)
     while True:
         try:
             prompt = input("> ").strip()

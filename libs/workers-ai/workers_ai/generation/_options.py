@@ -38,7 +38,6 @@ __all__ = ["EstimateOptions", "GenerateKeywords", "GenerateOptions", "Options", 
 _PER_JOB: Final = 200
 _PER_LARGE_JOB: Final = 1_000
 _SHORT_DEFAULT: Final = 256
-_DIRECT: Final = "pass mode='direct'"
 
 
 class SamplingOptions(TypedDict, total=False):

@@ -40,7 +40,7 @@ __all__ = ["Estimate", "estimate"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an ingestion would send and cost.
+    """Estimate of the requests and the cost of an ingestion.
 
     Attributes:
         model: Model id.

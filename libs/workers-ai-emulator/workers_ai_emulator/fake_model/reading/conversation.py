@@ -34,7 +34,6 @@ _INSTRUCTION = re.compile(
     r"|return (?:nothing|only|the result as|your|json|a json))",
     re.IGNORECASE,
 )
-_HISTORY = re.compile(r"(?im)^\s*(?:human|user|ai|assistant)\s*:\s*")
 _SECOND_PERSON = (
     (r"\b[Mm]y\b", "your"),
     (r"\b[Ii](?:'m| am)\b", "you are"),

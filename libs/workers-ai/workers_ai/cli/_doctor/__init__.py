@@ -1,1 +1,1 @@
-"""``workers-ai doctor``: check what a call needs, and say what to do about what is wrong."""
+"""``workers-ai doctor``: check everything that a call needs, and print a remedy for each problem."""

@@ -1,4 +1,4 @@
-"""What ``workers-ai doctor`` does."""
+"""Run the checks of ``workers-ai doctor`` and print their results."""
 
 from __future__ import annotations
 

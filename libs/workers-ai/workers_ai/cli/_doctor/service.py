@@ -238,7 +238,7 @@ def _clock(response: httpx.Response, now: float) -> Finding:
         return Finding("clock", "skipped", "the server sends no date")
     skew = now - server
     if abs(skew) <= _MAX_SKEW_S:
-        return Finding("clock", "ok", "right to a minute")
+        return Finding("clock", "ok", "correct to within a minute")
     detail = f"{abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the server's"
     return Finding("clock", "warning", detail, "set the clock (NTP): certificates and waits until a reset depend on it")
 

@@ -1,4 +1,4 @@
-"""What ``workers-ai probe`` does."""
+"""Run ``workers-ai probe`` and print its report."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _STYLES = {"agrees": "green", "differs": "bold red", "open": "yellow"}
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one question.
+    """Outcome of one question.
 
     Attributes:
         question: The question.
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def changes(self) -> list[str]:
-        """What to change, one line each."""
+        """The changes to make, one line each."""
         return [finding.change for finding in self.of_status("differs")]
 
     def table(self) -> RenderableType:

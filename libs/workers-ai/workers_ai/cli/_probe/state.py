@@ -1,4 +1,4 @@
-"""What earlier runs of the probe found, in one small JSON file."""
+"""Store the findings of probe runs in one small JSON file."""
 
 from __future__ import annotations
 

@@ -239,12 +239,6 @@ class LedgerFile:
             row = db.execute("SELECT value FROM meta WHERE key = 'dimensions'").fetchone()
             return None if row is None else int(row[0])
 
-    def last_run(self) -> int | None:
-        """Return the last run that finished, or None."""
-        with self._reading() as db:
-            found = db.execute("SELECT MAX(id) FROM runs WHERE finished IS NOT NULL").fetchone()[0]
-            return None if found is None else int(found)
-
     def failures(self, run: int, limit: int) -> tuple[int, list[Failure]]:
         """Return how many documents of a run have failed, and the first ``limit`` of them."""
         numbered = "SELECT doc_id, text_id, ROW_NUMBER() OVER (ORDER BY seq) - 1 AS place FROM docs WHERE run = ?"
