@@ -281,4 +281,4 @@ def test_a_terminal_shows_the_reasoning_apart(workers_ai: Any, monkeypatch: pyte
     result = workers_ai("chat", "-m", "@cf/openai/gpt-oss-120b")
     assert result.stdout == f"{SKY}\n"
     assert len(result.stderr.splitlines()) > 1
-    assert "needs a prompt" in workers_ai("chat", "--json", status=2).stderr
+    assert "pass a prompt" in workers_ai("chat", "--json", status=2).stderr

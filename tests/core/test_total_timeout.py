@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 
 from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
+from workers_ai._transports.bodies import bound
 
 HI = [{"role": "user", "content": "hi"}]
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: "
@@ -103,3 +105,26 @@ def test_no_reply_outlasts_total_timeout(serve: Callable[[bytes, bytes], str], a
         ends = {call: future.result(timeout=100) for call, future in calls.items()}
     assert {call: type(found) for call, found in ends.items()} == dict.fromkeys(ends, e.APITimeoutError)
     assert all("total_timeout is 0.2 s" in str(found) for found in ends.values())
+
+
+def test_total_timeout_holds_through_a_proxy(
+    serve: Callable[[bytes, bytes], str], account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    proxy = serve(*SERVERS["a head that drips"])
+    monkeypatch.setenv("HTTP_PROXY", proxy.removesuffix("/client/v4"))
+    settings = {**account, "base_url": "http://service.example/client/v4", "allow_insecure_http": True}
+    with (
+        Client(**settings, total_timeout=0.2, max_retries=0) as client,
+        pytest.raises(e.APITimeoutError, match=r"total_timeout is 0\.2 s"),
+    ):
+        client.chat("@cf/a", HI)
+
+
+def test_a_pool_with_other_private_names_is_left_unchanged() -> None:
+    with httpx.Client() as client:
+        pool: Any = client._transport._pool  # type: ignore[attr-defined]
+        del pool._network_backend
+        bound(client)
+        assert not hasattr(pool, "_network_backend")

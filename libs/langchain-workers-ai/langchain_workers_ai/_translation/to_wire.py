@@ -138,7 +138,7 @@ def _tool_result(call_id: Data, content: Data, *, failed: bool) -> Fields:
 
 
 def _result(content: Data) -> Data:
-    """Return the content of a tool result. Data of the tool becomes JSON text, even if it has a ``type``."""
+    """Return the content of a tool result. A dict that is not a content block is sent as JSON text."""
     if not isinstance(content, list):
         return content or ""
     return [_result_part(block) for block in content if not is_cache_mark(block)]

@@ -96,7 +96,9 @@ def chat(
     """
     interactive = not prompt and sys.stdin.isatty()
     if interactive and as_json:
-        raise typer.BadParameter("needs a prompt", param_hint="--json")
+        raise typer.BadParameter(
+            "pass a prompt, or text on stdin: a conversation has no JSON output", param_hint="--json"
+        )
     with one_line_errors():
         from workers_ai._wire.params import ChatKeywords
         from workers_ai.cli import _chat as commands

@@ -133,9 +133,9 @@ def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
         raise ConfigurationError(f"labels must be a list of texts that are not blank, not {labels!r:.200}")
     if not 2 <= len(labels) <= _MOST_LABELS:
         raise ConfigurationError(f"labels must be 2 to {_MOST_LABELS} texts, not {len(labels)}")
-    doubled = {label for label in labels if list(labels).count(label) > 1}
-    if doubled:
-        raise ConfigurationError(f"labels holds {sorted(doubled)[0]!r} more than once")
+    repeated = {label for label in labels if list(labels).count(label) > 1}
+    if repeated:
+        raise ConfigurationError(f"labels contains {min(repeated)!r} more than once: pass each label once")
     return tuple(labels)
 
 

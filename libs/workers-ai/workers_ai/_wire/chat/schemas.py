@@ -146,7 +146,7 @@ def prepare_response_format(response_format: JSON, api: Api) -> dict[str, JSON]:
 
 
 def prepare_tools(tools: JSON, card: ModelCard) -> list[dict[str, JSON]]:
-    """Return tools in the nested form, without empty fields, or with all fields that the older schema requires.
+    """Return tools in the nested form. Add the fields that the older schema requires; else leave out empty fields.
 
     Raises:
         ConfigurationError: A tool is invalid. The message includes its name.
