@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,33 +94,50 @@ class Storm(Outcome):
 
 
 def child(url: str, ledger: Path, texts: int, per_job: int, concurrency: int) -> subprocess.Popen[str]:
-    """Begin, or go on with, an ingestion; prints embedded, reused, and the number of vectors."""
+    """Start, or continue, an ingestion; it prints embedded, reused, and the number of vectors."""
     arguments = [url, ledger, MODEL, texts, per_job, concurrency]
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
+def _run_and_kill(
+    start: Callable[[], subprocess.Popen[str]], emulator: Emulator, kills: int, requests: int, seed: int
+) -> tuple[int, str]:
+    """Start a process again and again, and kill it ``kills`` times. Return the number of kills and the last output.
+
+    Args:
+        start: Starts the process, which continues the work.
+        emulator: The emulator that the process calls.
+        kills: Maximum number of kills.
+        requests: Requests of the whole work. A kill follows after a random share of them.
+        seed: Seed of the random numbers.
+    """
+    chance, done = random.Random(seed), 0
+    while True:
+        process = start()
+        if done < kills:
+            until = emulator.log.requests + chance.randint(1, max(1, requests // (2 * kills)))
+            while process.poll() is None and emulator.log.requests < until:
+                threading.Event().wait(0.001)
+            threading.Event().wait(chance.random() * 0.02)
+            done += process.poll() is None
+            process.kill()
+        out, err = process.communicate()
+        if process.returncode == 0:
+            return done, out
+        if process.returncode > 0:
+            raise RuntimeError(err)
+
+
 def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int, polls: int, seed: int) -> Outcome:
     """Ingest ``texts`` texts with so many kills in between, each some random number of requests after the last one."""
-    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=polls)), random.Random(seed), home / "killed.ledger"
+    emulator, ledger = Emulator(queue=QueueSettings(polls=polls)), home / "killed.ledger"
     requests = (2 + polls) * texts // per_job
-    done = 0
     with emulator.serve() as url:
-        while True:
-            process = child(url, ledger, texts, per_job, concurrency)
-            if done < kills:
-                until = emulator.log.requests + chance.randint(1, max(1, requests // (2 * kills)))
-                while process.poll() is None and emulator.log.requests < until:
-                    threading.Event().wait(0.001)
-                threading.Event().wait(chance.random() * 0.02)
-                done += process.poll() is None
-                process.kill()
-            out, err = process.communicate()
-            if process.returncode == 0:
-                break
-            if process.returncode > 0:
-                raise RuntimeError(err)
+        done, out = _run_and_kill(
+            lambda: child(url, ledger, texts, per_job, concurrency), emulator, kills, requests, seed
+        )
     with contextlib.closing(Ledger(ledger)) as held:
         vectors = held.counts()["vectors"]
     log = emulator.log
@@ -143,24 +161,12 @@ def killed_generation(
     home: Path, *, kills: int, inputs: int, per_job: int, mode: str = "queue", concurrency: int = 8, seed: int = 1
 ) -> Outcome:
     """Generate answers with so many kills in between; count at the emulator what was sent again."""
-    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=1)), random.Random(seed), home / "answers.ledger"
+    emulator, ledger = Emulator(queue=QueueSettings(polls=1)), home / "answers.ledger"
     requests = 3 * inputs // per_job if mode == "queue" else inputs
-    done = 0
     with emulator.serve() as url:
-        while True:
-            process = generating(url, ledger, inputs, per_job, concurrency, mode)
-            if done < kills:
-                until = emulator.log.requests + chance.randint(1, max(1, requests // (2 * kills)))
-                while process.poll() is None and emulator.log.requests < until:
-                    threading.Event().wait(0.001)
-                threading.Event().wait(chance.random() * 0.02)
-                done += process.poll() is None
-                process.kill()
-            out, err = process.communicate()
-            if process.returncode == 0:
-                break
-            if process.returncode > 0:
-                raise RuntimeError(err)
+        done, out = _run_and_kill(
+            lambda: generating(url, ledger, inputs, per_job, concurrency, mode), emulator, kills, requests, seed
+        )
     with contextlib.closing(Ledger(ledger)) as held:
         answers = held.counts()["answers"]
     if mode == "direct":
@@ -228,4 +234,13 @@ def storm(
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        print(storm(Path(folder), kills=20, texts=50_000, per_job=500, processes=3, seed=int(*sys.argv[1:] or [1])))
+        print(
+            storm(
+                Path(folder),
+                kills=20,
+                texts=50_000,
+                per_job=500,
+                processes=3,
+                seed=int(sys.argv[1]) if sys.argv[1:] else 1,
+            )
+        )

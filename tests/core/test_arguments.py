@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from langchain_workers_ai import ChatWorkersAI
 from workers_ai import Client
 from workers_ai import errors as e
 from workers_ai._settings.settings import BatchWorker
+from workers_ai.integration._settings_model import SettingsModel
 from workers_ai_emulator import Emulator
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -219,6 +221,14 @@ for cls in (ChatWorkersAI, WorkersAIEmbeddings, AsyncClient, Client):
 assert "temperature" in inspect.signature(ChatWorkersAI).parameters
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_class_that_cannot_be_built_yet_shows_its_constructor(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unbuilt(SettingsModel):
+        pass
+
+    monkeypatch.setattr(Unbuilt, "model_rebuild", lambda: None)
+    assert list(inspect.signature(Unbuilt).parameters) == ["args", "data"]
 
 
 def test_the_model_may_be_given_by_position(account: dict[str, Any]) -> None:

@@ -171,7 +171,7 @@ class Attempts:
         return self._calls.clock() - self._began + self.ticket.ahead
 
     def _left_s(self) -> float | None:
-        """Seconds until ``total_timeout``; None for no bound."""
+        """Return the seconds until ``total_timeout``; None for no bound."""
         return None if self._ends is None else self._ends - self._calls.clock() - self.ticket.ahead
 
     def bounded_request(self) -> Request:

@@ -46,7 +46,9 @@ class _Signature:
 
     def __get__(self, _: object, owner: type[BaseModel]) -> Signature:
         owner.model_rebuild()
-        signature: Signature = vars(owner)["__signature__"].__get__(None, owner)
+        if "__signature__" not in vars(owner):
+            raise AttributeError("__signature__")  # `inspect` then reads the constructor
+        signature: Signature = owner.__signature__
         return signature
 
 
