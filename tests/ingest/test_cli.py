@@ -194,7 +194,9 @@ def test_resume_requires_a_ledger(
     if empty:
         ledger.touch()
     result = workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", *more, status=1)
-    assert only_line(result) == (f"the ledger {ledger} is empty" if empty else f"there is no ledger at {ledger}")
+    assert only_line(result) == (
+        f"the ledger {ledger} is empty: pass the ledger of a run" if empty else f"there is no ledger at {ledger}"
+    )
     assert emulator.log.requests == 0
     assert [path for path in Path().iterdir() if path.stat().st_size] == [Path("docs.jsonl")]
 

@@ -99,7 +99,7 @@ def pick_stop(first: object, second: object) -> list[str] | None:
     if given is None or isinstance(given, str):
         return None if given is None else [given]
     if not isinstance(given, (list, tuple)):
-        raise ConfigurationError(f"stop must be a string or a list of strings, not {given!r}")
+        raise ConfigurationError(f"stop must be a string or a list of strings, not {given!r:.200}")
     return list(given)
 
 

@@ -556,6 +556,6 @@ def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
         name = ALIASES.get(keyword, keyword)
         if name not in SETTINGS:
             raise unknown_keyword(owner, keyword, {*SETTINGS, *ALIASES}, "extra_body of a call")
-        require(name not in named, f"{owner} got {name} twice, once as {keyword}")
+        require(name not in named, f"{owner} got {name} twice, once as {keyword}: pass it once")
         named[name] = value
     return cast("SettingKeywords", named)

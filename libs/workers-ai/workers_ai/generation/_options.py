@@ -156,7 +156,9 @@ class Options:
             )
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
-                raise ConfigurationError(f"limit_cost_usd needs a price, and no price of {self.model} is known")
+                raise ConfigurationError(
+                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out"
+                )
             if self.max_tokens is None:
                 raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
 

@@ -77,7 +77,9 @@ class Options:
         require_one_of("empty_text", self.empty_text, ("raise", "space"))
         require_int("total", self.total, 0, None)
         if self.limit_cost_usd is not None and lookup(self.model).usd_per_m_in is None:
-            raise ConfigurationError(f"limit_cost_usd needs a price, and no price of {self.model} is known")
+            raise ConfigurationError(
+                f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out"
+            )
 
     @property
     def fingerprint(self) -> Fingerprint:

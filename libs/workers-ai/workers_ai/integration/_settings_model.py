@@ -139,7 +139,7 @@ class SettingsModel(BaseModel):
                 continue
             if field in known:
                 if field in named and named[field] != value:
-                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}")
+                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}: pass it once")
                 named[field] = value
             elif name == "n":
                 check_one_answer(cls.__name__, value)

@@ -118,7 +118,7 @@ class LedgerFile:
         with self._change() as db:
             meta = dict(db.execute("SELECT key, value FROM meta"))
             if not meta and fingerprint is None:
-                raise ConfigurationError(f"the ledger {self.path} is empty")
+                raise ConfigurationError(f"the ledger {self.path} is empty: pass the ledger of a run")
             if not meta and fingerprint is not None:
                 self._write_fingerprint(db, fingerprint)
                 return

@@ -156,9 +156,9 @@ def _set_up(connection: sqlite3.Connection, path: Path, *, make: bool) -> None:
     if names and not names >= _NAMES:
         raise LedgerError(f"{path} is an SQLite file, but not a ledger: choose another path")
     if not names and not make:
-        raise ConfigurationError(f"the ledger {path} is empty")
+        raise ConfigurationError(f"the ledger {path} is empty: pass the ledger of a run")
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-        raise LedgerError(f"the ledger {path} cannot be used: its file system does not support a write-ahead log")
+        raise LedgerError(f"the file system of the ledger {path} has no write-ahead log: put it on a local disk")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
