@@ -64,15 +64,15 @@ class BothInFlight:
 
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.both, self.told = threading.Barrier(2), threading.Event()
+        self.both, self.released = threading.Barrier(2), threading.Event()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.seen.append(first_text(request))
         self.both.wait(timeout=60)
         if first_text(request) == "0":
-            self.told.set()
+            self.released.set()
             return refusal(429, 3040, **{"retry-after": "30"})
-        assert self.told.wait(60)
+        assert self.released.wait(60)
         return refusal(400, 5006)
 
     async def awaiting(self, request: httpx.Request) -> httpx.Response:
