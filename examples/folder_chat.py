@@ -9,7 +9,9 @@ the vectors are in a ledger, ``notes/.folder-chat.ledger``.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from llama_index.core import Document, VectorStoreIndex
@@ -60,29 +62,33 @@ def open_chat(folder: Path) -> BaseChatEngine:
     )
 
 
-def answer(chat: BaseChatEngine, question: str) -> Iterator[str]:
+async def answer(chat: BaseChatEngine, question: str) -> AsyncIterator[str]:
     """Yield the answer in pieces, then its sources, one a line."""
-    response = chat.stream_chat(question)
-    yield from response.response_gen
+    response = await chat.astream_chat(question)
+    async for piece in response.async_response_gen():
+        yield piece
     yield "\n"
     for number, found in enumerate(response.source_nodes, 1):
         excerpt = " ".join(found.get_content(MetadataMode.NONE).split())
         yield f"  [{number}] {found.metadata['source']} ({found.score:.2f}): {excerpt:.70}\n"
 
 
+async def show(chat: BaseChatEngine, question: str) -> None:
+    """Print an answer. After an error of the service, the conversation can go on."""
+    try:
+        async for piece in answer(chat, question):
+            print(piece, end="", flush=True)
+    except WorkersAIError as error:
+        print(f"error: {error}")
+
+
 def main(folder: Path) -> None:
-    """Answer questions from the terminal until the end of input."""
+    """Answer questions from the terminal until the end of input or Ctrl-C."""
     chat = open_chat(folder)
-    while True:
-        try:
-            question = input("> ").strip()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            for piece in answer(chat, question) if question else ():
-                print(piece, end="", flush=True)
-        except WorkersAIError as error:  # the conversation goes on
-            print(f"error: {error}")
+    with asyncio.Runner() as runner, suppress(EOFError, KeyboardInterrupt):
+        while True:
+            if question := input("> ").strip():
+                runner.run(show(chat, question))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,6 @@ from workers_ai._limits import limiter
 
 _PATIENCE_S = 0.1
 """Real seconds after which time advances although a worker is busy: it may wait for something that takes time."""
-_STEP_S = 1.5
-"""Smallest advance while several workers wait: idle workers check for work ten times a second."""
 _is_worker: ContextVar[bool] = ContextVar("is_worker", default=False)
 
 
@@ -33,11 +31,13 @@ class VirtualTime:
     Attributes:
         now: Seconds.
         waits: Seconds of every sleep.
+        step_s: Smallest advance while several workers wait: idle workers check for work ten times a second.
     """
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.waits: list[float] = []
+        self.step_s = 1.5
         self._lock = threading.Lock()
         self._busy = 0
         self._sleepers: list[tuple[float, int, bool, Callable[[], Any]]] = []
@@ -87,7 +87,7 @@ class VirtualTime:
         with self._lock:
             if not self._sleepers or (only_if_idle and self._busy > 0):
                 return
-            step = _STEP_S if len(self._sleepers) > 1 else 0.0
+            step = self.step_s if len(self._sleepers) > 1 else 0.0
             self.now = max(self._sleepers[0][0], self.now + step)
             while self._sleepers and self._sleepers[0][0] <= self.now:
                 _, _, is_worker, wake = heapq.heappop(self._sleepers)

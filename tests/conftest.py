@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -39,6 +40,14 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # child processes compile each module once
     monkeypatch.setattr(limiter, "_limiters", {})
+
+
+@pytest.fixture
+def young_garbage() -> Iterator[None]:
+    """Keep objects older than the test out of garbage collections, which then take milliseconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

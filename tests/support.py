@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import zlib
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import httpx
+import pytest
 
 from workers_ai._limits.limiter import AccountLimiter
 
 if TYPE_CHECKING:
-    import pytest
-
     from workers_ai_emulator import Emulator
 
 ACCOUNT = "0123456789abcdef0123456789abcdef"
 TOKEN = "secret-token-for-tests"
+Test = Callable[..., None]
 AXES = frozenset({"ask", "call", "mode", "route"})
 """Fixtures that repeat a test: sync or async, whole or streamed, by route."""
 
@@ -125,3 +127,36 @@ def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
             else:
                 kept |= {id(item) for item in (combinations if count < 3 else combinations[number % 2 :: 2])}
     return [item for item in items if id(item) in kept]
+
+
+def every_row(
+    names: str | tuple[str, ...], rows: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test for all rows of a table as one item, in place of ``parametrize``; report each row that fails.
+
+    For tables of cheap checks. The rows share the fixtures of the item.
+    """
+    table = [(row,) for row in rows] if isinstance(names, str) else list(rows)
+    columns = (names,) if isinstance(names, str) else names
+
+    def decorate(test: Test) -> Test:
+        @functools.wraps(test)
+        def run(*me: Any, **fixtures: Any) -> None:
+            failures: list[BaseException] = []
+            for row in table:
+                try:
+                    test(*me, **dict(zip(columns, row, strict=True)), **fixtures)
+                except pytest.skip.Exception:
+                    continue
+                except (Exception, pytest.fail.Exception) as exc:  # noqa: BLE001 - raised below
+                    exc.add_note(f"row: {row!r}")
+                    failures.append(exc)
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} rows failed", failures)
+
+        signature = inspect.signature(test)
+        fixtures = [parameter for name, parameter in signature.parameters.items() if name not in columns]
+        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

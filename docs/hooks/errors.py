@@ -33,10 +33,11 @@ GROUPS = {
 """Heading in the navigation by the thousands of a code."""
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 EVIDENCE = {
-    "documented": "Cloudflare [documents](https://developers.cloudflare.com/workers-ai/platform/errors/) this code.",
+    "documented": "Cloudflare [documents]({source}) this code.",
     "recorded": "Cloudflare does not document this code. It was seen in public recordings or reports.",
     "assumed": "Cloudflare does not document this code, and its meaning is not confirmed.",
 }
+SOURCE = "https://developers.cloudflare.com/workers-ai/platform/errors/"
 Entry = dict[str, Any]
 
 
@@ -57,7 +58,7 @@ def _error(name: str, entry: Entry) -> errors.WorkersAIError:
     code = int(name)
     status = usual_status(code, 400)
     model = "@cf/meta/llama-3-8b-instruct" if code == 5028 else MODEL
-    body = {"success": False, "errors": [{"code": code, "message": entry["message"]}]}
+    body = {"success": False, "errors": [{"code": code, "message": entry["message"] or "(text of the service)"}]}
     return error_from_reply(status, {}, "", model=model, body=body, successor=successor)
 
 
@@ -71,7 +72,7 @@ def _page(name: str, entry: Entry) -> str:
     if name.isdecimal():
         facts.insert(1, f"HTTP {error.status_code}")
     do = "\n".join(f"{number}. {line}" for number, line in enumerate(entry["do"], 1))
-    source = EVIDENCE[entry["evidence"]] if name.isdecimal() else ""
+    source = EVIDENCE[entry["evidence"]].format(source=entry.get("source", SOURCE)) if name.isdecimal() else ""
     return (
         f"{heading}\n\n{' · '.join(facts)}\n{{ .facts }}\n\n## What you see\n\n```text\n{shown}\n```\n\n"
         f"## Why\n\n{entry['why']}\n\n{source}\n\n## What to do\n\n{do}\n\n"

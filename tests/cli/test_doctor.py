@@ -121,21 +121,26 @@ def test_states_of_a_token(workers_ai: Any, emulator: Emulator, reply: Fault, ex
 
 
 @pytest.mark.parametrize(
-    ("fault", "expected", "says"),
+    ("fault", "expected", "says", "remedy"),
     [
-        (Fault.busy(), "warning", "code 3040"),
-        (Fault.error(429, 4006, "daily free allocation used up"), "failed", "code 4006"),
-        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043"),
-        (Fault.error(403, 5035, "paid plan"), "failed", "code 5035"),
-        (Fault.drop(), "failed", "no response"),
+        (Fault.busy(), "warning", "code 3040", "try again"),
+        (Fault.error(429, 4006, "daily free allocation used up"), "failed", "code 4006", "UTC"),
+        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043", "platform/errors"),
+        (Fault.error(403, 5035, "paid plan"), "failed", "code 5035", "Workers Paid plan"),
+        (Fault.error(401, 2009, "Unauthorized", layer="gateway"), "failed", "code 2009", "GatewayOptions(id, token="),
+        (Fault.error(400, 5007, "No such model"), "failed", "code 5007", "model id"),
+        (Fault.drop(), "failed", "no response", "network"),
     ],
-    ids=["busy", "quota", "broken", "plan", "dropped"],
+    ids=["busy", "quota", "broken", "plan", "gateway", "model", "dropped"],
 )
-def test_results_of_the_call(workers_ai: Any, emulator: Emulator, fault: Fault, expected: str, says: str) -> None:
+def test_results_of_the_call(
+    workers_ai: Any, emulator: Emulator, fault: Fault, expected: str, says: str, remedy: str
+) -> None:
     emulator.faults.add(fault.on(route="run"))
     check = examine(workers_ai)["call"]
     assert check["status"] == expected
     assert says in check["detail"]
+    assert remedy in check["remedy"]
     assert emulator.log.routes["run"] == 1
 
 

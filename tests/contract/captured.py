@@ -69,14 +69,14 @@ def poll(model: str, request_id: str) -> Ask:
 def texts_of(ask: Ask) -> Ask:
     """Of the items of a queue, only index, success and the text or object of the answer."""
 
-    def asked(face: Any) -> list[tuple[int, bool, Any]]:
+    def texts(face: Any) -> list[tuple[int, bool, Any]]:
         found = []
         for index, success, result in ask(face):
             choice = (result.get("choices") or [{}])[0]
             found.append((index, success, (choice.get("message") or {}).get("content", result.get("response"))))
         return found
 
-    return asked
+    return texts
 
 
 def _user(text: str) -> dict[str, Any]:

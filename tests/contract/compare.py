@@ -27,7 +27,7 @@ ASPECTS = ("text", "calls", "reasoning", "finish", "usage", "errors")
 
 @contextmanager
 def jumping_time() -> Iterator[None]:
-    """Time in which nobody waits: a sleep moves the clock."""
+    """Time that a sleep advances at once."""
     ahead_s, monotonic = 0.0, time.monotonic
 
     def jump(seconds: float) -> None:

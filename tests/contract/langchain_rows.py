@@ -2,7 +2,7 @@
 
 Judged is what a user of LangChain sees: text, reasoning, calls, finish reason and usage of the message, or whether an
 error is raised where there is no answer. Which class an error has, neurons, and the text so far of a broken stream are
-not judged: they are ours alone.
+not compared: they are ours alone.
 """
 
 from __future__ import annotations

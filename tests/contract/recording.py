@@ -155,16 +155,16 @@ def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | 
         CannotOverwriteExistingCassetteException: On replay: this request is not in the cassette.
     """
     kept = Filter(secrets)
-    player = vcr.VCR(
+    recorder = vcr.VCR(
         record_mode=vcr.mode.ALL if record else vcr.mode.NONE,
         before_record_request=kept.request,
         before_record_response=kept.response,
         match_on=["method", "uri", "same_body", "documented_headers"],
     )
-    player.register_serializer("readable", Readable)
-    player.register_matcher("same_body", _same_body)
-    player.register_matcher("documented_headers", _documented_headers)
-    return player.use_cassette(str(path), serializer="readable")
+    recorder.register_serializer("readable", Readable)
+    recorder.register_matcher("same_body", _same_body)
+    recorder.register_matcher("documented_headers", _documented_headers)
+    return recorder.use_cassette(str(path), serializer="readable")
 
 
 def describe(path: Path) -> dict[str, Any]:

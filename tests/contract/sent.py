@@ -432,7 +432,7 @@ CHOICES = [
         has={"tools.0.function.parameters.properties.c": {"type": "object", "properties": {}, "description": "Where"}},
         lacks=["tools.0.function.parameters.$defs"],
     ),
-    # Out of scope: dropping tools where JSON output is asked for (rule 9). A caller who sets both has a reason, and
+    # Out of scope: dropping tools where JSON output is requested (rule 9). A caller who sets both has a reason, and
     # agents with a response format do.
     Sent(
         "tools and a response format go out together",

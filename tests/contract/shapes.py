@@ -91,7 +91,7 @@ class Shape:
         stream: The bytes of a streamed reply, exactly, in place of ``events``.
         done: Whether the end mark follows the events.
         params: Parameters of the call.
-        model: The model asked for.
+        model: The requested model.
         headers: Headers of the reply.
         requests: How many are sent, where nothing had come and another try may help.
     """

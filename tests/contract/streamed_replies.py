@@ -79,6 +79,16 @@ STREAMS = [
         events=[envelope(chunk(content="Hello")), envelope(chunk("stop"))],
     ),
     Shape(
+        "arguments encoded twice",
+        "gap",
+        Want(calls=CLOCK, finish="tool_calls"),
+        events=[
+            calls({"index": 0, "id": "c1", "function": {"name": "clock", "arguments": '"{\\"city\\"'}}),
+            calls({"index": 0, "function": {"arguments": ': \\"Oslo\\"}"'}}),
+            chunk("tool_calls"),
+        ],
+    ),
+    Shape(
         "parts of all kinds in deltas",
         "gap",
         Want("ab", "hm", calls=CLOCK, finish="tool_calls"),

@@ -12,6 +12,7 @@ from axes import MODES, ROUTES, spread
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import UUID
+from tests.support import every_row
 
 from workers_ai import AsyncClient, RetryPolicy, Settings, errors
 from workers_ai._calls.replies import Reply, read_reply
@@ -155,7 +156,7 @@ THROWN = [(row, text) for row in CAPTURED for text in thrown_forms(row)] + [
 ]
 
 
-@pytest.mark.parametrize(("row", "text"), THROWN)
+@every_row(("row", "text"), THROWN)
 def test_what_the_binding_throws(row: Row, text: str) -> None:
     calls: list[Any] = []
 

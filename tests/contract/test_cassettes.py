@@ -14,6 +14,7 @@ from exchanges import EXCHANGES, Exchange
 from readers import disagreements, of_deltas, of_error, of_reply
 from recording import CASSETTES, EmulatedReplyError, describe, not_in_the_cassette, use_cassette
 from shapes import Want
+from tests.support import every_row
 
 from workers_ai.errors import WorkersAIError
 from workers_ai.types import ChatReply
@@ -61,7 +62,7 @@ def test_every_cassette_is_replayed_and_none_is_missing() -> None:
     assert len(ALL) >= 70
 
 
-@pytest.mark.parametrize("path", sorted(DOCUMENTED.iterdir()), ids=lambda path: path.stem)
+@every_row("path", sorted(DOCUMENTED.iterdir()))
 def test_a_cassette_says_where_it_comes_from(path: Path) -> None:
     content = describe(path)
     assert re.match(rf"https://(developers\.cloudflare\.com|github\.com)/\S+$|{NO_ADDRESS}$", content["source"])

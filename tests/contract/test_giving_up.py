@@ -69,18 +69,18 @@ def test_a_stream_whose_task_is_cancelled_closes_its_reply(account: dict[str, An
 @pytest.mark.parametrize("call", ["chat", "embed", "rerank"])
 def test_a_call_that_is_cancelled_is_not_tried_again(call: str, account: dict[str, Any]) -> None:
     arguments = {"chat": (MODEL, HI), "embed": ("@cf/baai/bge-m3", ["a"]), "rerank": ("@cf/a", "q", ["a"])}
-    requests, begun = [], asyncio.Event()
+    requests, started = [], asyncio.Event()
 
     async def never(request: httpx.Request) -> httpx.Response:
         requests.append(request)
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     async def main() -> None:
         client = AsyncClient(**account, http_async_client=httpx.AsyncClient(transport=httpx.MockTransport(never)))
         task = asyncio.create_task(getattr(client, call)(*arguments[call]))
-        await begun.wait()
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

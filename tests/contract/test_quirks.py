@@ -45,7 +45,7 @@ def test_a_choice_is_kept_replaced_or_warned_of(choice: Any, tools: Any, refused
         sent, kept = choose_form(NEW, choice, tools, refused)
     assert form(sent) not in refused
     forced = form(choice) in ("required", "named")
-    if forced and sent is None:  # nothing else forces this call, and the user is told so
+    if forced and sent is None:  # nothing else forces this call, and the user is warned
         assert len(caught) == 1
         assert NEW in str(caught[0].message)
         assert {"required", "named"} <= refused or (form(choice) == "required" and len(tools) > 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from rules import BEGIN, END, GAPS, RULES, TABLES, Traced, cited, evidence, markdown, rows_of
+from tests.support import every_row
 
 TESTS = Path(__file__).parents[1]
 README = Path(__file__).with_name("README.md")
@@ -22,7 +22,7 @@ def test_the_rules_are_all_there() -> None:
     assert list(RULES) == list(range(1, 36))
 
 
-@pytest.mark.parametrize("number", RULES)
+@every_row("number", RULES)
 def test_a_rule_has_rows_or_tests(number: int) -> None:
     assert evidence(number)
 
@@ -31,7 +31,7 @@ def test_rows_cite_rules_that_exist() -> None:
     assert {number for number, _ in cited()} <= set(RULES)
 
 
-@pytest.mark.parametrize("traced", [*RULES.values(), *GAPS.values()], ids=[*map(str, RULES), *GAPS])
+@every_row("traced", [*RULES.values(), *GAPS.values()])
 def test_what_is_named_exists(traced: Traced) -> None:
     assert [pattern for pattern in traced.rows if not rows_of(pattern)] == []
     for test in traced.tests:

@@ -411,6 +411,12 @@ WHOLE = [
             (None, {"functionCall": {"name": "clock", "args": OSLO}}),
         )
     ),
+    Shape(
+        "arguments encoded twice",
+        "gap",
+        Want(calls=(Call("clock", OSLO, "c1"),), finish="tool_calls"),
+        openai(None, tool_calls=[nested("clock", '"{\\"city\\": \\"Oslo\\"}"', "c1")]),
+    ),
     Shape("no parts", "gap", Want(""), openai([])),
     Shape("a list of data", "B136", Want('[{"type": "cat"}]'), openai([{"type": "cat"}]), params=JSON_MODE),
     # --- both families at once (llama-3.3) ---

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import Client
@@ -134,13 +135,13 @@ def client(account: dict[str, Any]) -> Client:
     return Client(http_client=httpx.Client(transport=httpx.MockTransport(refuse)), **account)
 
 
-@pytest.mark.parametrize(("call", "says"), ODD_DATA.values(), ids=ODD_DATA)
+@every_row(("call", "says"), ODD_DATA.values())
 def test_data_of_another_kind_is_a_bad_request(call: Callable[[Any], Any], says: str, client: Client) -> None:
     with pytest.raises(e.BadRequestError, match=says):
         call(client)
 
 
-@pytest.mark.parametrize(("call", "says"), ODD_OPTIONS.values(), ids=ODD_OPTIONS)
+@every_row(("call", "says"), ODD_OPTIONS.values())
 def test_an_option_of_another_kind_is_named(call: Callable[[Any], Any], says: str, client: Client) -> None:
     with pytest.raises(e.ConfigurationError, match=says):
         call(client)

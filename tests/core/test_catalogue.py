@@ -10,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import every_row
 from typer.testing import CliRunner
 
 from workers_ai import Client
@@ -72,7 +73,7 @@ OTHER_FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "facts"), OTHER_FACTS, ids=[model for model, _ in OTHER_FACTS])
+@every_row(("model", "facts"), OTHER_FACTS)
 def test_further_facts_of_a_model(model: str, facts: dict[str, Any]) -> None:
     assert {name: getattr(lookup(model), name) for name in facts} == facts
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import SecretStr
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client, GatewayOptions, Settings
 from workers_ai._connection import Connection
@@ -130,7 +131,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("given", "text"), MALFORMED.values(), ids=MALFORMED)
+@every_row(("given", "text"), MALFORMED.values())
 def test_a_malformed_setting_is_named_and_no_secret_shown(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Settings.resolve(**{"account_id": HEX, "api_token": "secret-token", **given})
@@ -279,7 +280,7 @@ def test_any_well_formed_model_is_taken(model: str) -> None:
     assert check_model(model) == model
 
 
-@pytest.mark.parametrize(
+@every_row(
     "model", ["", " ", "a b", "../x", "@cf/../x", "a?b", "a#b", "a%2Fb", "a\\b", "/a", "a//b", "a\nb", "a\x00", None, 7]
 )
 def test_a_model_that_could_bend_the_url_is_rejected(model: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai import errors as e
@@ -138,15 +139,15 @@ def envelope(code: int | None, text: str = "no") -> dict[str, Any]:
     return {"errors": [entry], "success": False, "result": {}, "messages": []}
 
 
-@pytest.mark.parametrize(("code", "status", "cls", "retryable"), CODES)
+@every_row(("code", "status", "cls", "retryable"), CODES)
 def test_each_code_has_its_class(code: int, status: int, cls: type, retryable: bool, read: Any) -> None:
     error = read(status, envelope(code))
     assert type(error) is cls
     assert (error.code, error.status_code, error.is_retryable, error.model) == (code, status, retryable, MODEL)
 
 
-@pytest.mark.parametrize(("status", "cls", "retryable"), STATUSES)
-@pytest.mark.parametrize("code", [None, 99999], ids=["no-code", "unknown-code"])
+@every_row(("status", "cls", "retryable"), STATUSES)
+@every_row("code", [None, 99999])
 def test_without_a_known_code_the_status_decides(
     status: int, cls: type, retryable: bool, code: int | None, read: Any
 ) -> None:
@@ -172,7 +173,7 @@ ENVELOPES = {
 }
 
 
-@pytest.mark.parametrize("body", ENVELOPES.values(), ids=ENVELOPES)
+@every_row("body", ENVELOPES.values())
 def test_code_and_message_are_read_from_every_envelope(body: Any, read: Any) -> None:
     error = read(400, body)
     assert type(error) is e.BadRequestError
@@ -185,7 +186,7 @@ def test_an_http_status_is_not_read_as_a_code(read: Any) -> None:
     assert (error.code, error.status_code, error.message) == (None, 401, "m")
 
 
-@pytest.mark.parametrize("body", [{"error": "m"}, {"message": "m", "success": False}, "m"])
+@every_row("body", [{"error": "m"}, {"message": "m", "success": False}, "m"])
 def test_a_bare_message_is_kept(body: Any, read: Any) -> None:
     assert read(400, body).message == "m"
 
@@ -222,7 +223,7 @@ NARROWED = [
 ]
 
 
-@pytest.mark.parametrize(("status", "code", "text", "cls"), NARROWED)
+@every_row(("status", "code", "text", "cls"), NARROWED)
 def test_texts_that_say_more_than_code_or_status(
     status: int, code: int | None, text: str, cls: type, read: Any
 ) -> None:
@@ -244,7 +245,7 @@ def test_a_2xx_response_that_reports_an_error_raises(read: Any) -> None:
     assert type(without_flag) is e.CapacityError
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("body", "message"),
     [
         ("", "HTTP 200 with an empty body"),
@@ -325,7 +326,7 @@ def all_errors() -> list[e.WorkersAIError]:
     return [cls("what happened") for cls in classes] + [e.BatchItemError("bad item", index=3, code=5006)]
 
 
-@pytest.mark.parametrize("error", all_errors(), ids=lambda error: type(error).__name__)
+@every_row("error", all_errors())
 def test_every_class_pickles_and_copies_with_all_fields(error: e.WorkersAIError) -> None:
     error.attempts, error.partial, error.retry_after = 3, "half", 1.5
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
@@ -333,7 +334,7 @@ def test_every_class_pickles_and_copies_with_all_fields(error: e.WorkersAIError)
         assert (str(twin), twin.__dict__) == (str(error), error.__dict__)
 
 
-@pytest.mark.parametrize("error", all_errors(), ids=lambda error: type(error).__name__)
+@every_row("error", all_errors())
 def test_built_in_bases_agree_with_is_retryable(error: e.WorkersAIError) -> None:
     builtin = isinstance(error, (ValueError, RuntimeError, LookupError, OSError))
     plain = type(error) in (e.WorkersAIError, e.APIStatusError)

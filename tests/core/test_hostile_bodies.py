@@ -21,7 +21,7 @@ from workers_ai.errors import BadRequestError
 
 HI = [{"role": "user", "content": "hi"}]
 SIZE = 100_000
-LONGEST_S = 0.5
+LONGEST_S = 2.0
 LONGEST_MESSAGE = 3_000
 
 

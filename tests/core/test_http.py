@@ -55,12 +55,14 @@ def test_httpx_is_imported_at_the_first_call() -> None:
     assert not {"httpx", "anyio"} & set(done.stdout.split())
 
 
+@pytest.mark.usefixtures("young_garbage")
 def test_one_client_in_two_event_loops_one_after_the_other(aclient: AsyncClient) -> None:
     for _ in range(2):
         assert asyncio.run(aclient.chat(MODEL, HI)).text
     gc.collect()  # what was left open would warn here, and warnings are errors
 
 
+@pytest.mark.usefixtures("young_garbage")
 def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> None:
     failures: list[BaseException] = []
 
@@ -144,6 +146,7 @@ def test_clients_that_keep_no_connection_are_used_last() -> None:
     assert {clients.take(), clients.take()} == set(taken[KEPT_CONNECTIONS:])
 
 
+@pytest.mark.usefixtures("young_garbage")
 @pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])
 def test_clients_of_a_closed_event_loop_are_released(clean: bool, account: dict[str, Any]) -> None:
     client = AsyncClient(**account, base_url="http://127.0.0.1:9", max_retries=0)
@@ -374,7 +377,7 @@ def test_an_interrupted_stream_releases_its_slot(
             list(client.stream_chat(MODEL, HI))
         worker = threading.Thread(target=lambda: done.append(client.chat(MODEL, HI).text), daemon=True)
         worker.start()
-        worker.join(5)
+        worker.join(60)
     else:
         aclient = AsyncClient(max_concurrency=1, http_async_client=httpx.AsyncClient(transport=transport), **account)
 
@@ -384,7 +387,7 @@ def test_an_interrupted_stream_releases_its_slot(
             stream.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await stream
-            done.append((await asyncio.wait_for(aclient.chat(MODEL, HI), 5)).text)
+            done.append((await asyncio.wait_for(aclient.chat(MODEL, HI), 60)).text)
 
         asyncio.run(main())
     assert done == ["a"]

@@ -28,7 +28,7 @@ def limiter(clock: Any) -> AccountLimiter:
     return AccountLimiter(clock)
 
 
-def let_in(limiter: AccountLimiter, **settings: Any) -> Ticket:
+def admitted(limiter: AccountLimiter, **settings: Any) -> Ticket:
     one = ticket(**settings)
     assert limiter.wait_s(one) == 0.0
     return one
@@ -47,7 +47,7 @@ def test_an_idle_account_delays_no_call(limiter: AccountLimiter) -> None:
 
 
 def test_a_rejection_delays_only_its_model_for_retry_after(limiter: AccountLimiter, clock: Any) -> None:
-    limiter.busy(let_in(limiter), 5.0, for_all=True)
+    limiter.busy(admitted(limiter), 5.0, for_all=True)
     assert limiter.wait_s(ticket()) == 5.0
     assert limiter.wait_s(ticket("@cf/b")) == 0.0
     assert limiter.wait_s(ticket("@cf/b", "embeddings")) == 0.0
@@ -56,8 +56,8 @@ def test_a_rejection_delays_only_its_model_for_retry_after(limiter: AccountLimit
 
 
 def test_a_rejection_shrinks_the_window_to_what_was_served(limiter: AccountLimiter) -> None:
-    served = [let_in(limiter, rejects_if_busy=True) for _ in range(4)]
-    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.5, for_all=False)
+    served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
+    limiter.busy(admitted(limiter, rejects_if_busy=True), 0.5, for_all=False)
     fifth = ticket(rejects_if_busy=True)
     assert limiter.wait_s(fifth) > 0.0
     limiter.done(served[0])
@@ -66,8 +66,8 @@ def test_a_rejection_shrinks_the_window_to_what_was_served(limiter: AccountLimit
 
 
 def test_recovery_is_gradual(limiter: AccountLimiter, clock: Any) -> None:
-    served = [let_in(limiter, rejects_if_busy=True) for _ in range(4)]
-    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.5, for_all=False)
+    served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
+    limiter.busy(admitted(limiter, rejects_if_busy=True), 0.5, for_all=False)
 
     def round_of_calls() -> int:
         """Serve what is in flight; returns how many are let in then."""
@@ -89,7 +89,7 @@ def test_recovery_is_gradual(limiter: AccountLimiter, clock: Any) -> None:
 
 
 def test_a_limit_per_minute_holds_the_task_and_no_other(limiter: AccountLimiter, clock: Any) -> None:
-    limiter.limited(let_in(limiter), 60.0)
+    limiter.limited(admitted(limiter), 60.0)
     assert limiter.wait_s(ticket()) == 60.0
     assert limiter.wait_s(ticket("@cf/b")) == 60.0
     assert limiter.wait_s(ticket("@cf/b", "embeddings")) == 0.0
@@ -98,10 +98,10 @@ def test_a_limit_per_minute_holds_the_task_and_no_other(limiter: AccountLimiter,
 
 
 def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: AccountLimiter, clock: Any) -> None:
-    limiter.limited(let_in(limiter), 60.0)
+    limiter.limited(admitted(limiter), 60.0)
     clock.now += 60.0
     for _ in range(300):
-        limiter.done(let_in(limiter))
+        limiter.done(admitted(limiter))
     assert limiter.wait_s(ticket()) == 60.0
     clock.now += 59.0
     assert limiter.wait_s(ticket()) == 1.0
@@ -112,9 +112,9 @@ def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: AccountLi
 @pytest.mark.parametrize("may_wait", [True, False])
 def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: AccountLimiter, clock: Any) -> None:
     own = {"requests_per_minute": 2, "may_wait": may_wait}
-    limiter.done(let_in(limiter, **own))
+    limiter.done(admitted(limiter, **own))
     clock.now += 10.0
-    limiter.done(let_in(limiter, **own))
+    limiter.done(admitted(limiter, **own))
     third = ticket(**own)
     assert limiter.wait_s(third) == 50.0
     assert limiter.wait_s(ticket(task="embeddings", **own)) == 0.0
@@ -152,8 +152,8 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
 
 
 def test_a_call_that_may_not_retry_is_never_held(limiter: AccountLimiter) -> None:
-    limiter.busy(let_in(limiter), 30.0, for_all=True)
-    limiter.limited(let_in(limiter, may_wait=False), 60.0)
+    limiter.busy(admitted(limiter), 30.0, for_all=True)
+    limiter.limited(admitted(limiter, may_wait=False), 60.0)
     assert limiter.wait_s(ticket()) > 0.0
     assert limiter.wait_s(ticket(may_wait=False)) == 0.0
 
@@ -198,8 +198,8 @@ def test_a_short_sleep_does_not_delay_a_call_again(
 
 
 def test_waiting_calls_are_admitted_in_order_of_arrival(limiter: AccountLimiter, clock: Any) -> None:
-    served = let_in(limiter, rejects_if_busy=True)
-    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
+    served = admitted(limiter, rejects_if_busy=True)
+    limiter.busy(admitted(limiter, rejects_if_busy=True), 0.1, for_all=False)
     waiting = [ticket(rejects_if_busy=True) for _ in range(5)]
     for one in waiting:
         assert limiter.wait_s(one) > 0.0
@@ -216,8 +216,8 @@ def test_waiting_calls_are_admitted_in_order_of_arrival(limiter: AccountLimiter,
 
 
 def test_a_retried_call_keeps_its_number(limiter: AccountLimiter) -> None:
-    first, second = let_in(limiter, rejects_if_busy=True), ticket(rejects_if_busy=True)
-    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
+    first, second = admitted(limiter, rejects_if_busy=True), ticket(rejects_if_busy=True)
+    limiter.busy(admitted(limiter, rejects_if_busy=True), 0.1, for_all=False)
     first.number = 1
     assert limiter.wait_s(second) > 0.0
     limiter.busy(first, 0.0, for_all=False)
@@ -225,8 +225,8 @@ def test_a_retried_call_keeps_its_number(limiter: AccountLimiter) -> None:
 
 
 def test_a_call_that_never_returns_does_not_block_the_rest(limiter: AccountLimiter, clock: Any) -> None:
-    served = let_in(limiter, rejects_if_busy=True)
-    limiter.busy(let_in(limiter, rejects_if_busy=True), 0.1, for_all=False)
+    served = admitted(limiter, rejects_if_busy=True)
+    limiter.busy(admitted(limiter, rejects_if_busy=True), 0.1, for_all=False)
     gone, here = ticket(rejects_if_busy=True), ticket(rejects_if_busy=True)
     assert limiter.wait_s(gone) > 0.0
     assert limiter.wait_s(here) > 0.0
@@ -241,7 +241,7 @@ def test_a_cancelled_call_leaves_no_trace(
 ) -> None:
     request = Request("run/@cf/a", {}, "@cf/a", "chat")
     if moment == "waiting":
-        limiter.busy(let_in(limiter), 3.0, for_all=True)
+        limiter.busy(admitted(limiter), 3.0, for_all=True)
     flow = make_calls(limiter, on_busy="retry").exchange(request)
     step = next(flow)
     if moment == "between tries":
@@ -252,11 +252,12 @@ def test_a_cancelled_call_leaves_no_trace(
     assert (lane.in_flight, list(lane.waiting)) == (0, [])
 
 
+@pytest.mark.usefixtures("young_garbage")
 def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock: Any) -> None:
     for _ in range(2000):
         clock.now += 1.0
-        limiter.done(let_in(limiter, model="@cf/many", requests_per_minute=1000))
-        limiter.done(let_in(limiter, model="@cf/many", may_wait=False, requests_per_minute=1000))
+        limiter.done(admitted(limiter, model="@cf/many", requests_per_minute=1000))
+        limiter.done(admitted(limiter, model="@cf/many", may_wait=False, requests_per_minute=1000))
     assert len(limiter._minutes["chat"].sent) <= 121
     gc.collect()
     # Threads that other tests left behind may hold tickets of other models.
@@ -266,7 +267,7 @@ def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock:
 def test_counts_are_right_from_many_threads(limiter: AccountLimiter) -> None:
     def many() -> None:
         for _ in range(500):
-            limiter.done(let_in(limiter))
+            limiter.done(admitted(limiter))
 
     threads = [threading.Thread(target=many) for _ in range(8)]
     for thread in threads:

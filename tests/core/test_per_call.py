@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.conftest import Face
+from tests.support import every_row
 
 from workers_ai import Client, GatewayOptions
 from workers_ai import errors as e
@@ -125,7 +126,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("given", "text"), MALFORMED.values(), ids=MALFORMED)
+@every_row(("given", "text"), MALFORMED.values())
 def test_a_malformed_setting_of_a_call_is_named(
     account: dict[str, Any], kind: str, given: dict[str, Any], text: str
 ) -> None:

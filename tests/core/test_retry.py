@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import errors as e
 from workers_ai._wire.error_mapping import retry_after_s
@@ -21,10 +22,8 @@ BUSY = e.CapacityError("busy", status_code=429, code=3040)
 PER_MINUTE = e.RateLimitError("limit", status_code=429, code=3021)
 
 
-@pytest.mark.parametrize(
-    ("attempt", "bound_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0), (40, 8.0)]
-)
-@pytest.mark.parametrize("drawn", [0.0, 0.25, 1.0])
+@every_row(("attempt", "bound_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0), (40, 8.0)])
+@every_row("drawn", [0.0, 0.25, 1.0])
 def test_full_jitter_is_a_part_of_the_doubling_bound(attempt: int, bound_s: float, drawn: float) -> None:
     policy = RetryPolicy(max_retries=50, jitter=lambda: drawn)
     assert drawn * bound_s == policy.wait_s(attempt, BUSY)
@@ -34,7 +33,7 @@ def test_thousands_of_tries_do_not_overflow_the_doubling() -> None:
     assert RetryPolicy(max_retries=5000, base_s=0.0, total_s=1e9).wait_s(4000, BUSY) == 0.0
 
 
-@pytest.mark.parametrize(("asked_s", "waited_s"), [(0.0, 0.0), (1.5, 1.5), (60.0, 60.0), (61.0, 60.0), (86400.0, 60.0)])
+@every_row(("asked_s", "waited_s"), [(0.0, 0.0), (1.5, 1.5), (60.0, 60.0), (61.0, 60.0), (86400.0, 60.0)])
 def test_the_services_own_delay_is_kept_up_to_a_minute(asked_s: float, waited_s: float) -> None:
     error = e.CapacityError("busy", status_code=429, code=3040, retry_after=asked_s)
     assert waited_s == RetryPolicy(jitter=lambda: 1.0).wait_s(1, error)
@@ -76,7 +75,7 @@ def test_no_try_begins_after_the_total_time() -> None:
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("headers", "seconds"),
     [
         ({}, None),
@@ -142,9 +141,9 @@ def test_max_retries_bounds_the_requests_and_the_error_counts_them(
 
 
 def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, play: Any, refusal: Any) -> None:
-    begun = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
-    played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), begun])
-    assert played.result.stream is begun
+    opened = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
+    played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), opened])
+    assert played.result.stream is opened
     assert len(played.sent) == 2
 
 

@@ -23,6 +23,7 @@ from llama_index.llms.workers_ai import WorkersAI
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
 from pydantic import BaseModel, field_validator
 from tests.conftest import Face
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import BatchWorker, Client, GatewayOptions
@@ -65,9 +66,9 @@ def one_settings(one: Any, changed: str) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("setting", GIVEN)
-@pytest.mark.parametrize("made", CLASSES)
+@every_row("way", WAYS)
+@every_row("setting", GIVEN)
+@every_row("made", CLASSES)
 def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, account: dict[str, Any]) -> None:
     if setting == "api_key" and way == "assignment":
         pytest.skip("pydantic assigns to fields only")
@@ -159,8 +160,8 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("made", [*CLASSES, "Client"])
+@every_row("wrong", WRONG.values())
+@every_row("made", [*CLASSES, "Client"])
 def test_no_frame_of_a_constructor_that_raises_shows_a_secret(made: str, wrong: dict[str, Any]) -> None:
     make = Client if made == "Client" else CLASSES[made]
     with pytest.raises(e.ConfigurationError) as caught:

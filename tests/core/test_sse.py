@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.support import every_row
 
 from workers_ai._wire.sse import SSEDecoder
 
@@ -30,15 +30,15 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize(("stream", "events"), SPELLINGS.values(), ids=SPELLINGS)
+@every_row(("stream", "events"), SPELLINGS.values())
 def test_events_are_the_same_for_every_cut(stream: bytes, events: list[bytes]) -> None:
     for cut in range(len(stream) + 1):
         decoder = SSEDecoder()
         assert decoder.decode(stream[:cut]) + decoder.decode(stream[cut:]) + decoder.flush() == events
 
 
-@pytest.mark.parametrize(("stream", "events"), SPELLINGS.values(), ids=SPELLINGS)
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@every_row(("stream", "events"), SPELLINGS.values())
+@every_row("size", [1, 2, 3, 7])
 def test_events_are_the_same_in_pieces_of_any_size(stream: bytes, events: list[bytes], size: int) -> None:
     decoder = SSEDecoder()
     pieces = [stream[i : i + size] for i in range(0, len(stream), size)]

@@ -44,7 +44,7 @@ class Line:
             elif self.then == "garbage":
                 connection.sendall(b"zz\r\nnot a chunk")
             elif self.then == "hold":
-                self.release.wait(10)
+                self.release.wait(60)
 
 
 @pytest.fixture(params=["hold", "reset", "garbage", "close"])
@@ -62,4 +62,4 @@ def test_a_complete_stream_does_not_wait_for_the_end_of_the_connection(then: str
     line.listening.close()
     assert "".join(piece.text for piece in pieces) == "Hello"
     assert pieces[-1].last
-    assert took < 3
+    assert took < 30

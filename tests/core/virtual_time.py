@@ -65,7 +65,7 @@ class VirtualTime:
             thread.start()
         for thread in threads:
             thread.join(patience_s)
-        assert not any(thread.is_alive() for thread in threads), "somebody hangs"
+        assert not any(thread.is_alive() for thread in threads), "a job hangs"
         return results
 
     def awaiting(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:

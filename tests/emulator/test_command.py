@@ -47,7 +47,7 @@ def test_the_command_serves_until_it_is_stopped(tmp_path: pathlib.Path) -> None:
         state = httpx.get(url.replace("/client/v4", "/__emulator__/state")).json()
         port = port_file.read_text()
         process.send_signal(signal.SIGTERM)
-        status = process.wait(timeout=10)
+        status = process.wait(timeout=60)
 
     assert f"Workers AI emulator (not Cloudflare) at {url}\n" == lines[0]
     assert url == f"http://127.0.0.1:{port}/client/v4"

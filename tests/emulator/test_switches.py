@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import pytest
+from tests.support import every_row
 
 from workers_ai_emulator import SWITCHES, Emulator, QueueSettings, Settings, Switch
 
@@ -23,7 +24,7 @@ def test_the_readme_has_one_line_for_each_switch() -> None:
     ]
 
 
-@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+@every_row("switch", SWITCHES)
 def test_a_switch_sets_one_field(switch: Switch) -> None:
     emulator = Emulator()
     fields = {field.name for field in dataclasses.fields(Settings if switch.holder == "settings" else QueueSettings)}

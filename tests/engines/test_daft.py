@@ -32,7 +32,7 @@ def embedded(texts: list[str | None], provider: Any, **options: Any) -> list[tup
 
 
 def test_ten_thousand_rows_on_four_slots(
-    emulator: Emulator, settings: dict[str, Any], asked_directly: Callable[[str], list[float]]
+    emulator: Emulator, settings: dict[str, Any], vector_of: Callable[[str], list[float]]
 ) -> None:
     texts = [f"row number {number}" for number in range(ROWS)]
     rows = embedded(texts, WorkersAIProvider(**settings))
@@ -41,7 +41,7 @@ def test_ten_thousand_rows_on_four_slots(
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (ROWS, 0)
     assert emulator.log.requests <= 1.4 * ROWS / 100
     for text, vector in (rows[place] for place in SAMPLE):
-        assert vector.tolist() == pytest.approx(asked_directly(text))
+        assert vector.tolist() == pytest.approx(vector_of(text))
     print(f"daft: {emulator.log.requests} requests, {emulator.log.rejected} rejected, for {ROWS} rows")  # noqa: T201
 
 

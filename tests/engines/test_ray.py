@@ -51,7 +51,7 @@ def embedded(rows: int, settings: dict[str, Any], **options: Any) -> Any:
 
 
 def test_ten_thousand_rows_on_four_slots(
-    emulator: Emulator, settings: dict[str, Any], asked_directly: Callable[[str], list[float]]
+    emulator: Emulator, settings: dict[str, Any], vector_of: Callable[[str], list[float]]
 ) -> None:
     rows = embedded(ROWS, settings).take_all()
     assert sorted(row["id"] for row in rows) == list(range(ROWS))
@@ -59,7 +59,7 @@ def test_ten_thousand_rows_on_four_slots(
     assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (ROWS, 0)
     assert emulator.log.requests <= 1.4 * ROWS / 100
     for row in (rows[0], rows[5_000], rows[-1]):
-        assert row["vector"].tolist() == pytest.approx(asked_directly(row["text"]))
+        assert row["vector"].tolist() == pytest.approx(vector_of(row["text"]))
     print(f"ray: {emulator.log.requests} requests, {emulator.log.rejected} rejected, for {ROWS} rows")  # noqa: T201
 
 

@@ -51,17 +51,19 @@ def test_a_conversation(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Two questions; the second follows up on the first. Between them, the model fails and an empty line is typed."""
+    """Two questions; the second follows up on the first. Between them, the model fails and a stream is interrupted."""
     workers_ai_emulator.faults.add(Fault.error(400, 5004, "bad input", route="chat_completions", skip=1))
-    said = iter(["When does the ferry to Moss leave?", "Why?", "", "And what does a ticket cost?"])
+    workers_ai_emulator.faults.add(Fault.cut(after_events=4, skip=1))
+    said = iter(["When does the ferry to Moss leave?", "Why?", "", "How?", "And what does a ticket cost?"])
     monkeypatch.setattr("builtins.input", typed(said))
     example.main(folder)
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "The ferry to Moss leaves at 14:02."
     assert shown[1].startswith("  [1] ferry.md (0.")
     assert shown[4].startswith("error: ")
-    assert shown[5] == "A ticket costs 40 kroner."
-    assert shown[6].startswith("  [1] prices/tickets.txt (0.")
+    assert "error: the stream ended" in shown[5]
+    assert shown[6] == "A ticket costs 40 kroner."
+    assert shown[7].startswith("  [1] prices/tickets.txt (0.")
 
 
 def typed(lines: Iterator[str]) -> Callable[[str], str]:

@@ -18,6 +18,7 @@ EARLY = [
     (Fault.busy(), 503, "CapacityError", "5"),
     (Fault.busy(retry_after="7"), 503, "CapacityError", "7"),
     (Fault.error(401, 10000, "Authentication error"), 502, "AuthenticationError", None),
+    (Fault.error(400, 5021, "The prompt is too long"), 422, "ContextWindowExceededError", None),
 ]
 
 
@@ -75,14 +76,12 @@ def test_an_invalid_conversation_is_rejected(service: TestClient, messages: list
     assert service.post("/chat", json={"messages": messages}).status_code == 422
 
 
-async def test_a_disconnect_cancels_the_request(
-    load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
-) -> None:
-    """The client leaves after the first text. The whole answer would take 20 s."""
-    app, emulator = load("streaming_service").app, workers_ai_emulator_env
-    emulator.faults.add(Fault.say("word " * 400), Fault.slow(0.05))
-    sent: list[bytes] = []
+async def leave_after(app: Any, seen: bytes) -> bytes:
+    """Send a request to the service, leave when the response contains ``seen``, and return what was sent."""
+    sent = b""
     left = asyncio.Event()
+    if not seen:
+        left.set()
     body = [{"type": "http.request", "body": json.dumps(ORDER).encode()}]
 
     async def receive() -> Any:
@@ -92,16 +91,38 @@ async def test_a_disconnect_cancels_the_request(
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        sent.append(message.get("body", b""))
-        if b"event: text" in sent[-1]:
+        nonlocal sent
+        sent += message.get("body", b"")
+        if seen in sent:
             left.set()
 
     scope = {"type": "http", "method": "POST", "path": "/chat", "query_string": b"", "asgi": {"spec_version": "2.3"}}
     async with app.router.lifespan_context(app):
-        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 10)
-        for _ in range(100):
-            if emulator.log.running == 0:
-                break
-            await asyncio.sleep(0.05)
-    assert emulator.log.running == 0
-    assert b"done" not in b"".join(sent)
+        await asyncio.wait_for(app({**scope, "headers": [(b"content-type", b"application/json")]}, receive, send), 60)
+        await asyncio.wait_for(
+            asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True), 60
+        )
+    return sent
+
+
+async def test_a_disconnect_cancels_the_request(
+    load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
+) -> None:
+    """The client leaves after the first text. The whole answer would take minutes."""
+    log = workers_ai_emulator_env.log
+    workers_ai_emulator_env.faults.add(Fault.say("word " * 4000), Fault.slow(0.05))
+    sent = await leave_after(load("streaming_service").app, b"event: text")
+    for _ in range(100):
+        if log.running == 0:
+            break
+        await asyncio.sleep(0.05)
+    assert log.running == 0
+    assert b"done" not in sent
+
+
+async def test_a_disconnect_before_the_first_message(
+    load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
+) -> None:
+    """The client has left; the answer would begin after 100 s. No task of the agent is left."""
+    workers_ai_emulator_env.faults.add(Fault.latency(100.0))
+    assert await leave_after(load("streaming_service").app, b"") == b'{"detail":"the client left"}'

@@ -14,6 +14,7 @@ from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import ChatInput, generate
+from workers_ai.ingest import ingest
 
 ROW = ("r", {"text": "x", "lang": "fr"})
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -22,6 +23,10 @@ LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 
 class NoSchema:
     """Cannot become a JSON schema."""
+
+
+async def answered(answer: Any) -> None:
+    """Do nothing."""
 
 
 ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
@@ -61,6 +66,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"model": "@cf/zai-org/glm-4.7-flash"}, ("a", "x"), "mode='direct'"),
     ({"model": "@cf/baai/bge-m3"}, ("a", "x"), "embed with workers_ai.ingest"),
     ({"model": "@cf/baai/bge-reranker-base"}, ("a", "x"), "is a model for"),
+    ({"model": "@cf/cloudflare/clef"}, ("a", "x"), "is a decision model: call it with WorkersAIDecisions"),
     ({"mode": "later"}, ("a", "x"), "mode 'later' is not one of queue, direct"),
     ({"limit_cost_usd": 1.0, "max_tokens": None}, ("a", "x"), "limit_cost_usd needs max_tokens="),
     ({"limit_cost_usd": 1.0, "model": "@cf/acme/new"}, ("a", "x"), "no price of @cf/acme/new is known"),
@@ -71,6 +77,11 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"repair": -1}, ("a", "x"), "repair"),
     ({"system": 5}, ("a", "x"), "system"),
     ({"on_answer": 5}, ("a", "x"), "on_answer must be a function"),
+    ({"on_answer": answered}, ("a", "x"), "not a coroutine function"),
+    ({"temperature": "hot"}, ("a", "x"), "temperature must be a number"),
+    ({"temperature": float("nan")}, ("a", "x"), "temperature must be a number"),
+    ({"stop": [5]}, ("a", "x"), "stop must be a text or a list"),
+    ({"reasoning_effort": 5}, ("a", "x"), "reasoning_effort must be a text"),
     ({"ledger": 5}, ("a", "x"), "ledger must be a path"),
 ]
 
@@ -81,6 +92,14 @@ def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: An
     with pytest.raises(ConfigurationError, match=says):
         sync([item], queue, **options)
     assert queue.sent == []
+
+
+@pytest.mark.parametrize("call", [generate, ingest])
+def test_an_unknown_keyword_names_the_nearest(call: Any, ledger: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"{call.__name__} has no keyword 'deadline'; did you mean 'deadline_s'"
+    ):
+        call(inputs(1), ledger=ledger, model=KIMI, deadline=5)
 
 
 def test_a_retired_model_names_its_successor(sync: Generator) -> None:

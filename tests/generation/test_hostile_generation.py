@@ -174,7 +174,7 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     case, run = CASES[name], Generator(face, account, ledger, clock)
     queue = FakeQueue(**case.queue)
     source = inputs(INPUTS)
-    began = clock.now
+    began, clock.step_s = clock.now, 10.0
     if case.ends is not None:
         with pytest.raises(case.ends):
             run(source, queue, requests_per_job=PER_JOB)
@@ -189,10 +189,10 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
         assert texts == {doc_id: None if doc_id in case.failed else wanted.format(text) for doc_id, text in source}
     assert len(queue.sent) <= case.factor * INPUTS
     assert clock.now - began < 2 * 3600
-    well = FakeQueue(jobs=queue.jobs, submissions=1000)
-    whole = run(source, well, requests_per_job=PER_JOB)
+    healthy = FakeQueue(jobs=queue.jobs, submissions=1000)
+    whole = run(source, healthy, requests_per_job=PER_JOB)
     assert (whole.answered + whole.reused, whole.failed) == (INPUTS, 0)
-    assert len(queue.sent) + len(well.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
+    assert len(queue.sent) + len(healthy.sent) <= case.factor * INPUTS + len(case.failed) + INPUTS * (
         case.ends is not None
     )
 

@@ -270,7 +270,7 @@ def test_a_hostile_queue(run: Any, texts: Any, clock: Any, monkeypatch: pytest.M
     case = CASES[name]
     queue = Queue(clock, case.behave, case.accept)
     documents = texts(TEXTS)
-    began = clock.now
+    began, clock.step_s = clock.now, 10.0
 
     def embed() -> Any:
         return run(documents, transport=httpx.MockTransport(queue), texts_per_job=PER_JOB)

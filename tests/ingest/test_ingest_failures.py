@@ -45,7 +45,7 @@ def mode(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def refusing(emulator: Any, bad: Callable[[bytes], bool], status: int, code: int) -> httpx.MockTransport:
+def rejecting(emulator: Any, bad: Callable[[bytes], bool], status: int, code: int) -> httpx.MockTransport:
     """The emulator behind a transport that rejects request bodies for which ``bad`` is true."""
     refusal = {"success": False, "errors": [{"code": code, "message": "AiError: no"}], "result": None, "messages": []}
 
@@ -71,7 +71,7 @@ def test_one_bad_text_never_costs_its_neighbours(run: Any, texts: Any, emulator:
 
 
 def test_a_rejected_text_does_not_fail_others(run: Any, texts: Any, emulator: Any) -> None:
-    transport = refusing(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
+    transport = rejecting(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
     report = run(texts(150), mode="direct", transport=transport)
     assert report.embedded == 149
     assert [(failure.id, failure.code) for failure in report.failures] == [("doc-37", 5006)]
@@ -79,7 +79,7 @@ def test_a_rejected_text_does_not_fail_others(run: Any, texts: Any, emulator: An
 
 
 def test_a_text_that_fails_a_whole_submission_is_found(run: Any, texts: Any, emulator: Any) -> None:
-    transport = refusing(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
+    transport = rejecting(emulator, lambda body: f'"{BAD}"'.encode() in body, 400, 5006)
     report = run(texts(1500), transport=transport)
     assert report.embedded == 1499
     assert [(failure.id, failure.code, failure.message) for failure in report.failures] == [("doc-37", 5006, "no")]
@@ -96,7 +96,7 @@ def test_a_corpus_of_bad_texts_is_reported_text_by_text(run: Any, texts: Any, em
 
 def test_a_run_ends_if_everything_is_rejected(run: Any, texts: Any, emulator: Any, mode: str) -> None:
     """A fault of all requests alike is not taken for one of three thousand texts."""
-    transport = refusing(emulator, lambda body: b"request_id" not in body, 400, 5006)
+    transport = rejecting(emulator, lambda body: b"request_id" not in body, 400, 5006)
     with pytest.raises(BadRequestError, match="code 5006"):
         run(texts(3000), mode=mode, transport=transport)
     report = run(texts(3000), mode=mode)
@@ -470,7 +470,7 @@ def test_an_interrupt_waits_for_no_request_that_hangs(
     def hanging(request: httpx.Request) -> httpx.Response:
         if b"text number 0" in request.content:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        end.wait(5)
+        end.wait(60)
         answered.set()
         return emulator.handle(request)
 
@@ -510,7 +510,7 @@ def test_a_slow_source_holds_up_nothing_that_was_sent(run: Any, texts: Any, emul
 
     def source() -> Iterator[tuple[str, str]]:
         yield from texts(1000)
-        assert collected.wait(30), "the first submission was not collected"
+        assert collected.wait(100), "the first submission was not collected"
         yield from texts(1000, 1000)
 
     report = run(source(), max_concurrency=2, transport=httpx.MockTransport(answer))

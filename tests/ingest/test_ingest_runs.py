@@ -322,7 +322,7 @@ def test_no_more_than_64_submissions_are_in_flight(run: Any, texts: Any, emulato
 
 def test_direct_requests_are_bounded_by_max_concurrency_alone(account: Any, ledger: Any) -> None:
     """65 requests are answered only once all of them are there."""
-    together = threading.Barrier(65, timeout=30)
+    together = threading.Barrier(65, timeout=100)
 
     def answer(request: httpx.Request) -> httpx.Response:
         together.wait()

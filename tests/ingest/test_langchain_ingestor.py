@@ -592,7 +592,7 @@ class Together(InMemoryVectorStore):
     gate: threading.Barrier
 
     def add_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
-        self.gate.wait(timeout=30)
+        self.gate.wait(timeout=100)
         return super().add_documents(documents, ids, **kwargs)
 
 

@@ -96,8 +96,8 @@ def run(agent: Any, call: Any, way: str, question: Any, config: Any = None) -> l
     parts = call(agent, "stream", inputs, config, stream_mode=["messages", "values"])
     tokens = [part[0] for mode, part in parts if mode == "messages" if isinstance(part[0], AIMessageChunk)]
     messages = [part for mode, part in parts if mode == "values"][-1]["messages"]
-    asked = max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage))
-    for message in messages[asked:]:
+    question = max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage))
+    for message in messages[question:]:
         if isinstance(message, AIMessage):
             pieces = [token for token in tokens if token.id == message.id]
             assert "".join(piece.text for piece in pieces) == message.text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.exceptions import ModelError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from tests.support import wired
+from tests.support import every_row, wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIDecisions
@@ -205,8 +205,8 @@ def test_a_chain_and_a_batch(model: Make, emulator: Emulator) -> None:
     assert 0 <= asyncio.run(chain.ainvoke(request)) <= 1
 
 
-@pytest.mark.parametrize("odd", [None, True, -1, 1.5, "0", "x", [], ["x"], {}, {"x": 1}])
-@pytest.mark.parametrize("path", [("usage",), ("usage", "input_tokens"), ("usage", "output_tokens"), ("model",),
+@every_row("odd", [None, True, -1, 1.5, "0", "x", [], ["x"], {}, {"x": 1}])
+@every_row("path", [("usage",), ("usage", "input_tokens"), ("usage", "output_tokens"), ("model",),
                                   ("answers",), ("answers", "urgent"), ("answers", "urgent", "noul")])  # fmt: skip
 def test_a_field_of_another_type_is_a_decision_or_a_typed_error(
     path: Any, odd: Any, model: Make, emulator: Emulator

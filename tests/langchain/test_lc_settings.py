@@ -12,6 +12,7 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import HumanMessage, SystemMessage, trim_messages
 from langchain_core.rate_limiters import InMemoryRateLimiter
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
@@ -183,10 +184,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"), BAD, ids=[f"{place} {next(iter(given))}" for place, (given, _) in enumerate(BAD)]
-)
-@pytest.mark.parametrize("kind", CLASSES)
+@every_row(("given", "says"), BAD)
+@every_row("kind", CLASSES)
 def test_invalid_settings_raise_in_the_constructor(kind: str, given: dict[str, Any], says: str) -> None:
     """https://github.com/anomalyco/opencode/issues/18552, https://github.com/cloudflare/ai/issues/400"""
     with pytest.raises(ours.ConfigurationError, match=says) as caught:
@@ -350,9 +349,9 @@ def test_every_wait_calls_on_retry(
     emulator: Emulator, chat: Callable[..., ChatWorkersAI], ask: Any, no_waiting: list[float]
 ) -> None:
     emulator.faults.add(Fault.error(429, 3040, "no capacity", retry_after="7", times=2))
-    told: list[Any] = []
-    ask(chat(on_retry=told.append), "hi")
-    assert [(event.attempt, event.wait_s) for event in told] == [(1, 7.0), (2, 7.0)]
+    events: list[Any] = []
+    ask(chat(on_retry=events.append), "hi")
+    assert [(event.attempt, event.wait_s) for event in events] == [(1, 7.0), (2, 7.0)]
     assert no_waiting[:2] == [7.0, 7.0]
 
 

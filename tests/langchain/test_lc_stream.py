@@ -213,7 +213,7 @@ def test_a_connection_that_breaks(chat: Callable[..., ChatWorkersAI], emulator: 
     emulator.faults.add(Fault.cut(after_events=2, abrupt=True))
     with pytest.raises(ours.StreamInterruptedError, match="was interrupted"):
         call(chat(), "stream", "hi")
-    assert len(emulator.log.entries) == 1  # what has begun is not begun again
+    assert len(emulator.log.entries) == 1  # a started stream is not sent again
 
 
 @pytest.mark.parametrize("whole", [{"response": "full answer"}, {"choices": [{"message": {"content": "full answer"}}]}])

@@ -140,7 +140,7 @@ def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emu
     assert call(chat(model=MODEL).with_structured_output(Person), "stream", "hi") == [Person(name="Ann", age=41)]
 
 
-@pytest.mark.timeout(5)  # what repeats itself is read in linear time
+@pytest.mark.timeout(60)  # what repeats itself is read in linear time
 @pytest.mark.parametrize("text", ['```json\n{"code": ' + "\n" * 20_000 + "x", '{"a":' * 5_000, "[" * 100_000])
 def test_a_streamed_answer_of_repetitions_is_rejected(
     text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any

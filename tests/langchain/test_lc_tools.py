@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import BaseTool, tool
 from pydantic import BaseModel, Field
 from pydantic.v1 import BaseModel as BaseModelV1
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai._translation.from_wire import delta_translator
@@ -409,7 +410,7 @@ def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
 NESTED = '{"a": ["x\\n\\"", {"b": [1, "]"]}], "c": "}"}'
 
 
-@pytest.mark.parametrize("length", range(1, len(NESTED)))
+@every_row("length", range(1, len(NESTED)))
 def test_a_call_truncated_anywhere_is_invalid(length: int) -> None:
     cut = NESTED[:length]
     first = delta_translator("m")(ChatDelta(tool_calls=[ToolCallDelta(0, "c1", "f", cut)])).message
@@ -448,8 +449,8 @@ def test_a_typed_dict_without_words_gets_none_of_pythons(chat: Callable[..., Cha
     parameters = {"type": "object", "properties": {"inner": inner}, "required": ["inner"]}
     tools = chat().bind_tools([Bare]).kwargs["tools"]  # type: ignore[attr-defined]
     assert tools == [{"type": "function", "function": {"name": "Bare", "parameters": parameters}}]
-    asked = chat().with_structured_output(Bare, method="json_schema").first.kwargs["response_format"]  # type: ignore[attr-defined]
-    assert asked["json_schema"]["schema"] == {"title": "Bare", **parameters}
+    requested = chat().with_structured_output(Bare, method="json_schema").first.kwargs["response_format"]  # type: ignore[attr-defined]
+    assert requested["json_schema"]["schema"] == {"title": "Bare", **parameters}
 
 
 def test_empty_tools_are_omitted_and_invalid_lists_rejected(chat: Callable[..., ChatWorkersAI]) -> None:

@@ -48,7 +48,7 @@ EXPECTED = {
         The result of multiply is: 42
         destination='Moss'
         opens at ten
-        <caption>@cf/meta/llama-3.3-70b-instruct-fp8-fast</caption>
+        >@cf/meta/llama-3.3-70b-instruct-fp8-fast</caption>
     """,
     "llama_index_quickstart": """
         Sognefjord

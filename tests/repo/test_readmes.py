@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from page_code import ELSEWHERE, blocks, run_block
 from repository import PACKAGES, READMES, ROOT, project_of, tracked
+from tests.support import every_row
 
 from workers_ai import Settings, errors
 
@@ -35,7 +36,7 @@ CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if a
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-@pytest.mark.usefixtures("event_loop_of_llama_index")
+@pytest.mark.usefixtures("event_loop_of_llama_index", "young_garbage")
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,14 +59,14 @@ def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
 
 
 # `.ci/run docs` checks the links of the site, where some pages are generated.
-@pytest.mark.parametrize("path", [path for path in DOCUMENTS if (ROOT / "docs") not in path.parents], ids=name_of)
+@every_row("path", [path for path in DOCUMENTS if (ROOT / "docs") not in path.parents])
 def test_links_resolve(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@every_row("path", DOCUMENTS)
 def test_files_in_backticks_exist(path: Path) -> None:
     """Each path in backticks is the end of a path in the repository."""
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -74,7 +75,7 @@ def test_files_in_backticks_exist(path: Path) -> None:
     assert [name for name in named if not any(end.endswith(f"/{name.lstrip('./')}") for end in ends)] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@every_row("path", DOCUMENTS)
 def test_cited_tests_exist(path: Path) -> None:
     named = re.findall(r"([\w/]+\.py)::((?:\w+::)*\w+)", path.read_text(encoding="utf-8"))
     missing = []
@@ -92,7 +93,7 @@ def scripts() -> set[str]:
     return {script for name in PACKAGES for script in project_of(ROOT / "libs" / name)["project"].get("scripts", {})}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@every_row("path", DOCUMENTS)
 def test_cited_commands_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     verbs = re.findall(r"^(\w+)\(\) [({]", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)

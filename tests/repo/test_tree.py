@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections import Counter
 
 import pytest
@@ -81,3 +82,13 @@ def test_every_exported_name_exists_and_is_in_order(name: str) -> None:
 def test_names_of_test_files_are_unique() -> None:
     names = Counter(path.name for path in tracked() if path.name.startswith("test_") and path.suffix == ".py")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(("folder", "suffix"), [("examples", ".py"), ("notebooks", ".ipynb")])
+def test_every_example_is_listed_and_has_a_test(folder: str, suffix: str) -> None:
+    names = {path.name for path in tracked() if path.parent == ROOT / folder and path.suffix == suffix}
+    readme = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    assert sorted(names) == sorted(re.findall(r"^\| \[`(.+?)`\]\(\1\)", readme, re.MULTILINE))
+    tests = {path.name for path in tracked() if path.is_relative_to(ROOT / "tests" / folder)}
+    needed = {name for name in names if not name.startswith("test_")} if suffix == ".py" else set()
+    assert {f"test_{name}" for name in needed} <= tests

@@ -66,7 +66,7 @@ async def _json() -> AsyncIterator[bytes]:
 def test_pieces_are_yielded_as_they_arrive(streams: Any) -> None:
     async def first() -> str:
         pieces = AsyncClient(binding=streams(_hangs)).stream_chat(LLAMA, HELLO)
-        piece = await asyncio.wait_for(anext(pieces), 10)
+        piece = await asyncio.wait_for(anext(pieces), 60)
         await pieces.aclose()
         return piece.text
 
@@ -131,7 +131,7 @@ def test_a_cancelled_task_cancels_the_stream_and_releases_its_slot(streams: Any,
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        pieces = await asyncio.wait_for(_all(client.stream_chat(LLAMA, HELLO)), 10)
+        pieces = await asyncio.wait_for(_all(client.stream_chat(LLAMA, HELLO)), 60)
         return binding.readers[0].cancelled, "".join(piece.text for piece in pieces)
 
     assert asyncio.run(cancelled()) == (True, "Whole")

@@ -106,7 +106,9 @@ class WorkersAIBatchGenerator:
 
     The prompts are rendered on this machine. Every answer is recorded in the ledger, and the parsers run when
     ``answers()`` reads them. If the process is killed, the same call continues from the ledger. Equal inputs share one
-    answer. See :func:`workers_ai.generation.generate`.
+    answer. For objects, prefer ``model.with_structured_output(schema, method="json_schema")``: tools in the queue are
+    undocumented. A ``rate_limiter`` of the model counts the requests to the queue. See
+    :func:`workers_ai.generation.generate`.
 
     Args:
         runnable: A ``ChatWorkersAI``, or a chain of prompts, one ``ChatWorkersAI`` (also bound, such as by
@@ -138,7 +140,11 @@ class WorkersAIBatchGenerator:
             steps = _steps(self.runnable)
             place = next((i for i, step in enumerate(steps) if _model(step) is not None), None)
             if place is None:
-                raise ConfigurationError("the chain has no ChatWorkersAI: add one, such as prompt | model | parser")
+                names = ", ".join(type(step).__name__ for step in steps)
+                raise ConfigurationError(
+                    f"the chain has no ChatWorkersAI among its steps ({names}): use prompt | model | parser, without "
+                    "with_retry and with_fallbacks; failed inputs are retried"
+                )
             self._prompts = steps[:place]
             self._parsers = steps[place + 1 :]
             _check_steps(self._prompts, BasePromptTemplate, "before the model: use prompts only")

@@ -13,12 +13,13 @@ MAX_ROWS: Final = 100
 """Rows that a list shows. The rest is counted."""
 
 _LEFT: Final = ' style="text-align: left"'
+_TITLE: Final = ' style="text-align: left; white-space: nowrap"'
 
 
 def fact_table(title: str, facts: Iterable[tuple[str, str]]) -> str:
     """Return names and values as a table of two columns, escaped."""
     rows = "".join(f"<tr><th>{_escape(name)}</th><td>{_escape(value)}</td></tr>" for name, value in facts)
-    return f"<table><caption>{_escape(title)}</caption>{rows}</table>"
+    return f"<table><caption{_TITLE}>{_escape(title)}</caption>{rows}</table>"
 
 
 def list_table(headings: Sequence[str], rows: Sequence[Sequence[object]], total: int | None = None) -> str:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
-from workers_ai._transports import load_bodies
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
@@ -84,7 +83,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         scrub=settings._scrub,
         successor=catalogue.successor,
     )
-    error.hint = response.hint if isinstance(response, load_bodies().ParsedResponse) else ""
+    error.hint = getattr(response, "hint", "")  # a ParsedResponse may know the remedy
     return error
 
 

@@ -76,10 +76,10 @@ class BindingTransport:
         self._settings = settings
         self._binding = binding
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_settings": self._settings, "_binding": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
 
     def __copy__(self) -> BindingTransport:

@@ -17,6 +17,7 @@ from workers_ai._wire.sse import is_event_stream
 from workers_ai.errors import APIResponseValidationError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
     from workers_ai._wire.json_types import JSON
@@ -147,11 +148,15 @@ class _BoundedBackend(httpcore.NetworkBackend):
     def __init__(self, backend: httpcore.NetworkBackend) -> None:
         self._backend = backend
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left_s(timeout, httpcore.ConnectTimeout)
         return _BoundedStream(self._backend.connect_tcp(host, port, left, *args, **options))
 
-    def connect_unix_socket(self, path: str, timeout: float | None = None, *args: Any, **options: Any) -> Any:
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, *args: Any, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left_s(timeout, httpcore.ConnectTimeout)
         return _BoundedStream(self._backend.connect_unix_socket(path, left, *args, **options))
 
@@ -172,7 +177,9 @@ class _BoundedStream(httpcore.NetworkStream):
     def close(self) -> None:
         self._stream.close()
 
-    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> Any:
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
         left = _left_s(timeout, httpcore.ConnectTimeout)
         return _BoundedStream(self._stream.start_tls(ssl_context, server_hostname, left))
 

@@ -130,10 +130,10 @@ class HttpTransport:
         self._urls: dict[tuple[str, str], httpx.URL] = {}
         _transports.add(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_settings": self._settings, "_own_sync": None, "_own_async": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._reset()
 
@@ -261,7 +261,7 @@ class HttpTransport:
         return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
 
     @functools.cached_property
-    def _extensions(self) -> dict[str, Any]:
+    def _extensions(self) -> dict[str, object]:
         return {"timeout": self._timeout.as_dict()}
 
     def _open_sync(self) -> Clients[httpx.Client]:

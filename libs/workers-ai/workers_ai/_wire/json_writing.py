@@ -15,6 +15,7 @@ from workers_ai.errors import BadRequestError
 
 __all__ = ["compact_json", "is_cache_mark", "plain_json"]
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 
@@ -27,11 +28,14 @@ def is_cache_mark(part: object) -> bool:
 
 
 def compact_json(value: JSON) -> bytes:
-    """Return JSON in UTF-8, without spaces."""
-    try:
-        return to_json(value)
-    except ValueError:  # lone surrogates, or nested deeper than pydantic writes
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    """Return JSON in UTF-8, without spaces.
+
+    Raises:
+        TypeError: A value has no form in JSON.
+        ValueError: The value contains itself.
+        RecursionError: The value is nested too deep.
+    """
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def plain_json(value: object) -> str:

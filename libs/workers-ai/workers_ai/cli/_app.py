@@ -130,7 +130,7 @@ def chat(
 def embed(
     texts: opt.Texts = None,
     file: opt.TextFile = None,
-    model: opt.EmbedDefault = "@cf/baai/bge-m3",
+    model: opt.EmbedDefault = opt.EMBED_MODEL,
     output: opt.Vectors = None,
     kind: opt.Kind = "document",
     pooling: opt.Pooling = None,
@@ -170,7 +170,7 @@ def rerank(
     query: opt.Query,
     texts: opt.Texts = None,
     file: opt.TextFile = None,
-    model: opt.RerankDefault = "@cf/baai/bge-reranker-base",
+    model: opt.RerankDefault = opt.RERANK_MODEL,
     top_n: opt.TopN = None,
     as_json: opt.AsJson = False,
     account_id: opt.AccountId = None,
@@ -338,7 +338,10 @@ def generate(
 
 @app.command(epilog=_epilog("workers-ai jobs vectors.parquet.ledger"), rich_help_panel=_CORPUS)
 def jobs(ledger: opt.LedgerPath, forget: opt.Forget = None) -> None:
-    """List the submissions of a ledger that are in the queue, or forget one that never finishes."""
+    """List the submissions of a ledger that are in the queue, or forget one that never finishes.
+
+    Exit status: 0 listed or forgotten, 1 an error, 2 usage.
+    """
     with one_line_errors():
         from workers_ai.cli import _jobs as commands
 
@@ -437,7 +440,10 @@ def probe(
 
 @app.command(rich_help_panel=_CALL)
 def demo(live: opt.Live = False) -> None:
-    """Answer questions about the docstrings of Python's standard library, with every part of this project."""
+    """Answer questions about the docstrings of Python's standard library, with every part of this project.
+
+    Exit status: 0 done, 1 an error, 2 usage, 130 interrupted.
+    """
     with one_line_errors():
         from workers_ai._demo import run as demonstration
 

@@ -8,11 +8,12 @@ import sys
 import uuid
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
 from workers_ai.cli._errors import message_of, note
+from workers_ai.cli._options import CHAT_MODEL
 from workers_ai.errors import ConfigurationError, WorkersAIError
 from workers_ai.ingest._parquet import whole_file
 
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.params import ChatKeywords
     from workers_ai.client import Client
 
-__all__ = ["DEFAULT_MODEL", "Conversation", "answer", "answer_as_json", "converse"]
-
-DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+__all__ = ["Conversation", "answer", "answer_as_json", "converse"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters, apart from tab and line feed: a terminal would obey them."""
@@ -60,7 +59,7 @@ class Conversation:
         """
         if path is None or not path.exists():
             messages = [{"role": "system", "content": system}] if system else []
-            return cls(model or DEFAULT_MODEL, messages=messages, path=path)
+            return cls(model or CHAT_MODEL, messages=messages, path=path)
         found = _read(path)
         found.model = model or found.model
         if system is not None and {"role": "system", "content": system} not in found.messages[:1]:
@@ -73,8 +72,8 @@ class Conversation:
         """Return the messages of a request with this prompt."""
         return [*self.messages, {"role": "user", "content": prompt}]
 
-    def affine(self, options: ChatKeywords) -> ChatKeywords:
-        """Return options of a call with the session id."""
+    def call_options(self, options: ChatKeywords) -> ChatKeywords:
+        """Return the options of a call in this conversation."""
         return {**options, "session_id": self.session_id}
 
     def keep(self, prompt: str, text: str) -> None:
@@ -109,7 +108,7 @@ def answer(client: Client, conversation: Conversation, prompt: str, options: Cha
         WorkersAIError: The call failed.
     """
     screen = _Screen()
-    stream = client.stream_chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
+    stream = client.stream_chat(conversation.model, conversation.asking(prompt), **conversation.call_options(options))
     finish_reason = None
     try:
         with closing(stream):
@@ -129,7 +128,7 @@ def answer_as_json(client: Client, conversation: Conversation, prompt: str, opti
     Raises:
         WorkersAIError: The call failed.
     """
-    reply = client.chat(conversation.model, conversation.asking(prompt), **conversation.affine(options))
+    reply = client.chat(conversation.model, conversation.asking(prompt), **conversation.call_options(options))
     conversation.keep(prompt, reply.text)
     _warn_if_truncated(reply.finish_reason)
     facts = asdict(reply)

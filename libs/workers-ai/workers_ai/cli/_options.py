@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+CHAT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
+EMBED_MODEL: Final = "@cf/baai/bge-m3"
+RERANK_MODEL: Final = "@cf/baai/bge-reranker-base"
 
 
 def _tasks() -> list[str]:
@@ -151,7 +156,7 @@ ChatDefault = Annotated[
     str | None,
     typer.Option(
         "--model", "-m", help="Model id.", autocompletion=_models_of("Text Generation"),
-        show_default="the session's, or @cf/meta/llama-3.3-70b-instruct-fp8-fast",
+        show_default=f"the session's, or {CHAT_MODEL}",
     ),
 ]  # fmt: skip
 SystemShort = Annotated[str | None, typer.Option("--system", "-s", help="System message.", show_default=False)]

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from workers_ai.client import Client
     from workers_ai.types import JSON, EmbedReply
 
-__all__ = ["EMBED_MODEL", "RERANK_MODEL", "check_output", "embed", "read_texts", "rerank", "stdin_text"]
-
-EMBED_MODEL: Final = "@cf/baai/bge-m3"
-RERANK_MODEL: Final = "@cf/baai/bge-reranker-base"
+__all__ = ["check_output", "embed", "read_texts", "rerank", "stdin_text"]
 
 
 def stdin_text() -> str:

@@ -92,7 +92,8 @@ def generate(
     Args:
         source: Inputs as (id, input); read once, during the run, on the calling thread. An input is a text, a list of
             messages, a mapping for the placeholders of ``prompt``, or a :class:`ChatInput`. A mapping with ``id`` is a
-            row by itself. Ids are strings or integers.
+            row by itself. Ids are strings or integers. A blank text, and a row whose values for ``prompt`` are all
+            blank, fail and are not sent.
         ledger: Path of the ledger; created if it is missing. A ledger that was made with another model, prompt, schema
             or parameter is rejected.
         model: Model id.
@@ -140,7 +141,7 @@ def generate(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
             is ready to go on, and ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, GenerateOptions)
+    chosen, settings = split(keywords, GenerateOptions, "generate")
     options = Options(ledger, model, **chosen)
     with sync_client("generate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)
@@ -161,7 +162,7 @@ async def agenerate(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, GenerateOptions)
+    chosen, settings = split(keywords, GenerateOptions, "agenerate")
     options = Options(ledger, model, **chosen)
     async with async_client("agenerate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)

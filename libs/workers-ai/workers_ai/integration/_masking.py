@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from workers_ai._settings.settings import mask_secrets
 
@@ -30,25 +30,25 @@ def masks_arguments(*names: str) -> Callable[[AnyClass], AnyClass]:
     return decorate
 
 
-def _masking(method: Callable[..., Any]) -> Callable[..., Any]:
+def _masking(method: Callable[..., object]) -> Callable[..., object]:
     if inspect.iscoroutinefunction(method):
 
         @functools.wraps(method)
-        async def acall(*args: Any, **kwargs: Any) -> Any:
+        async def acall(*args: object, **kwargs: object) -> object:
             args = _masked(args, kwargs)
             return await method(*args, **kwargs)
 
         return acall
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         args = _masked(args, kwargs)
         return method(*args, **kwargs)
 
     return call
 
 
-def _masked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _masked(args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
     """Mask keywords in place. Return the positional arguments masked."""
     if kwargs:
         mask_secrets(kwargs)
@@ -57,7 +57,7 @@ def _masked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(map(_masked_options, args)) if any(type(value) is dict for value in args) else args
 
 
-def _masked_options(value: Any) -> Any:
+def _masked_options(value: object) -> object:
     if type(value) is not dict:
         return value
     masked = {name: one for name, one in value.items() if isinstance(name, str)}

@@ -69,18 +69,18 @@ class ConnectionFields(SettingsModel):
     """A deployed Worker that serves as the asynchronous queue: its URL, or URL and headers."""
     allow_insecure_http: bool = False
     """Allow plain http to a host that is not a loopback host."""
-    http_client: Any = Field(default=None, exclude=True, repr=False)
+    http_client: object = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.Client`` for sync calls. URL and credentials are those of the settings; it is never closed."""
-    http_async_client: Any = Field(default=None, exclude=True, repr=False)
+    http_async_client: object = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.AsyncClient`` for async calls (alias ``async_http_client``)."""
-    binding: Any = Field(default=None, exclude=True, repr=False)
+    binding: object = Field(default=None, exclude=True, repr=False)
     """The ``env.AI`` of a Python Worker in place of HTTP. It needs no account or token, and serves async calls only.
     Dumps and pickles leave it out."""
-    on_retry: Any = Field(default=None, exclude=True, repr=False)
+    on_retry: object = Field(default=None, exclude=True, repr=False)
     """Called before each wait with a :class:`workers_ai.RetryEvent`."""
-    retry: Any = Field(default=None, exclude=True, repr=False)
+    retry: object = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.RetryPolicy` in place of the default one, which follows ``max_retries``."""
-    limiter: Any = Field(default=None, exclude=True, repr=False)
+    limiter: object = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.Limiter` instead of the shared limiter of the account."""
 
     @field_serializer("timeout")

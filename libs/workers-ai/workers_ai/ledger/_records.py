@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workers_ai._calls.queue import require_queue
 from workers_ai._validation import require_int, require_one_of
@@ -18,6 +18,7 @@ from workers_ai.errors import BadRequestError, ConfigurationError
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Iterable
 
 __all__ = [
     "JOBS_IN_FLIGHT",
@@ -315,9 +316,15 @@ def checked_id(doc_id: object) -> str | int:
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
-def as_mapping(row: Any) -> dict[str, Any] | None:
+@runtime_checkable
+class _DatabaseRow(Protocol):
+    def keys(self) -> Iterable[str]: ...
+    def __getitem__(self, key: str, /) -> object: ...
+
+
+def as_mapping(row: object) -> dict[str, object] | None:
     """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
-    if isinstance(row, (Mapping, str, list, tuple)) or not (hasattr(row, "keys") and hasattr(row, "__getitem__")):
+    if isinstance(row, (Mapping, str, list, tuple)) or not isinstance(row, _DatabaseRow):
         return None
     return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
 

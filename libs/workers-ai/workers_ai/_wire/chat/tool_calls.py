@@ -137,7 +137,7 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
     calls = []
     for entry in _entries(raw):
         name, arguments = _parts(entry)
-        text = json_text(arguments)
+        text = _decoded_twice(json_text(arguments))
         if not (name or text):
             continue
         if not cut and text.strip() in _EMPTY:
@@ -227,7 +227,7 @@ class _StreamedCall:
         if len(self._pieces) > 1 and self._cumulative is not None:
             return ""
         text = "".join(self._pieces[self._next :])
-        if not self._next and (text.strip() == "null" or self._is_placeholder()):
+        if not self._next and (text.lstrip().startswith('"') or text.strip() == "null" or self._is_placeholder()):
             return ""
         self._next = len(self._pieces)
         self._released += len(text)
@@ -238,8 +238,19 @@ class _StreamedCall:
         text = "".join(self._pieces)
         if len(self._pieces) > 1 and self._cumulative is not None and not is_json(text):
             text = self._cumulative
-        text += self._surrogates.flush()
+        text = _decoded_twice(text + self._surrogates.flush())
         return text, text[self._released :]
+
+
+def _decoded_twice(text: str) -> str:
+    """Return arguments that were encoded twice, an object in a JSON string, as the object; other text unchanged."""
+    if not text.lstrip().startswith('"'):
+        return text
+    try:
+        inner = parse_json(text)
+    except ValueError:
+        return text
+    return inner if isinstance(inner, str) and _object(inner) is not None else text
 
 
 def _object(text: str) -> dict[str, JSON] | None:

@@ -17,7 +17,7 @@ from workers_ai.catalogue import USD_PER_NEURON
 from workers_ai.cli._doctor.finding import Finding, Status
 from workers_ai.cli._doctor.local import token_source
 from workers_ai.client import Client
-from workers_ai.errors import AuthenticationError, NotFoundError, RateLimitError, WorkersAIError
+from workers_ai.errors import AuthenticationError, RateLimitError, WorkersAIError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,8 @@ _TEXT: Final = "doctor"
 _MAX_SKEW_S: Final = 60.0
 _SOON: Final = dt.timedelta(days=7)
 _EMULATOR_HEADER: Final = "x-workers-ai-emulator"
+_GATEWAY_TOKEN: Final = 2009
+_NO_ACCOUNT: Final = (7000, 7003)
 
 _TOKENS: Final = "https://dash.cloudflare.com/profile/api-tokens"
 _NEW_TOKEN: Final = f'create a token with the template "Workers AI" at {_TOKENS}, and set CLOUDFLARE_API_TOKEN'
@@ -41,8 +43,6 @@ _PERMISSION: Final = (
     f"edit the token at {_TOKENS}: it needs the permission Account > Workers AI > Read for this account; then check "
     "CLOUDFLARE_ACCOUNT_ID"
 )
-
-
 _ERRORS: Final = "look the code up at https://developers.cloudflare.com/workers-ai/platform/errors/, or try again later"
 _SKIPPED: Final = tuple(Finding(name, "skipped", "no connection") for name in ("token", "models", "call"))
 _SEE_CALL: Final = "the result of the call decides"
@@ -165,13 +165,12 @@ class Service:
         shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
         detail = f"{MODEL}: {exc.message}" + (f" ({shown})" if shown else "")
         status: Status = "failed"
-        remedy = " ".join(filter(None, [exc.hint, exc.remedy])) or _ERRORS
-        if isinstance(exc, RateLimitError):  # account and token are accepted
-            status = "warning" if exc.is_retryable else "failed"
-            remedy = exc.remedy or "try again later"
-        elif isinstance(exc, AuthenticationError):
-            remedy = _PERMISSION if token.status == "ok" else _NEW_TOKEN
-        elif isinstance(exc, NotFoundError):
+        remedy = " ".join(filter(None, [exc.hint, exc._remedy()])) or _ERRORS
+        if isinstance(exc, RateLimitError) and exc.is_retryable:
+            status, remedy = "warning", "account and token are right: try again later"
+        elif isinstance(exc, AuthenticationError) and exc.code != _GATEWAY_TOKEN:
+            remedy = _NEW_TOKEN if token.status == "failed" else _PERMISSION
+        elif exc.code in _NO_ACCOUNT:
             remedy = _ACCOUNT
         return Finding("call", status, detail, remedy)
 

@@ -76,6 +76,11 @@ class ChatFingerprint:
         card = lookup(check_model(self.model))
         if card.task == "Text Embeddings":
             raise ConfigurationError(f"{self.model} is a model for {card.task}: embed with workers_ai.ingest")
+        if card.family == "decision":
+            raise ConfigurationError(
+                f"{self.model} is a decision model: call it with WorkersAIDecisions of langchain-workers-ai, or pass "
+                "labels= with a chat model such as @cf/qwen/qwen3-30b-a3b-fp8"
+            )
         if card.task not in (None, "Text Generation"):
             raise ConfigurationError(
                 f"{self.model} is a model for {card.task}: generate with one such as @cf/qwen/qwen3-30b-a3b-fp8"
