@@ -92,5 +92,5 @@ def _lines(axis: Any, title: str, rows: Sequence[Figure]) -> None:
 
 def _save(grid: Any, path: Path) -> None:
     grid.tight_layout()
-    grid.savefig(path, transparent=True, metadata={"Date": None})
+    grid.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})  # titles are wider than bars
     plt.close(grid)
