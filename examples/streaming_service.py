@@ -10,6 +10,7 @@ first event, the reply is 503 with ``Retry-After``. If the client disconnects, t
 
 from __future__ import annotations
 
+import logging
 import os
 from asyncio import create_task
 from collections.abc import AsyncIterator
@@ -28,10 +29,19 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
-from langchain_workers_ai import ChatWorkersAI, QuotaExhaustedError, RateLimitError, WorkersAIError
+from langchain_workers_ai import (
+    APITimeoutError,
+    BadRequestError,
+    ChatWorkersAI,
+    QuotaExhaustedError,
+    RateLimitError,
+    WorkersAIError,
+)
 
 MODEL = os.environ.get("MODEL", "@cf/meta/llama-3.3-70b-instruct-fp8-fast")
 RETRY_AFTER_S = 5
+
+log = logging.getLogger("streaming_service")
 
 
 class Message(BaseModel):
@@ -116,22 +126,22 @@ async def chat(stream: Annotated[AsyncIterator[BaseMessage], Depends(open_stream
                 if message.text:
                     yield ServerSentEvent(event="text", data=message.text)
     except WorkersAIError as error:  # the status has been sent: report the error in the stream
+        log.warning("%s", error)
         yield ServerSentEvent(event="error", data={"error": type(error).__name__, "retryable": error.is_retryable})
     else:
         yield ServerSentEvent(event="done", data={"tokens": tokens})
 
 
-@app.exception_handler(RateLimitError)
-async def unavailable(_: Request, error: RateLimitError) -> JSONResponse:
-    """Reply 503: no capacity, too many requests, or an exhausted allocation."""
-    wait_s = error.retry_after or RETRY_AFTER_S
-    if isinstance(error, QuotaExhaustedError) and error.resets_at:
-        wait_s = (error.resets_at - datetime.now(UTC)).total_seconds()
-    content = {"error": type(error).__name__}
-    return JSONResponse(content, status_code=503, headers={"Retry-After": str(max(1, ceil(wait_s)))})
-
-
 @app.exception_handler(WorkersAIError)
-async def bad_gateway(_: Request, error: WorkersAIError) -> JSONResponse:
-    """Reply 502: the model service failed."""
-    return JSONResponse({"error": type(error).__name__}, status_code=502)
+async def failed(_: Request, error: WorkersAIError) -> JSONResponse:
+    """Reply with a status. The text of the error is for the log: it has the model, the code and the request id."""
+    log.warning("%s", error)
+    content = {"error": type(error).__name__}
+    if isinstance(error, RateLimitError):  # at capacity, too many requests, or the daily allocation is used up
+        wait_s = error.retry_after or RETRY_AFTER_S
+        if isinstance(error, QuotaExhaustedError) and error.resets_at:
+            wait_s = (error.resets_at - datetime.now(UTC)).total_seconds()
+        return JSONResponse(content, status_code=503, headers={"Retry-After": str(max(1, ceil(wait_s)))})
+    if isinstance(error, BadRequestError):  # too long, or rejected by the model
+        return JSONResponse(content, status_code=422)
+    return JSONResponse(content, status_code=504 if isinstance(error, APITimeoutError) else 502)

@@ -21,7 +21,6 @@ import argparse
 import asyncio
 import importlib.util
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from functools import partial
 from pathlib import Path
 
 from killing import killed_generation
-from measure import section, show
+from measure import ENVIRONMENT, peak_mb, section, show
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 PER_JOB = 200
@@ -99,11 +98,6 @@ def canned() -> Iterator[str]:
             yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         finally:
             process.kill()
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this process in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def floor(url: str, count: int, home: str) -> dict[str, float]:
@@ -173,7 +167,7 @@ def settings(url: str) -> dict[str, str]:
 def started(what: str, url: str, count: int, home: str) -> subprocess.Popen[str]:
     """Start one side in a process of its own."""
     command = [sys.executable, __file__, "--part", what, "--url", url, "--home", home, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 def taken(url: str) -> tuple[int, int]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from killing import killed
-from measure import section, show
+from measure import ENVIRONMENT, peak_mb, section, show
 
 MODEL = "@cf/baai/bge-base-en-v1.5"
 TEXTS_PER_JOB, TEXTS_PER_REQUEST = 1000, 100
@@ -61,11 +60,6 @@ def emulator(polls: int) -> Iterator[str]:
                     return
         finally:
             process.terminate()
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this process in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def floor(url: str, count: int) -> dict[str, float]:
@@ -120,7 +114,7 @@ def measured(what: str, count: int, polls: int) -> dict[str, float]:
     """Run one side in a process of its own, against an emulator of its own."""
     with emulator(polls) as url:
         command = [sys.executable, __file__, "--part", what, "--url", url, str(count)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
         return dict(json.loads(done.stdout))
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 ROUNDS = 7
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Environment of measured processes: modules are compiled once, as after an installation."""
 
 Kind: TypeAlias = Literal["floor", "ours", "other"]
 
@@ -104,15 +108,21 @@ def interleaved(works: dict[str, Callable[[], object]], times: int) -> dict[str,
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
+def peak_mb() -> float:
+    """Return the peak resident memory of this process in MB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # ``ru_maxrss`` starts with the memory of the parent process
+        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def import_ms(base: str, more: str) -> float:
     """Median CPU milliseconds of the import statement ``more`` in a new process that has run ``base``."""
     command = f"import time; {base}; began = time.process_time(); {more}; print(time.process_time() - began)"
-    # As after an installation: with compiled modules.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     runs = [
         float(
             subprocess.run(
-                [sys.executable, "-c", command], capture_output=True, text=True, check=True, env=environment
+                [sys.executable, "-c", command], capture_output=True, text=True, check=True, env=ENVIRONMENT
             ).stdout
         )
         for _ in range(ROUNDS)

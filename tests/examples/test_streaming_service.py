@@ -18,6 +18,7 @@ EARLY = [
     (Fault.busy(), 503, "CapacityError", "5"),
     (Fault.busy(retry_after="7"), 503, "CapacityError", "7"),
     (Fault.error(401, 10000, "Authentication error"), 502, "AuthenticationError", None),
+    (Fault.error(400, 5021, "The prompt is too long"), 422, "ContextWindowExceededError", None),
 ]
 
 
@@ -107,9 +108,9 @@ async def leave_after(app: Any, seen: bytes) -> bytes:
 async def test_a_disconnect_cancels_the_request(
     load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
 ) -> None:
-    """The client leaves after the first text. The whole answer would take 20 s."""
+    """The client leaves after the first text. The whole answer would take minutes."""
     log = workers_ai_emulator_env.log
-    workers_ai_emulator_env.faults.add(Fault.say("word " * 400), Fault.slow(0.05))
+    workers_ai_emulator_env.faults.add(Fault.say("word " * 4000), Fault.slow(0.05))
     sent = await leave_after(load("streaming_service").app, b"event: text")
     for _ in range(100):
         if log.running == 0:
@@ -122,6 +123,6 @@ async def test_a_disconnect_cancels_the_request(
 async def test_a_disconnect_before_the_first_message(
     load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
 ) -> None:
-    """The client has left; the answer would begin after 10 s. No task of the agent is left."""
-    workers_ai_emulator_env.faults.add(Fault.latency(10.0))
+    """The client has left; the answer would begin after 100 s. No task of the agent is left."""
+    workers_ai_emulator_env.faults.add(Fault.latency(100.0))
     assert await leave_after(load("streaming_service").app, b"") == b'{"detail":"the client left"}'

@@ -15,6 +15,7 @@ from tests.support import every_row
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import ChatInput, generate
+from workers_ai.ingest import ingest
 
 ROW = ("r", {"text": "x", "lang": "fr"})
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -23,6 +24,10 @@ LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 
 class NoSchema:
     """Cannot become a JSON schema."""
+
+
+async def answered(answer: Any) -> None:
+    """Do nothing."""
 
 
 ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
@@ -73,6 +78,11 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"repair": -1}, ("a", "x"), "repair"),
     ({"system": 5}, ("a", "x"), "system"),
     ({"on_answer": 5}, ("a", "x"), "on_answer must be a function"),
+    ({"on_answer": answered}, ("a", "x"), "not a coroutine function"),
+    ({"temperature": "hot"}, ("a", "x"), "temperature must be a number"),
+    ({"temperature": float("nan")}, ("a", "x"), "temperature must be a number"),
+    ({"stop": [5]}, ("a", "x"), "stop must be a text or a list"),
+    ({"reasoning_effort": 5}, ("a", "x"), "reasoning_effort must be a text"),
     ({"ledger": 5}, ("a", "x"), "ledger must be a path"),
 ]
 
@@ -83,6 +93,14 @@ def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: An
     with pytest.raises(ConfigurationError, match=says):
         sync([item], queue, **options)
     assert queue.sent == []
+
+
+@pytest.mark.parametrize("call", [generate, ingest])
+def test_an_unknown_keyword_names_the_nearest(call: Any, ledger: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"{call.__name__} has no keyword 'deadline'; did you mean 'deadline_s'"
+    ):
+        call(inputs(1), ledger=ledger, model=KIMI, deadline=5)
 
 
 def test_a_retired_model_names_its_successor(sync: Generator) -> None:

@@ -132,7 +132,8 @@ def test_an_estimate_sends_nothing(model: ChatWorkersAI, generator: Any, emulato
     [
         (lambda model: TEMPLATE | RunnableLambda(str) | model, "RunnableLambda before the model"),
         (lambda model: TEMPLATE | model | RunnableLambda(str), "RunnableLambda after the model"),
-        (lambda _: TEMPLATE, "no ChatWorkersAI"),
+        (lambda _: TEMPLATE, "no ChatWorkersAI among its steps .ChatPromptTemplate"),
+        (lambda model: TEMPLATE | model.with_retry(), "ChatPromptTemplate, RunnableRetry"),
     ],
 )
 def test_other_steps_raise(build: Any, says: str, model: ChatWorkersAI, generator: Any) -> None:

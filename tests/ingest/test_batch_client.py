@@ -243,6 +243,7 @@ class TestSubmitting:
             ("@cf/baai/bge-m3", [{"contexts": [{"text": "x"}] * 101}], BadRequestError, "request 0 has 101 texts"),
             (BGE, [{"text": ["a"]}, {"text": "x" * 9_900_001}], RequestTooLargeError, "request 1 has 9,900,"),
             (BGE, [{"text": ["a"]}, {"text": {1, 2}}], BadRequestError, "request 1 cannot be written as JSON"),
+            (BGE, [{"text": [float("nan")]}], BadRequestError, "request 0 cannot be written as JSON"),
             ("@cf/google/embeddinggemma-300m", [{"text": ["a"]}], ConfigurationError, "has no asynchronous queue"),
             ("@cf/../x", [{"text": ["a"]}], ConfigurationError, "model"),
         ],

@@ -140,7 +140,11 @@ class WorkersAIBatchGenerator:
             steps = _steps(self.runnable)
             place = next((i for i, step in enumerate(steps) if _model(step) is not None), None)
             if place is None:
-                raise ConfigurationError("the chain has no ChatWorkersAI: add one, such as prompt | model | parser")
+                names = ", ".join(type(step).__name__ for step in steps)
+                raise ConfigurationError(
+                    f"the chain has no ChatWorkersAI among its steps ({names}): use prompt | model | parser, without "
+                    "with_retry and with_fallbacks; failed inputs are retried"
+                )
             self._prompts = steps[:place]
             self._parsers = steps[place + 1 :]
             _check_steps(self._prompts, BasePromptTemplate, "before the model: use prompts only")

@@ -14,6 +14,7 @@ status, and the response to a poll with an unknown id. All likely forms are read
 from __future__ import annotations
 
 import functools
+import json
 from typing import TYPE_CHECKING, Final, Literal
 
 from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
@@ -66,6 +67,7 @@ _FINAL_STATES: Final = frozenset(
 )
 """States after which no result follows, unless it is in the same response."""
 _SEPARATOR_BYTES: Final = 1
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class UnclearReplyError(BatchError):
@@ -110,7 +112,8 @@ def split_requests(
     total = 0
     for index, request in enumerate(requests):
         try:
-            size = json_bytes(request) + _SEPARATOR_BYTES
+            # Not `json_bytes`: it accepts values that are not JSON, such as sets.
+            size = len(_encoder.encode(request).encode("utf-8", "surrogatepass")) + _SEPARATOR_BYTES
         except (TypeError, ValueError, RecursionError) as exc:
             raise BadRequestError(f"request {index} cannot be written as JSON: {exc}", model=model) from None
         if size > max_bytes:

@@ -141,7 +141,7 @@ def generate(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
             is ready to go on, and ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, GenerateOptions)
+    chosen, settings = split(keywords, GenerateOptions, "generate")
     options = Options(ledger, model, **chosen)
     with sync_client("generate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)
@@ -162,7 +162,7 @@ async def agenerate(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, GenerateOptions)
+    chosen, settings = split(keywords, GenerateOptions, "agenerate")
     options = Options(ledger, model, **chosen)
     async with async_client("agenerate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)

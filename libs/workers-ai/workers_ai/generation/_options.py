@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -22,7 +24,7 @@ from workers_ai.ledger._store.fingerprints import ChatFingerprint
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from workers_ai._connection import Connection
     from workers_ai.generation._report import Answer
@@ -127,6 +129,7 @@ class Options:
         _ = self.renderer, self.fingerprint, self.limits  # their constructors check the arguments
         self._check_model()
         self._check_numbers()
+        self._check_sampling()
 
     def _check_model(self) -> None:
         card = lookup(self.model)
@@ -144,7 +147,10 @@ class Options:
         require_int("repair", self.repair, 0, 10)
         for name in ("dedupe", "wait", "raise_on_failure"):
             require_one_of(name, getattr(self, name), (True, False))
-        require(self.on_answer is None or callable(self.on_answer), "on_answer must be a function of one answer")
+        require(
+            self.on_answer is None or (callable(self.on_answer) and not inspect.iscoroutinefunction(self.on_answer)),
+            "on_answer must be a function of one answer, not a coroutine function: it is called on a thread of the run",
+        )
         if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
             raise ConfigurationError(
                 f"pass max_tokens=: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON"
@@ -154,6 +160,17 @@ class Options:
                 raise ConfigurationError(f"limit_cost_usd needs a price, and no price of {self.model} is known")
             if self.max_tokens is None:
                 raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
+
+    def _check_sampling(self) -> None:
+        require(
+            self.temperature is None
+            or (isinstance(self.temperature, (int, float)) and 0 <= self.temperature < math.inf),
+            f"temperature must be a number, 0 or more, not {self.temperature!r:.200}",
+        )
+        require_kind("reasoning_effort", self.reasoning_effort, str, 'a text such as "low"')
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop
+        is_list = isinstance(stop, Sequence) and all(isinstance(text, str) and text for text in stop)
+        require(stop is None or is_list, f"stop must be a text or a list of texts, not {self.stop!r:.200}")
 
     def _check_parameters(self) -> None:
         require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")

@@ -98,7 +98,7 @@ def ingest(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
             is ready to go on, and ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, IngestOptions)
+    chosen, settings = split(keywords, IngestOptions, "ingest")
     options = Options(ledger, model, **chosen)
     with sync_client("ingest", client, settings) as used:
         task = EmbedTask(options.fingerprint, options.empty_text, used._connection.calls)
@@ -118,7 +118,7 @@ async def aingest(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, IngestOptions)
+    chosen, settings = split(keywords, IngestOptions, "aingest")
     options = Options(ledger, model, **chosen)
     async with async_client("aingest", client, settings) as used:
         task = EmbedTask(options.fingerprint, options.empty_text, used._connection.calls)

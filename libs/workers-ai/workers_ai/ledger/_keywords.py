@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings, setting_parameters
 from workers_ai._validation import unknown_keyword
-from workers_ai.client import AsyncClient, Client
+from workers_ai.client import AsyncClient, Client, ClientArguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
-    from workers_ai.client import ClientArguments
 
 __all__ = ["async_client", "only", "show", "split", "sync_client"]
 
@@ -41,17 +40,24 @@ def show(options: type, defaults: type, *, settings: bool = False) -> Callable[[
     return decorate
 
 
-def split(keywords: Mapping[str, object], options: type[Options]) -> tuple[Options, ClientArguments]:
+def split(keywords: Mapping[str, object], options: type[Options], owner: str) -> tuple[Options, ClientArguments]:
     """Return the options of a run, and the arguments of its client, secrets masked.
 
     Args:
         keywords: Keywords of the call. Secrets are masked in place, so that no traceback shows them.
         options: The typed dict of the options.
+        owner: The function, for the error.
+
+    Raises:
+        ConfigurationError: A keyword is unknown.
     """
     names = options.__annotations__.keys()
     mask_secrets(cast("dict[str, object]", keywords), CLIENT_KEYWORDS | names)
     own = {name: value for name, value in keywords.items() if name in names}
     rest = {name: value for name, value in keywords.items() if name not in names}
+    known = CLIENT_KEYWORDS | ClientArguments.__annotations__.keys()
+    if unknown := rest.keys() - known:
+        raise unknown_keyword(owner, min(unknown), known | names)
     return cast("Options", own), cast("ClientArguments", rest)
 
 
