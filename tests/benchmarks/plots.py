@@ -62,12 +62,13 @@ def growth(figures: Sequence[Figure], path: Path) -> None:
     """Draw the figures that have a size as lines."""
     sized = [figure for figure in figures if figure.size is not None]
     panels = {
-        "CPU per call by messages (ms)": [row for row in sized if row.unit == "ms"],
-        "CPU per input of a corpus (us)": [row for row in sized if row.unit == "us"],
-        "Peak memory of a corpus, over the imports (MB)": [row for row in sized if row.unit == "MB"],
+        "ChatWorkersAI: CPU per call by messages (ms)": [row for row in sized if row.unit == "ms"],
+        "Generation: CPU per input by inputs (us)": [row for row in sized if row.name.endswith("CPU per input")],
+        "Ingestion: CPU per text by texts (us)": [row for row in sized if row.name.endswith("CPU per text")],
+        "Peak memory by inputs, over the imports (MB)": [row for row in sized if row.unit == "MB"],
     }
     with plt.rc_context(STYLE):
-        grid, axes = plt.subplots(1, len(panels), figsize=(12, 3.6))
+        grid, axes = plt.subplots(len(panels) // COLUMNS, COLUMNS, figsize=(10, 6.5))
         for axis, (title, rows) in zip(axes.flat, panels.items(), strict=True):
             _lines(axis, title, rows)
         _save(grid, path)
@@ -92,5 +93,5 @@ def _lines(axis: Any, title: str, rows: Sequence[Figure]) -> None:
 
 def _save(grid: Any, path: Path) -> None:
     grid.tight_layout()
-    grid.savefig(path, transparent=True, metadata={"Date": None})
+    grid.savefig(path, transparent=True, bbox_inches="tight", metadata={"Date": None})  # titles are wider than bars
     plt.close(grid)

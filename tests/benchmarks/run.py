@@ -57,6 +57,9 @@ uv run --group rivals python tests/benchmarks/run.py
 
 {behind}
 
+Ingestion and generation keep every input and every result in a ledger on disk. Raw httpx keeps nothing, so it is faster
+there, and with the canned replies of this benchmark by a larger factor than with a real queue.
+
 {tables}
 ## Growth with size
 

@@ -222,7 +222,7 @@ def codes(body: Any) -> list[Any]:
     return [one.get("code") for one in body.get("errors") or []] if isinstance(body, dict) else []
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - REPORTED - SUPERSEDED))
+@every_row("name", sorted(set(ALL) - REPORTED - SUPERSEDED))
 def test_the_emulator_answers_in_the_published_shapes(name: str) -> None:
     content = describe(DOCUMENTED / f"{name}.yaml")
     replay = Replay(name, content["interactions"])

@@ -28,6 +28,7 @@ from tests.support import every_row
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import BatchWorker, Client, GatewayOptions
 from workers_ai import errors as e
+from workers_ai._engine_settings import bulk_settings
 from workers_ai._settings.settings import Settings
 from workers_ai.generation import generate
 from workers_ai.ingest import ingest
@@ -160,10 +161,14 @@ WRONG: dict[str, dict[str, Any]] = {
 }
 
 
+def settings_of_an_engine(**settings: Any) -> Settings:
+    return bulk_settings("WorkersAIEmbedder", settings)
+
+
 @every_row("wrong", WRONG.values())
-@every_row("made", [*CLASSES, "Client"])
+@every_row("made", [*CLASSES, "Client", "an engine"])
 def test_no_frame_of_a_constructor_that_raises_shows_a_secret(made: str, wrong: dict[str, Any]) -> None:
-    make = Client if made == "Client" else CLASSES[made]
+    make = {"Client": Client, "an engine": settings_of_an_engine, **CLASSES}[made]
     with pytest.raises(e.ConfigurationError) as caught:
         make(**{**secret_settings(), **wrong})
     assert shown_secrets(caught.value) == set()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -86,7 +87,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "item", "says"), ARGUMENTS, ids=range(len(ARGUMENTS)))
+@every_row(("options", "item", "says"), ARGUMENTS)
 def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
     queue = FakeQueue()
     with pytest.raises(ConfigurationError, match=says):

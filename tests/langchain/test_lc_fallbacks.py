@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
-from tests.support import wired
+from tests.support import every_row, wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import (
@@ -54,7 +54,7 @@ TASKS: dict[str, Callable[[Any, Any, Emulator, dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(
+@every_row(
     ("given", "options"),
     [
         ({}, None),

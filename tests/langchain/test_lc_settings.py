@@ -42,8 +42,8 @@ PARAMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", PARAMS)
 @pytest.mark.parametrize("place", ["object", "call", "bind"])
+@every_row("name", PARAMS)
 def test_every_parameter(
     name: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Any
 ) -> None:
@@ -57,8 +57,8 @@ def test_every_parameter(
     assert not (PARAMS.keys() - {name}) & body.keys()
 
 
-@pytest.mark.parametrize("name", [name for name in PARAMS if name != "reasoning_effort"])
 @pytest.mark.parametrize("place", ["object", "call"])
+@every_row("name", [name for name in PARAMS if name != "reasoning_effort"])
 def test_none_is_unset(
     name: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from page_code import blocks, run_block
 from repository import ROOT
+from tests.support import every_row
 
 from workers_ai import errors
 from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
@@ -31,7 +32,7 @@ def test_every_code_and_every_error_without_a_code_has_a_page() -> None:
     assert named - {"LedgerError"} | by_code | bases == set(errors.__all__)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@every_row("name", ENTRIES)
 def test_an_entry_is_complete(name: str) -> None:
     entry = ENTRIES[name]
     assert set(entry) - {"source"} == {"title", "message", "why", "do"} | ({"evidence"} if name.isdecimal() else set())

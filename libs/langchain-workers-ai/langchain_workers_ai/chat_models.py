@@ -335,8 +335,8 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         Args:
             ledger: Path of the ledger, on a local disk. It is created if missing.
             window_s: Maximum seconds from the first waiting call to the submission.
-            max_items: Maximum calls per submission.
-            deadline_s: Maximum seconds of one submission; None for no limit.
+            max_items: Maximum calls per submission; more calls of one burst make several.
+            deadline_s: Maximum seconds from the submission of waiting calls to their answers; None for no limit.
 
         Raises:
             ConfigurationError: An argument is invalid, or the model has no queue.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from workers_ai._settings.settings import Settings, known_keywords
+from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords, mask_secrets
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
@@ -23,13 +23,21 @@ whole batch or block, and pays for all of it again."""
 OPTIONS: Final = ("pooling", "truncate_inputs", "normalize", "empty_text")
 
 
-def bulk_settings(owner: str, settings: Mapping[str, object]) -> Settings:
+def bulk_settings(owner: str, settings: Mapping[str, object], *, max_concurrency: int | None = None) -> Settings:
     """Return checked settings, with defaults for bulk work: 10 retries, and retry when the service is at capacity.
+
+    Args:
+        owner: Name of the class, for errors.
+        settings: Keywords of its constructor. Secrets are masked in place: a traceback would show them.
+        max_concurrency: Default number of requests in flight; None for no bound.
 
     Raises:
         ConfigurationError: A setting is missing, malformed or unknown.
     """
-    defaults: SettingKeywords = {"max_retries": MAX_RETRIES, "on_busy": "retry"}
+    mask_secrets(cast("dict[str, object]", settings), CLIENT_KEYWORDS)
+    defaults: SettingKeywords = {
+        "max_retries": MAX_RETRIES, "on_busy": "retry", "max_concurrency": max_concurrency,
+    }  # fmt: skip
     defaults.update(known_keywords(owner, settings))
     return Settings.resolve(**defaults)
 

@@ -77,7 +77,7 @@ class WorkersAIProvider(Provider):
 
     def __init__(self, name: str = "workers-ai", **settings: Unpack[SettingKeywords]) -> None:
         self._name = name
-        self._settings = bulk_settings("WorkersAIProvider", {"max_concurrency": MAX_CONCURRENCY, **settings})
+        self._settings = bulk_settings("WorkersAIProvider", settings, max_concurrency=MAX_CONCURRENCY)
 
     @property
     def name(self) -> str:

@@ -53,8 +53,11 @@ def _masked(args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object
     if kwargs:
         mask_secrets(kwargs)
         for name, value in kwargs.items():
-            kwargs[name] = _masked_options(value)
-    return tuple(map(_masked_options, args)) if any(type(value) is dict for value in args) else args
+            if type(value) is dict:
+                kwargs[name] = _masked_options(value)
+    if dict in map(type, args):
+        return tuple(map(_masked_options, args))
+    return args
 
 
 def _masked_options(value: object) -> object:
