@@ -75,12 +75,12 @@ def answer_message(answer: Answer, model: str) -> BaseMessage:
     """Return the LangChain message of an answer."""
     message = answer.message or {}
     finish = answer.finish_reason or "stop"
-    cut = finish if finish in _TRUNCATED else ""
+    truncation = finish if finish in _TRUNCATED else ""
     calls: list[ToolCall] = []
     listed: Sequence[Fields] = message.get("tool_calls") or ()
     for call in listed:
         name, arguments = call["function"]["name"], call["function"]["arguments"]
-        calls.append(ToolCall(call["id"], name, arguments, argument_error(arguments, cut)))
+        calls.append(ToolCall(call["id"], name, arguments, argument_error(arguments, truncation)))
     refusal = message.get("refusal")
     reply = ChatReply(
         text=answer.text or "",

@@ -233,12 +233,12 @@ def is_truncated_json(text: str) -> bool:
 
 def _malformed(name: str, arguments: str, response: ChatResponse) -> APIResponseValidationError:
     reason = response.additional_kwargs["finish_reason"]
-    cut = ""
+    truncation = ""
     if not arguments.strip() or is_truncated_json(arguments):
-        cut = "length" if reason in ("stop", "tool_calls") else reason
+        truncation = "length" if reason in ("stop", "tool_calls") else reason
     return APIResponseValidationError(
         f"the arguments of a call of {name} are not a JSON object: {arguments[:200]!r}: "
-        f"{argument_error(arguments, cut)}",
+        f"{argument_error(arguments, truncation)}",
         model=(response.raw or {}).get("model"),
         body=arguments,
         status_code=200,

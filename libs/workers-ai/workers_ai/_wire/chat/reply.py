@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Content",
-    "cut_reason",
+    "truncation_of",
     "early_end",
     "finish_reason",
     "first_choice",
@@ -74,7 +74,7 @@ def unwrap(data: JSON) -> JSON:
     return data
 
 
-def cut_reason(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReason:
+def truncation_of(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishReason:
     """Return the finish reason of a truncated, filtered or failed answer; "" for a complete one.
 
     Without a finish reason, an answer with ``max_tokens`` output tokens counts as truncated ("length").
@@ -85,7 +85,7 @@ def cut_reason(raw: JSON, usage: Usage | None, context: ReplyContext) -> FinishR
     return "length" if usage and context.max_tokens and usage.output_tokens >= context.max_tokens else ""
 
 
-def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishReason:
+def finish_reason(raw: JSON, truncation: str, *, calls: bool, broken: bool) -> FinishReason:
     """Return the finish reason for the frameworks.
 
     The service's reason for a truncated, filtered or failed answer takes precedence over tool calls. An unknown reason
@@ -94,12 +94,12 @@ def finish_reason(raw: JSON, cut: str, *, calls: bool, broken: bool) -> FinishRe
 
     Args:
         raw: The service's reason; None if it sent none.
-        cut: The result of :func:`cut_reason`.
+        truncation: The result of :func:`truncation_of`.
         calls: Whether the answer has tool calls.
         broken: Whether one of them must not run.
     """
-    if cut and (raw or broken or not calls):
-        return cut
+    if truncation and (raw or broken or not calls):
+        return truncation
     reason = _FINISH.get(raw, raw) if isinstance(raw, str) else "stop"
     if reason not in ("stop", "tool_calls"):
         return reason
@@ -237,27 +237,27 @@ def read_chat(data: JSON, context: ReplyContext, headers: Mapping[str, str] | No
     usage = read_usage(result.get("usage"), headers.get("cf-ai-neurons"))
     choice = first_choice(result)
     raw = _raw_finish(result, choice)
-    cut = cut_reason(raw, usage, context)
+    truncation = truncation_of(raw, usage, context)
     ids = CallIds(context.known_ids)
     if choice is not None:
-        reply = _read_choice(choice, result, ids, cut)
+        reply = _read_choice(choice, result, ids, truncation)
     elif isinstance(result.get("output"), list):
-        reply = _read_responses(result, context, ids, cut)
+        reply = _read_responses(result, context, ids, truncation)
     elif "response" in result or "tool_calls" in result:
-        reply = _read_native(result, context, ids, cut)
+        reply = _read_native(result, context, ids, truncation)
     else:
         raise _no_answer(data, context)
     text, reasoning, calls = reply.text, reply.reasoning, reply.tool_calls
     if context.forced and text and not calls and (calls := recover_leaked_calls(text, context.forced, ids)):
         text = ""
-    if not ((cut and not context.thinking_off) or text or calls or reply.refusal):
+    if not ((truncation and not context.thinking_off) or text or calls or reply.refusal):
         text, reasoning = reasoning, ""  # with thinking off, some models send the answer as reasoning
     broken = any(call.error for call in calls)
     return ChatReply(
         text=text,
         reasoning=reasoning,
         tool_calls=calls,
-        finish_reason=finish_reason(raw, cut, calls=bool(calls), broken=broken),
+        finish_reason=finish_reason(raw, truncation, calls=bool(calls), broken=broken),
         usage=usage,
         model=model if isinstance(model := result.get("model"), str) else None,
         id=reply_id if isinstance(reply_id := result.get("id"), str) else None,
@@ -295,17 +295,17 @@ def shortened(data: JSON, limit: int = 2000) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, cut: str) -> _Answer:
+def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, truncation: str) -> _Answer:
     """Read a choice. Fields that it lacks are read from the native fields beside the choices (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     text, reasoning, refusal, in_content = read_content(message.get("content"))
     calls = (
-        read_tool_calls(message.get("tool_calls"), ids, cut)
-        or read_tool_calls(message.get("function_call"), ids, cut)
-        or read_tool_calls(list(in_content), ids, cut)
-        or read_tool_calls(result.get("tool_calls"), ids, cut)
+        read_tool_calls(message.get("tool_calls"), ids, truncation)
+        or read_tool_calls(message.get("function_call"), ids, truncation)
+        or read_tool_calls(list(in_content), ids, truncation)
+        or read_tool_calls(result.get("tool_calls"), ids, truncation)
     )
     if isinstance(own := message.get("refusal"), str):
         refusal = own or refusal
@@ -318,11 +318,11 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
     )
 
 
-def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
-    calls = read_tool_calls(result.get("tool_calls"), ids, cut)
+def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, truncation: str) -> _Answer:
+    calls = read_tool_calls(result.get("tool_calls"), ids, truncation)
     response = result.get("response")
     text = json_text(response)
-    if response is None and context.json_mode and not calls and "response" in result and not cut:
+    if response is None and context.json_mode and not calls and "response" in result and not truncation:
         text = "null"  # in JSON mode, null is an answer; elsewhere it means no text
     return _Answer(text, reasoning_text(result), calls)
 
@@ -332,7 +332,7 @@ def is_failed_response(result: Mapping[str, JSON]) -> bool:
     return "output" in result and result.get("status") == "failed" and bool(result.get("error"))
 
 
-def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, cut: str) -> _Answer:
+def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds, truncation: str) -> _Answer:
     if result.get("status") not in (None, "completed", "incomplete"):
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
@@ -354,7 +354,7 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
         texts.append(content.text)
         reasoning += [content.reasoning] if content.reasoning else []
         refusals.append(content.refusal)
-        calls += read_tool_calls(list(content.calls), ids, cut)
+        calls += read_tool_calls(list(content.calls), ids, truncation)
     text = "".join(texts) or json_text(result.get("output_text"))
     return _Answer(text, "\n".join(reasoning), tuple(calls), "".join(refusals) or None)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
 
-from workers_ai._wire.chat.reply import cut_reason, finish_reason, first_choice, read_content, reasoning_text, unwrap
+from workers_ai._wire.chat.reply import finish_reason, first_choice, read_content, reasoning_text, truncation_of, unwrap
 from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
 from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
@@ -277,8 +277,8 @@ class ChatStreamReader:
         if not self.done and self._finish is None:
             raise self._interrupted("the stream ended with neither an end mark nor a finish reason")
         usage = self._meter.total(self._headers.get("cf-ai-neurons"))
-        cut = cut_reason(self._finish, usage, self._context)
-        calls = self._assembler.finish(cut)
+        truncation = truncation_of(self._finish, usage, self._context)
+        calls = self._assembler.finish(truncation)
         rest, last_reasoning = (joiner.flush() for joiner in self._joiners) if self._joiners else ("", "")
         text = "".join(self._buffer or ()) + rest
         if text and not self._assembler:
@@ -286,7 +286,7 @@ class ChatStreamReader:
             calls = [ToolCallDelta(i, call.id, call.name, call.arguments) for i, call in enumerate(leaked)]
             text = "" if calls else text
         has_calls = bool(calls) or bool(self._assembler)
-        if not ((cut and not self._pending_reasoning) or text or self._text or has_calls or self._has_refusal):
+        if not ((truncation and not self._pending_reasoning) or text or self._text or has_calls or self._has_refusal):
             text = "".join(self._reasoning)  # with thinking off, nemotron sends the answer as reasoning
         return ChatDelta(
             text=text,
@@ -295,7 +295,7 @@ class ChatStreamReader:
             last=True,
             finish_reason=finish_reason(
                 self._finish,
-                cut,
+                truncation,
                 calls=has_calls,
                 broken=any(call.error for call in calls),
             ),

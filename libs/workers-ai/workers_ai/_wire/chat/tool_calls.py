@@ -101,12 +101,12 @@ def arguments_text(arguments: JSON) -> str:
     return "{}" if text in _EMPTY else replace_lone_surrogates(text)
 
 
-def argument_error(text: str, cut: str) -> str:
+def argument_error(text: str, truncation: str) -> str:
     """Return why ``text`` is not the arguments of a call; "" for a JSON object.
 
     Args:
         text: The text.
-        cut: Finish reason of a truncated answer; "" for a complete one.
+        truncation: Finish reason of a truncated answer; "" for a complete one.
     """
     try:
         value = parse_json(text)
@@ -116,9 +116,9 @@ def argument_error(text: str, cut: str) -> str:
         if isinstance(value, dict):
             return ""
         why = f"arguments are a JSON {type(value).__name__}, not an object"
-    if not cut:
+    if not truncation:
         return why
-    return f"{why} (the answer ended early: {_TRUNCATED_BY.get(cut, f'finish reason {cut!r}')})"
+    return f"{why} (the answer ended early: {_TRUNCATED_BY.get(truncation, f'finish reason {truncation!r}')})"
 
 
 def _entries(raw: JSON) -> list[dict[str, JSON]]:
@@ -126,10 +126,10 @@ def _entries(raw: JSON) -> list[dict[str, JSON]]:
     return [entry for entry in (raw if isinstance(raw, list) else [raw]) if isinstance(entry, dict)]
 
 
-def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, ...]:
+def read_tool_calls(raw: JSON, ids: CallIds, truncation: str = "") -> tuple[ToolCall, ...]:
     """Read a list of whole calls, flat or nested. Ignore entries without name and arguments.
 
-    ``cut`` is the finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
+    ``truncation`` is the finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
     arguments become ``{}``.
     """
     if raw is None:
@@ -140,9 +140,9 @@ def read_tool_calls(raw: JSON, ids: CallIds, cut: str = "") -> tuple[ToolCall, .
         text = _decoded_twice(json_text(arguments))
         if not (name or text):
             continue
-        if not cut and text.strip() in _EMPTY:
+        if not truncation and text.strip() in _EMPTY:
             text = "{}"
-        error = argument_error(text, cut) or _name_error(name)
+        error = argument_error(text, truncation) or _name_error(name)
         calls.append(ToolCall(ids.assign(entry.get("id")), name or "", text, error))
     return tuple(calls)
 
@@ -386,11 +386,11 @@ class ToolCallAssembler:
         call.started = True
         return ToolCallDelta(call.index, self._ids.assign(call.wire_id), call.name or "", text)
 
-    def finish(self, cut: str = "") -> list[ToolCallDelta]:
+    def finish(self, truncation: str = "") -> list[ToolCallDelta]:
         """Return the deltas at the end of the stream: pending text, and the error of each call that must not run.
 
         Args:
-            cut: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
+            truncation: Finish reason of a truncated answer; "" for a complete one. Only in a complete answer, missing
                 arguments become ``{}``.
         """
         self._join_nameless_calls()
@@ -399,9 +399,9 @@ class ToolCallAssembler:
             text, rest = call.close()
             if not (call.name or text):
                 continue
-            if not cut and text.strip() in _EMPTY:
+            if not truncation and text.strip() in _EMPTY:
                 text = rest = "{}"
-            error = argument_error(text, cut) or _name_error(call.name)
+            error = argument_error(text, truncation) or _name_error(call.name)
             if not (rest or error or not call.started):
                 continue
             delta = ToolCallDelta(call.index, None, None, rest) if call.started else self._start(call, rest)
