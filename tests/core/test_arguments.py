@@ -72,7 +72,7 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a text to rank": (lambda c: c.rerank(RERANK, "q", "abc"), "texts must be a list of strings, not one string"),
     "nothing to rank": (lambda c: c.rerank(RERANK, "q", None), "texts must be a list of strings, not a NoneType"),
     "a number to rank": (lambda c: c.rerank(RERANK, "q", ["a"] * 150 + [5]), "text 150 is a int, not a string"),
-    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "a text that is not empty, not None"),
+    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "a string that is not empty, not None"),
     "no requests": (lambda c: c.batch.run(BGE, None), "requests must be a list of inputs .* not a NoneType"),
     "one request": (lambda c: c.batch.run(BGE, {"text": ["a"]}), "requests must be a list of inputs .* not a dict"),
     "requests that run out": (lambda c: c.batch.run(BGE, iter([])), "requests must be a list of inputs .* not a list_"),

@@ -160,7 +160,7 @@ def test_errors_are_subclasses_of_both_trees(method: str, emulator: Emulator, re
 @pytest.mark.parametrize(
     ("given", "query", "says"),
     [
-        (TEXTS, "", "the query must be a text that is not empty"),
+        (TEXTS, "", "the query must be a string that is not empty"),
         ([None], "q", "a NoneType, not a string"),
         (["a", 7], "q", "a int, not a string"),
         ("abc", "q", "texts must be a list of strings, not one string"),

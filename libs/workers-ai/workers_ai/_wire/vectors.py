@@ -283,7 +283,7 @@ def rerank_request(
         BadRequestError: The query is empty or not a string.
     """
     if not isinstance(query, str) or not query:
-        raise BadRequestError(f"the query must be a text that is not empty, not {query!r}", model=model)
+        raise BadRequestError(f"the query must be a string that is not empty, not {query!r:.200}", model=model)
     body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts], "top_k": top_k}
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}

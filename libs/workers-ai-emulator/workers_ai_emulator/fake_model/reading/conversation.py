@@ -104,7 +104,7 @@ def history_of(turns: list[Turn]) -> str:
 
 
 def _results(turns: list[Turn]) -> tuple[list[tuple[str, str, str]], dict[int, str], list[str]]:
-    """Return the calls in some turns, the results by the number of the call, and results of no known call.
+    """Return the tool calls in some turns, their results by index of the call, and results without a call.
 
     Some models repeat ids in every reply. A result belongs to the first call with its id that has no result.
     """
