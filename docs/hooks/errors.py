@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from workers_ai.catalogue import successor
 from workers_ai.ingest import LedgerError
 
 TABLE = Path(__file__).parents[1] / "errors" / "errors.toml"
+LINK = re.compile(r"(errors/)index\.md#(\w+)\)")
 MARKS = {"<!-- codes -->": True, "<!-- errors without a code -->": False}
 GROUPS = {
     "": "Without a code",
@@ -103,7 +105,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace the marks of the first page by tables."""
+    """Replace the marks of the first page by tables, and point ``errors/index.md#3040`` at the page of the code.
+
+    In the repository, where these pages do not exist, such a link leads to the first page.
+    """
+    markdown = LINK.sub(lambda match: f"{match[1]}{match[2]}.md)" if match[2] in table() else match[0], markdown)
     for mark, with_code in MARKS.items():
         if mark in markdown:
             markdown = markdown.replace(mark, _list(with_code))

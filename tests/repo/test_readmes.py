@@ -58,8 +58,16 @@ def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
     assert any(sign in code for path in CODE for _, code in blocks(path))
 
 
-# `.ci/run docs` checks the links of the site, where some pages are generated.
-@every_row("path", [path for path in DOCUMENTS if (ROOT / "docs") not in path.parents])
+# The packages are not published, so pip finds `workers-ai` only if a line names its folder.
+@every_row("path", DOCUMENTS)
+def test_a_clone_is_installed_with_the_core_first(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for console in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        line = re.search(r"^pip install .*\./libs/.*$", console, re.MULTILINE)
+        assert line is None or re.search(r"\./libs/workers-ai[ '\[]", line[0]), line
+
+
+@every_row("path", DOCUMENTS)
 def test_links_resolve(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
