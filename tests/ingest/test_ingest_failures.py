@@ -442,11 +442,13 @@ def test_a_request_that_hangs_holds_up_no_later_run(
     texts: Any, emulator: Any, ledger: Any, account: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_WORKERS_END_S", 0.05)
-    sent, end = threading.Event(), threading.Event()
+    monkeypatch.setattr(engine, "_TURN_MOST_S", 0.05)
+    sent, end, answered = threading.Event(), threading.Event(), threading.Event()
 
     def hanging(request: httpx.Request) -> httpx.Response:
         sent.set()
         end.wait(60)
+        answered.set()
         return emulator.handle(request)
 
     def run(transport: Any, deadline_s: float | None = None) -> IngestReport:
@@ -457,6 +459,7 @@ def test_a_request_that_hangs_holds_up_no_later_run(
         run(httpx.MockTransport(hanging), deadline_s=0.5)
     assert sent.is_set()
     assert run(emulator.transport()).embedded == 1500
+    assert not answered.is_set()
     end.set()
 
 

@@ -82,6 +82,7 @@ QUEUE_WORKERS: Final = _COLLECTORS + 1
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
 _TURN_S: Final = 0.02
+_TURN_MOST_S: Final = 10.0
 _POLL_SLEEP_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
 _LOOK_AROUND_S: Final = 2.0
@@ -97,7 +98,8 @@ if hasattr(os, "register_at_fork"):  # a lock that is held at a fork is never re
 def _turn_of(path: Path) -> threading.Lock:
     """Return the lock of a ledger in this process, held while a submission is sent and recorded.
 
-    A kill then repeats one submission, however many runs of a process share the ledger.
+    A kill then repeats one submission, however many runs of a process share the ledger. A run waits ten seconds for it
+    at most.
     """
     return _turns.setdefault(str(path.resolve()), threading.Lock())
 
@@ -219,14 +221,21 @@ class Engine:
     def _submit(self, claim: Claim) -> Flow[None]:
         """Submit a claim. The next one of this process is sent once the acceptance of this one is on disk."""
         try:
-            while not self._turn.acquire(blocking=False):  # a thread that waits for it could keep others from ending
-                yield Sleep(_TURN_S, "another submission")
+            held = yield from self._await_turn()
             try:
                 yield from self._send(claim)
             finally:
-                self._turn.release()
+                if held:
+                    self._turn.release()
         finally:
             self._sending = False
+
+    def _await_turn(self) -> Flow[bool]:
+        """Return whether this run holds the lock of the ledger; a request that hangs holds up no other run for long."""
+        until = self.clock() + _TURN_MOST_S
+        while not (held := self._turn.acquire(blocking=False)) and self.clock() < until:
+            yield Sleep(_TURN_S, "another submission")  # a thread that blocks could keep others from ending
+        return held
 
     def _send(self, claim: Claim) -> Flow[None]:
         prepared = yield Do(partial(self._prepare, claim))
