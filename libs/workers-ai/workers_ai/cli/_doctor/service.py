@@ -62,13 +62,13 @@ class Service:
 
     def findings(self) -> Iterator[Finding]:
         """Yield the result of each check. After a failed connection, the other checks are skipped."""
-        began = time.time()
+        began = time.monotonic()
         try:
             response = self._get(f"{self._settings.base_url}/user/tokens/verify")
         except httpx.HTTPError as exc:
             yield from (self._unreachable(exc), *_SKIPPED)
             return
-        connection = self._reached(response, time.time() - began)
+        connection = self._reached(response, time.monotonic() - began)
         yield connection
         if connection.status == "failed":
             yield from _SKIPPED
