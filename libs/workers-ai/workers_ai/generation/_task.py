@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.chat.request import RUN_ONLY_PARAMS, ChatPlan, plan_chat
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.usage import add_usage
 from workers_ai.catalogue import lookup
-from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError
+from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError, ConfigurationError
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
 from workers_ai.generation._report import misfit
 from workers_ai.ledger._progress import neurons_of
@@ -91,10 +92,10 @@ class GenerateTask:
         card = lookup(model)
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
-        self._api: Api = "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
+        self._api: Api | None = None if mode == "direct" else "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
         # gpt-oss takes no response_format in the queue
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
-        in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
+        in_request = bool(card.json_schema or card.guided_json) and self._api != "responses"
         self._params = dict(params)
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
@@ -126,7 +127,28 @@ class GenerateTask:
             ConfigurationError: A parameter is invalid.
         """
         messages, params = self._request(chat)
-        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
+        if self._api == "responses" and (misplaced := sorted(RUN_ONLY_PARAMS & params.keys())):
+            raise ConfigurationError(
+                f"{self.model} does not accept {', '.join(misplaced)} in the queue: drop it, or send direct requests"
+            )
+        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._fields(chat))
+
+    def _fields(self, chat: ChatInput) -> dict[str, JSON]:
+        """Return the fields to add to the body of a request."""
+        return {**(self._extra_body or {}), **chat.extra_body}
+
+    def check(self, chat: ChatInput) -> None:
+        """Check a request that is put into a submission with others.
+
+        Raises:
+            BadRequestError: A message cannot be sent.
+            ConfigurationError: A parameter is invalid.
+        """
+        try:
+            self.document((0, chat))
+            self._plan(chat)
+        except RecursionError:
+            raise BadRequestError("messages are nested too deeply, or contain themselves", model=self.model) from None
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
@@ -148,8 +170,7 @@ class GenerateTask:
             why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
         elif self._window and expected > _OVER_WINDOW * self._window:
             why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
-        bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
-        made = bound if isinstance(bound, int) else self._default_max or 0
+        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
@@ -163,9 +184,10 @@ class GenerateTask:
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
         assert self._connection is not None
-        messages, params = self._request(read_input(texts[0]))
+        given = read_input(texts[0])
+        messages, params = self._request(given)
         calls = self._connection.calls
-        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
+        options = cast("ChatKeywords", {**params, "extra_body": self._fields(given)})
         plan = plan_call(calls.settings, self.model, messages, options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
@@ -225,7 +247,7 @@ class GenerateTask:
         else:
             wish = _ASK_AGAIN.format(why=why)
             added = [{"role": "assistant", "content": reply.text or "(no answer)"}, {"role": "user", "content": wish}]
-        return canonical(ChatInput([*chat.messages, *added], chat.params))
+        return canonical(replace(chat, messages=[*chat.messages, *added]))
 
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
         """Return the usage of a job. If items report none, each gets a share by the length of its answer."""
@@ -273,6 +295,12 @@ def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
 
 
+def _most_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+    bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
+    return max((bound for bound in bounds if isinstance(bound, int)), default=0)
+
+
 def canonical_message(reply: ChatReply) -> str:
     """Return the assistant message of a reply as JSON text."""
     message: dict[str, JSON] = {"role": "assistant", "content": reply.text}
@@ -285,6 +313,8 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
+    if reply.logprobs:
+        message["logprobs"] = reply.logprobs
     return compact_json(message).decode(errors="surrogatepass")
 
 
