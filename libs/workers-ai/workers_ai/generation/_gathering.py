@@ -155,7 +155,7 @@ class QueuedClient(AsyncClient):
             raise ConfigurationError(
                 f"{shared[0]} cannot be set for a queued chat, whose submission has other chats: set it on the client"
             )
-        extra_body = given.pop("extra_body", None) or {}
+        extra_body: Any = given.pop("extra_body", None) or {}
         require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
         params = {name: value for name, value in given.items() if name not in _WITHOUT_EFFECT}
         if unknown := sorted(params.keys() - CHAT_PARAMS):
