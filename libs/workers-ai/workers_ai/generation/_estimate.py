@@ -115,7 +115,8 @@ def estimate(
     chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
     task = chosen.task(None)
     seen: set[bytes] = set()
-    inputs = unsendable = tokens = 0
+    inputs = unsendable = tokens = most = usual = 0
+    is_bounded = True
     sizes: list[tuple[int, int]] = []
     with existing_ledger(ledger, chosen.fingerprint) as held:
         for document in map(task.document, iter_source(source)):
@@ -123,18 +124,17 @@ def estimate(
             if document.key in seen or (held is not None and held.find_answers([document.key])[0] is not None):
                 continue
             seen.add(document.key)
-            size, expected, _, why = task.measure(document.text)
+            size, expected, _, why, bound = task.measure(document.text)
             if why is not None:
                 unsendable += 1
-            else:
-                tokens += expected
-                sizes.append((size, expected))
+                continue
+            tokens += expected
+            most += bound
+            usual += bound // 2 or _UNBOUNDED_ANSWER
+            is_bounded = is_bounded and bound > 0
+            sizes.append((size, expected))
     card = lookup(model)
-    bound = chosen.max_tokens or card.default_max_tokens or card.max_output_tokens
-    usual = chosen.expected_output_tokens
-    if usual is None:
-        usual = (bound or 2 * _UNBOUNDED_ANSWER) // 2
-    made = usual * len(sizes)
+    made = usual if chosen.expected_output_tokens is None else chosen.expected_output_tokens * len(sizes)
     cost = card.cost_usd(tokens, made)
     submissions = _submissions(sizes, chosen, inputs) if chosen.mode == "queue" else 0
     minutes = len(sizes) / (card.requests_per_minute or REQUESTS_PER_MINUTE["chat"])
@@ -150,7 +150,7 @@ def estimate(
         output_tokens=made,
         neurons=task.neurons(_usage(tokens, made)),
         cost_usd=cost,
-        max_cost_usd=None if bound is None else card.cost_usd(tokens, bound * len(sizes)),
+        max_cost_usd=card.cost_usd(tokens, most) if is_bounded else None,
         minutes=minutes,
     )
 

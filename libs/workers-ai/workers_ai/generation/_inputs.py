@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from workers_ai._validation import require_int
 from workers_ai._wire.json_parsing import read_json, replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
@@ -131,7 +133,7 @@ class PromptTemplate:
                     "pass a mapping"
                 )
             row = dict.fromkeys(self.names, row)
-        missing = [name for name in self.names if row.get(name) is None]
+        missing = [name for name in self.names if name not in row]
         if missing:
             raise ConfigurationError(
                 f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
@@ -149,12 +151,14 @@ class Renderer:
         system: System message put before the input, or None.
         dedupe: Whether equal inputs share one answer.
         is_text: Whether answers are free text, so that an input may have a ``response_format`` of its own.
+        max_tokens: Output tokens of the model at most, or None.
     """
 
     prompt: PromptTemplate | None = None
     system: str | None = None
     dedupe: bool = True
     is_text: bool = True
+    max_tokens: int | None = None
 
     def document(self, item: object) -> Document:
         """Return an item of the source as the ledger stores it.
@@ -169,7 +173,9 @@ class Renderer:
         return Document(doc_id, input_hash(text, None if self.dedupe else doc_id), text)
 
     def _pair(self, item: object) -> tuple[str | int, object]:
-        item = as_mapping(item) or item
+        mapping = as_mapping(item)
+        if mapping is not None and "id" in mapping:
+            item = mapping
         if isinstance(item, Mapping) and "id" in item:
             given: object = item if self.prompt is not None else item.get("input", item.get("text", item))
             return checked_id(item["id"]), given
@@ -191,7 +197,7 @@ class Renderer:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
-            if self._is_blank(given):
+            if self._is_blank(given, doc_id):
                 text = ""  # reported as failed, whatever the prompt adds to it
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
@@ -205,11 +211,21 @@ class Renderer:
             "ChatInput"
         )
 
-    def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
-        """Return whether a text, or every value that the prompt takes from a row, is blank."""
-        values = (
-            [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
-        )
+    def _is_blank(self, given: str | Mapping[str, JSON], doc_id: str | int) -> bool:
+        """Return whether a text, or every value that the prompt takes from a row, is blank, or one of them is missing.
+
+        Raises:
+            ConfigurationError: A value is bytes.
+        """
+        if isinstance(given, str):
+            return not given.strip()
+        names = self.prompt.names if self.prompt else {}
+        values = [given[name] for name in names]
+        if bytes in map(type, values):
+            column = next(name for name in names if isinstance(given[name], bytes))
+            raise ConfigurationError(f"{column} of the input {doc_id!r:.200} is bytes: decode it to a text")
+        if any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values):
+            return True  # pandas has NaN for a null
         return all(isinstance(value, str) and not value.strip() for value in values)
 
     def _system(self) -> list[Mapping[str, JSON]]:
@@ -236,6 +252,7 @@ class Renderer:
                 f"unknown parameters of the input {doc_id!r:.200}: {', '.join(unknown)}; pass other fields of the body "
                 "as extra_body"
             )
+        require_int(f"max_tokens of the input {doc_id!r:.200}", chat.params.get("max_tokens"), 1, self.max_tokens)
         check_fields({**chat.params, **chat.extra_body}, f"the input {doc_id!r:.200}", is_text=self.is_text)
 
 

@@ -154,7 +154,7 @@ class GenerateTask:
         """Return size and price of an input, and why the service would reject it."""
         chat = read_input(text)
         if _is_empty(chat.messages):
-            return Measured(0, 0, why="the input is empty")
+            return Measured(0, 0, why="the input is empty, or a value for the prompt is missing")
         try:
             plan = self._plan(chat)
         except (BadRequestError, RecursionError) as exc:
@@ -171,7 +171,7 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
         made = _most_tokens(plan.request.body or {}) or self._default_max or 0
-        return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
+        return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why, made)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
@@ -335,11 +335,16 @@ def _is_empty(messages: Sequence[Mapping[str, JSON]]) -> bool:
         content = message.get("content")
         if message.get("role") in ("system", "developer"):
             continue
-        if message.get("tool_calls") or (isinstance(content, list) and content):
-            return False
-        if isinstance(content, str) and content.strip():
+        if message.get("tool_calls") or not _is_blank(content):
             return False
     return True
+
+
+def _is_blank(content: JSON) -> bool:
+    if isinstance(content, list):
+        return all(isinstance(part, Mapping) and part.get("type") == "text" and _is_blank(part.get("text"))
+                   for part in content)  # fmt: skip
+    return content is None or (isinstance(content, str) and not content.strip())
 
 
 def _with_system(messages: Sequence[Mapping[str, JSON]], text: str) -> list[Mapping[str, JSON]]:
