@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import AsyncSender, Sender
-from workers_ai._settings.settings import check_clients
+from workers_ai._settings.checks import check_clients
 from workers_ai._transports.http import HttpTransport
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
 from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
+from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
 from workers_ai._wire.sse import is_event_stream

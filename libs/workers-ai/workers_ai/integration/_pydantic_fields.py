@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import Field, SecretStr, field_serializer
 
+from workers_ai._settings.checks import DEFAULT_MAX_RETRIES
 from workers_ai._settings.gateway import GatewayOptions
 from workers_ai._settings.keywords import SETTINGS
-from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
+from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
+from workers_ai._settings.checks import check_clients, check_setting
 from workers_ai._settings.keywords import ALIASES, SETTINGS
-from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
+from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.settings import Settings
 from workers_ai._validation import require, unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.integration._openai_keywords import (
