@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from workers_ai._limits.limiter import Ticket
+    from workers_ai._limits.tickets import Ticket
     from workers_ai._settings.settings import Settings
 
 __all__ = ["Reply", "connection_error", "read_reply"]

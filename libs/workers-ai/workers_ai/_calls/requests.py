@@ -12,7 +12,9 @@ from workers_ai._calls.per_call import PER_CALL, Overrides, override
 from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
-from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import AccountLimiter, Limiter, limiter_for
+from workers_ai._limits.tickets import Ticket
 from workers_ai._settings.masking import mask_secrets
 from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._wire.chat.reply import kept_headers
