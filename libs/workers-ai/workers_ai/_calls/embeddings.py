@@ -89,12 +89,12 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
             raise _invalid_text(index, f"is a {type(text).__name__}, not a string", model)
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
-            raise _invalid_text(index, why, model)
+            raise _invalid_text(index, why, model, "empty_text")
         checked.append(replace_lone_surrogates(text) or " ")
     return checked
 
 
-def _invalid_text(index: int, why: str, model: str) -> BadRequestError:
+def _invalid_text(index: int, why: str, model: str, *arguments: str) -> BadRequestError:
     error = BadRequestError(f"text {index} {why}", model=model)
-    error.index = index
+    error.index, error.arguments = index, arguments
     return error

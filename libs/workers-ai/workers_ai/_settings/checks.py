@@ -59,8 +59,9 @@ def _check_session_id(value: object) -> str | None:
 
 
 def _check_requests_per_minute(value: int | Literal["documented"] | None) -> int | Literal["documented"] | None:
-    if value != "documented":
-        require_int('requests_per_minute, unless "documented",', value, 1, None)
+    fits = value is None or value == "documented" or (type(value) is int and value >= 1)
+    what = f'"documented" or a whole number 1 or more, not {value!r:.100}'
+    require(fits, f"requests_per_minute must be {what}", "requests_per_minute")
     return value
 
 
@@ -71,7 +72,7 @@ def check_seconds(name: str, seconds: float | None) -> float | None:
         ConfigurationError: It is not a number above 0 and at most 1,000,000.
     """
     fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
-    require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}")
+    require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}", name)
     return seconds
 
 

@@ -240,7 +240,8 @@ def _choose_account(given: SettingKeywords, url: str, url_account: str | None) -
     if url_account and account and account.strip() != url_account and not is_gateway_url(url):
         raise ConfigurationError(
             f"base_url contains another account than {source}: pass base_url={url!r}, or the account id that the URL "
-            "contains"
+            "contains",
+            arguments=("base_url", "account_id"),
         )
     return account or url_account
 
@@ -278,7 +279,8 @@ def _given(value: str | None, setting: str) -> str:
         raise ConfigurationError(
             f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}. Find it on "
             "https://dash.cloudflare.com (Account home, menu of the account, Copy account ID) or with "
-            f"`wrangler whoami`. {_EMULATOR}"
+            f"`wrangler whoami`. {_EMULATOR}",
+            arguments=(setting,),
         )
     return found
 
@@ -289,24 +291,29 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
     if not token:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(
-            f"api_token is missing: pass api_token= (or api_key=) or set {names}. Create one with the permission "
-            f"Workers AI Read at https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}"
+            f"api_token is missing: set {names}, or pass api_token= (alias api_key). Create one with the permission "
+            f"Workers AI Read at https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}",
+            arguments=("api_token",),
         )
     require(
         bool(_TOKEN.fullmatch(token) and token.strip("*")) and not _PLACEHOLDER.fullmatch(token),
         "api_token is malformed (it has white space or a control character, is a placeholder, or is masked as in a "
         "dump): check CLOUDFLARE_API_TOKEN",
+        "api_token",
     )
     return token, not given
 
 
 def _check_account(account: str, token: str) -> None:
     if account == token:
-        raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
+        raise ConfigurationError(
+            "account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id", arguments=("account_id",)
+        )
     if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
             "account_id is malformed (allowed: 1 to 32 letters, digits, - and _; is it a placeholder, or the API "
-            "token?): check CLOUDFLARE_ACCOUNT_ID"
+            "token?): check CLOUDFLARE_ACCOUNT_ID",
+            arguments=("account_id",),
         )
 
 

@@ -91,12 +91,15 @@ class PromptTemplate:
     def __init__(self, template: str) -> None:
         if not isinstance(template, str) or not template.strip():
             raise ConfigurationError(
-                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}"
+                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}",
+                arguments=("prompt",),
             )
         try:
             parts = list(string.Formatter().parse(template))
         except ValueError as exc:
-            raise ConfigurationError(f"prompt is malformed ({exc}): write {{{{ and }}}} for braces") from None
+            raise ConfigurationError(
+                f"prompt is malformed ({exc}): write {{{{ and }}}} for braces", arguments=("prompt",)
+            ) from None
         self.names: dict[str, None] = {}
         self._parts: list[tuple[str, str | None]] = []
         for literal, name, form, conversion in parts:
@@ -104,14 +107,16 @@ class PromptTemplate:
                 shown = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
                 raise ConfigurationError(
                     f"the placeholder {{{shown:.100}}} of prompt is not a plain name: name a column, or write {{{{ and "
-                    "}} for braces"
+                    "}} for braces",
+                    arguments=("prompt",),
                 )
             self._parts.append((literal, name))
             if name is not None:
                 self.names[name] = None
         if not self.names:
             raise ConfigurationError(
-                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}"
+                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}",
+                arguments=("prompt",),
             )
 
     def render(self, row: str | Mapping[str, JSON], doc_id: str | int) -> str:
@@ -124,14 +129,16 @@ class PromptTemplate:
             if len(self.names) > 1:
                 raise ConfigurationError(
                     f"prompt has the placeholders {', '.join(self.names)}, but the input {doc_id!r:.200} is one text: "
-                    "pass a mapping"
+                    "pass a mapping",
+                    arguments=("prompt",),
                 )
             row = dict.fromkeys(self.names, row)
         missing = [name for name in self.names if row.get(name) is None]
         if missing:
             raise ConfigurationError(
                 f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
-                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders"
+                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders",
+                arguments=("prompt",),
             )
         return "".join(literal if name is None else f"{literal}{row[name]}" for literal, name in self._parts)
 

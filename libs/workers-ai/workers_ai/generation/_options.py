@@ -152,15 +152,20 @@ class Options:
         )
         if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
             raise ConfigurationError(
-                f"pass max_tokens=: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON"
+                f"set max_tokens: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON",
+                arguments=("max_tokens",),
             )
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
                 raise ConfigurationError(
-                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out"
+                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out",
+                    arguments=("limit_cost_usd",),
                 )
             if self.max_tokens is None:
-                raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
+                raise ConfigurationError(
+                    "limit_cost_usd needs max_tokens, which bounds the cost of an answer: set both",
+                    arguments=("limit_cost_usd", "max_tokens"),
+                )
 
     def _check_sampling(self) -> None:
         require(
