@@ -120,6 +120,7 @@ class WorkersAIError(Exception):
     index: int | None = None
     hint: str = ""
     arguments: tuple[str, ...] = ()
+    _text_reason: str = ""
     remedy: ClassVar[str] = ""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from workers_ai._calls.embedding_requests import embed, join_embeddings
+from workers_ai._calls.embedding_requests import embed, join_embeddings, set_text_index
 from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._validation import check_model, require_int, require_kind, require_one_of, unknown_keyword
@@ -96,5 +96,6 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
 
 def _invalid_text(index: int, why: str, model: str, *arguments: str) -> BadRequestError:
     error = BadRequestError(f"text {index} {why}", model=model)
-    error.index, error.arguments = index, arguments
+    error.arguments = arguments
+    set_text_index(error, index, why)
     return error

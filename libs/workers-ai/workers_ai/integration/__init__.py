@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workers_ai._calls.embedding_requests import set_text_index
     from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.replies import Reply
@@ -90,6 +91,7 @@ __all__ = [
     "require_one_length",
     "require_queue",
     "run_request",
+    "set_text_index",
     "shortened",
     "text_hash",
     "translated_keywords",
@@ -119,6 +121,7 @@ _MODULES = {
     "_wire.quirks": ("accepts_null_effort",),
     # Flows, their drivers, and the rate limiter of a framework
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
+    "_calls.embedding_requests": ("set_text_index",),
     "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
     "_flow.concurrency": ("agather", "gather"),
