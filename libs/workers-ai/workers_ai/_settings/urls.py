@@ -26,7 +26,7 @@ __all__ = [
 
 _GATEWAY_HOST: Final = "gateway.ai.cloudflare.com"
 _GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
-_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:v1|run)(?:/.*)?$")
+_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:(?:v1|run)(?:/.*)?|@.*)$")
 _ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
 """A URL of the account, up to any route of Workers AI."""
 
