@@ -9,7 +9,7 @@ from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
 from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
 from workers_ai._settings.keywords import ClientKeywords
-from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords, setting_parameters
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from workers_ai._flow.steps import Flow, Send
 from workers_ai._limits.gate import Gate
 from workers_ai._limits.limiter import AccountLimiter, Limiter, limiter_for
 from workers_ai._limits.tickets import Ticket
-from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error

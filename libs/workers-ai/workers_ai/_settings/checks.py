@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from pydantic import SecretStr
 
 from workers_ai._settings.gateway import gateway_options
-from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.urls import batch_worker_options, reveal
 from workers_ai._validation import check_header, check_on_busy, require, require_int, require_kind
 from workers_ai.errors import ConfigurationError

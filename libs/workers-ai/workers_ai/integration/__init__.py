@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.keywords import PER_CALL
-    from workers_ai._settings.masking import mask_secrets
+    from workers_ai._settings.secrets import mask_secrets
     from workers_ai._settings.settings import MAX_CONCURRENCY
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
@@ -114,7 +114,7 @@ _MODULES = {
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),
-    "_settings.masking": ("mask_secrets",),
+    "_settings.secrets": ("mask_secrets",),
     "_settings.settings": ("MAX_CONCURRENCY",),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from workers_ai._settings.checks import check_clients, check_setting
 from workers_ai._settings.keywords import ALIASES, SETTINGS
-from workers_ai._settings.masking import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.settings import Settings
 from workers_ai._validation import require, unknown_keyword
 from workers_ai.errors import ConfigurationError
