@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from workers_ai import catalogue
 from workers_ai._transports.http import body_text, parsed, untie
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
+from workers_ai._wire.chat.responses_route import reply_in_events
 from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai._wire.json_types import JSON
+from workers_ai._wire.sse import is_event_stream, looks_like_events
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -37,8 +39,7 @@ class Reply(NamedTuple):
     """A successful reply.
 
     Attributes:
-        data: The parsed body; None for an open event stream; raw bytes if a whole event stream arrived under another
-            media type.
+        data: The parsed body; None for an open event stream; raw bytes of a whole event stream.
         headers: The headers that replies report.
         stream: The response of an open event stream, else None.
         ticket: The ticket of an open event stream in the limiter, else None.
@@ -50,14 +51,27 @@ class Reply(NamedTuple):
     ticket: Ticket | None = None
 
 
-def read_reply(response: httpx.Response, model: str, settings: Settings) -> Reply | WorkersAIError:
-    """Parse a response that has been read. Error responses and invalid 2xx responses become typed errors."""
+def read_reply(
+    response: httpx.Response, model: str, settings: Settings, *, reads_events: bool = False
+) -> Reply | WorkersAIError:
+    """Parse a response that has been read. Error responses and invalid 2xx responses become typed errors.
+
+    Args:
+        response: The response.
+        model: Model id of the request.
+        settings: Removes secrets from errors.
+        reads_events: Whether the caller reads a whole event stream, as some proxies send in place of a whole answer.
+    """
     body: JSON = None
     is_json = True
     try:
         body = parsed(response)
     except ValueError:
-        is_json = False
+        has_events = _has_events(response)
+        body = reply_in_events(response.content) if has_events else None
+        is_json = body is not None
+        if reads_events and has_events and not is_json and response.is_success:
+            return Reply(response.content, kept_headers(response.headers.raw))
     failed = False
     if isinstance(body, dict):
         result = body.get("result")
@@ -85,6 +99,11 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
     )
     error.hint = getattr(response, "hint", "")  # a ParsedResponse may know the remedy
     return error
+
+
+def _has_events(response: httpx.Response) -> bool:
+    media = response.headers.get("content-type")
+    return is_event_stream(response.status_code, media) or looks_like_events(response.content)
 
 
 def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersAIError:

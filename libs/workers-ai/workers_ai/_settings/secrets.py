@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import difflib
 import functools
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from pydantic import SecretStr
-
 from workers_ai._settings.gateway import GATEWAY_OPTIONS
+from workers_ai._settings.masking import blank, masked_text, masked_url, masked_values
 
-__all__ = ["mask_secrets", "masked_url"]
-
-_USER_OF_URL: Final = re.compile(r"//.*(?<!/)@")
-"""User and password of a URL. The ``@`` of a model id follows a slash."""
-_QUERY_OF_URL: Final = re.compile(r"([?#]).*")
+__all__ = ["mask_secrets"]
 
 
 def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) -> None:
@@ -34,7 +28,7 @@ def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) ->
         if mask is not None:
             given[name] = mask(value)
         elif _is_misspelt_secret(name) if known is None else name not in known:
-            given[name] = _blank(value)
+            given[name] = blank(value)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -42,44 +36,23 @@ def _is_misspelt_secret(name: str) -> bool:
     return bool(difflib.get_close_matches(name, _MASKS, n=1, cutoff=0.8))
 
 
-def _blank(value: object) -> object:
-    return type(value)() if isinstance(value, (str, bytes, bytearray, list, tuple, set, dict)) else value
-
-
-def _masked_text(value: object) -> object:
-    return SecretStr(value) if isinstance(value, str) else _blank(value)
-
-
-def _masked_values(headers: object) -> object:
-    if not isinstance(headers, Mapping):
-        return _blank(headers)
-    return {name: _masked_text(value) for name, value in headers.items()}
-
-
 def _masked_gateway(gateway: object) -> object:
     if not isinstance(gateway, Mapping):
-        return gateway if isinstance(gateway, str) else _blank(gateway)
-    options = {name: value if name in GATEWAY_OPTIONS else _blank(value) for name, value in gateway.items()}
-    return {**options, "token": _masked_text(options["token"])} if "token" in options else options
+        return gateway if isinstance(gateway, str) else blank(gateway)
+    options = {name: value if name in GATEWAY_OPTIONS else blank(value) for name, value in gateway.items()}
+    return {**options, "token": masked_text(options["token"])} if "token" in options else options
 
 
 def _masked_worker(worker: object) -> object:
     if not isinstance(worker, Mapping):
         return masked_url(worker)
-    masks: dict[object, Callable[[object], object]] = {"url": masked_url, "headers": _masked_values}
-    return {name: masks.get(name, _blank)(value) for name, value in worker.items()}
-
-
-def masked_url(url: object) -> object:
-    """Return a URL with user, password and query replaced. Such a URL is rejected."""
-    if not isinstance(url, str):
-        return _blank(url)
-    return _QUERY_OF_URL.sub(r"\1redacted", _USER_OF_URL.sub("//redacted@", url))
+    masks: dict[object, Callable[[object], object]] = {"url": masked_url, "headers": masked_values}
+    return {name: masks.get(name, blank)(value) for name, value in worker.items()}
 
 
 _MASKS: Final[dict[str, Callable[[object], object]]] = {
-    **dict.fromkeys(("api_token", "api_key", "auth_token"), _masked_text),
-    **dict.fromkeys(("default_headers", "extra_headers"), _masked_values),
+    **dict.fromkeys(("api_token", "api_key", "auth_token"), masked_text),
+    **dict.fromkeys(("default_headers", "extra_headers"), masked_values),
     **dict.fromkeys(("base_url", "api_base"), masked_url),
     "gateway": _masked_gateway,
     "batch_worker": _masked_worker,

@@ -20,7 +20,8 @@ from pydantic import SecretStr
 from workers_ai._settings.checks import CHECKS, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
 from workers_ai._settings.gateway import GatewayOptions
 from workers_ai._settings.keywords import ALIASES, SETTINGS, ClientKeywords, SettingKeywords
-from workers_ai._settings.secrets import mask_secrets, masked_url
+from workers_ai._settings.masking import masked_text, masked_url, masked_values, masks_fields
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_base_url, is_gateway_url, reveal
 from workers_ai._validation import OnBusy, require, require_kind, unknown_keyword
 from workers_ai.errors import ConfigurationError
@@ -78,6 +79,7 @@ def from_environment(setting: str) -> str | None:
     return None
 
 
+@masks_fields(api_token=masked_text, default_headers=masked_values)
 @dataclass(frozen=True)
 class Settings:
     """Checked settings of a client. Create them with :meth:`resolve`.
