@@ -23,7 +23,7 @@ __all__ = [
     "CHECKS",
     "DEFAULT_MAX_RETRIES",
     "DEFAULT_TIMEOUT_S",
-    "check_clients",
+    "check_handles",
     "check_max_retries",
     "check_seconds",
     "check_setting",
@@ -155,13 +155,16 @@ def check_setting(name: str, value: object, *, allow_insecure_http: bool = False
     return check(given[name]) if check else given[name]
 
 
-def check_clients(http_client: object, http_async_client: object) -> None:
-    """Check the type of the user's own HTTP clients.
+def check_handles(http_client: object, http_async_client: object, retry: object, limiter: object) -> None:
+    """Check the type of the user's own HTTP clients, retry policy and limiter.
 
     Raises:
-        ConfigurationError: ``http_client`` is not a sync client, or ``http_async_client`` is not an async client.
+        ConfigurationError: ``http_client`` is not a sync client, ``http_async_client`` is not an async client, or the
+            others are not objects of this package.
     """
     fits = http_client is None or (hasattr(http_client, "send") and not hasattr(http_client, "aclose"))
     require(fits, "http_client serves the sync calls: it must be an httpx.Client")
     fits = http_async_client is None or hasattr(http_async_client, "aclose")
     require(fits, "http_async_client serves the async calls: it must be an httpx.AsyncClient")
+    require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
+    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")

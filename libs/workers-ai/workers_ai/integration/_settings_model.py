@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from workers_ai._settings.checks import check_clients, check_setting
+from workers_ai._settings.checks import check_handles, check_setting
 from workers_ai._settings.keywords import ALIASES, SETTINGS
 from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.settings import Settings
-from workers_ai._validation import require, unknown_keyword
+from workers_ai._validation import unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.integration._openai_keywords import (
     FOREIGN_KEYWORDS,
@@ -86,8 +86,7 @@ class SettingsModel(BaseModel):
     def __init__(self, *args: Any, **data: Any) -> None:
         self._mask(data)
         data = self._known(self._with_model(args, data))
-        check_clients(data.get("http_client"), data.get("http_async_client"))
-        _check_policies(data.get("retry"), data.get("limiter"))
+        check_handles(*map(data.get, ("http_client", "http_async_client", "retry", "limiter")))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
         if data.get("timeout") is not None:
@@ -248,11 +247,6 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
                 if name in cls.model_fields and isinstance(text.value.value, str):
                     found[name] = inspect.cleandoc(text.value.value)
     return found
-
-
-def _check_policies(retry: object, limiter: object) -> None:
-    require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:
