@@ -215,6 +215,10 @@ def test_policies_are_passed_to_the_clients_and_stay_out_of_dumps(make: Any, acc
 
 def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(account: dict[str, Any]) -> None:
     own = httpx.AsyncClient()
+    transport: Any = AsyncClient(**account, async_http_client=own)._connection.transport
+    assert transport._own_async is own
+    with pytest.raises(e.ConfigurationError, match="twice"):
+        AsyncClient(**account, async_http_client=own, http_async_client=own)
     for make in CLASSES:
         assert make(**account, model="@cf/a/b", async_http_client=own).http_async_client is own
     for make in (WorkersAI, WorkersAIEmbedding, LlamaRerank):

@@ -334,8 +334,8 @@ def setting_parameters() -> list[inspect.Parameter]:
 
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:
     """Raise ``ConfigurationError`` for settings that are passed beside a client, which has its own."""
-    if known := known_keywords(owner, given):
-        raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(known)} there")
+    if given:
+        raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(given)} there")
 
 
 def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
