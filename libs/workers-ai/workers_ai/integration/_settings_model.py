@@ -83,6 +83,9 @@ class SettingsModel(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
+    # Each method of pydantic below is replaced for the reason in its comment.
+
+    # Pydantic's own accepts no positional model and no alias, and its errors show values.
     def __init__(self, *args: Any, **data: Any) -> None:
         self._mask(data)
         data = self._known(self._with_model(args, data))
@@ -162,11 +165,13 @@ class SettingsModel(BaseModel):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
+    # Without it, an assigned token stays plain text, and the clients keep the settings from before.
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES or name == "extra_body":
             vars(self).pop("_faces", None)
 
+    # Without it, aliases and plain secrets in `update` reach the copy, and both objects share clients and gate.
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
         """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
         given = {self._keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
@@ -175,10 +180,12 @@ class SettingsModel(BaseModel):
         vars(copied).pop("_faces", None)
         return copied
 
+    # HTTP clients and callbacks cannot be copied.
     def __deepcopy__(self, memo: dict[int, object] | None = None) -> Any:
         shared = {id(value): value for name in self._process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 
+    # HTTP clients and callbacks cannot be pickled, and a token of the environment must not be.
     def __getstate__(self) -> dict[Any, Any]:
         # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
@@ -189,6 +196,7 @@ class SettingsModel(BaseModel):
             fields["api_token"] = None
         return {**state, "__dict__": fields}
 
+    # Reads a token of the environment on the other side, and raises there if it is missing.
     def __setstate__(self, state: dict[Any, Any]) -> None:
         fields = type(self).model_fields
         local = {name: fields[name].get_default(call_default_factory=True) for name in self._process_local}
