@@ -225,8 +225,8 @@ def test_an_unknown_keyword_names_the_nearest(
         ({"tools": 5}, "tools must be a list of tools, not a int"),
         ({"tools": "clock"}, "tools must be a list of tools, not a str"),
         ({"model_kwargs": [1]}, "model_kwargs must be a dict"),
-        ({"tools": [{"type": "function"}]}, "a tool has no name"),
-        ({"tools": [{"type": "function", "function": {}}]}, "a tool has no name"),
+        ({"tools": [{"type": "function"}]}, "tool 0 has no name"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tool 0 has no name"),
     ],
 )
 def test_bad_values_of_one_call(

@@ -95,7 +95,7 @@ def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings,
     if extra:
         changed["default_headers"] = {**settings.default_headers, **extra}
     body = named.get("extra_body")
-    require_kind("extra_body", body, Mapping, "a dict of fields of the body")
+    require_kind("extra_body", body, Mapping, "a dict of body fields")
     return replace(settings, **changed), Overrides(
         headers={**session_headers(changed.get("session_id")), **extra},
         body=dict(body or {}),

@@ -174,7 +174,7 @@ class Options:
         require(stop is None or is_list, f"stop must be a text or a list of texts, not {self.stop!r:.200}")
 
     def _check_parameters(self) -> None:
-        require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")
+        require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
         extra = self.extra_body or {}
         if extra.get("stream"):
             raise ConfigurationError("extra_body has stream: answers of a corpus come whole")
