@@ -398,7 +398,7 @@ def test_the_demo_without_a_framework_says_what_to_install(workers_ai: Any, monk
     for name in ("langchain_part", "llama_index_part"):
         monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # any import of it fails
     result = workers_ai("demo", status=1)
-    assert "the demo needs a framework" in result.stderr
+    assert "the demo requires a framework" in result.stderr
     assert "pip install langchain-workers-ai" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
