@@ -292,7 +292,9 @@ def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> Non
     given = httpx.Timeout(5, read=None)
     assert Settings.resolve(**account, timeout=given.as_dict()).timeout == given
     for odd in ({"reed": 5}, {"read": 5}):
-        with pytest.raises(ConfigurationError, match="a timeout mapping needs connect, read, write and pool"):
+        with pytest.raises(
+            ConfigurationError, match="a timeout mapping must have the keys connect, read, write and pool"
+        ):
             Settings.resolve(**account, timeout=odd)
 
 

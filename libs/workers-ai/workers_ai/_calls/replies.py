@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
-from workers_ai._transports.http import body_text, parsed, untie
+from workers_ai._transports.http import body_text, free_body, parsed
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.error_mapping import error_from_reply, read_error
 from workers_ai._wire.json_types import JSON
@@ -65,7 +65,7 @@ def read_reply(response: httpx.Response, model: str, settings: Settings) -> Repl
         if isinstance(result, dict) and is_failed_response(result):
             body, failed = result, True
     if response.is_success and is_json and not failed:
-        untie(response)
+        free_body(response)
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and not is_json:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"

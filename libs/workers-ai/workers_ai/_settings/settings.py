@@ -56,7 +56,7 @@ __all__ = [
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
 BINDING_URL: Final = "binding://env.ai"
-"""Stands for the URL if calls go through the ``env.AI`` binding of a Worker."""
+"""Placeholder for the URL if calls go through the ``env.AI`` binding of a Worker."""
 DEFAULT_TIMEOUT_S: Final = 300.0
 CONNECT_TIMEOUT_S: Final = 10.0
 DEFAULT_MAX_RETRIES: Final = 2
@@ -65,8 +65,8 @@ MAX_CONCURRENCY: Final = 8
 DEADLINE_S: Final = 3600.0
 """Default number of seconds to wait for the queue; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
-"""Length from which a secret is replaced wherever it occurs. A shorter token is replaced only as a whole word; shorter
-values of extra headers ("true", "1") are not secrets."""
+"""Minimum length of a secret that is replaced wherever it occurs. A shorter token is replaced only as a whole word.
+Shorter values of extra headers ("true", "1") are not secrets."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -74,7 +74,7 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "base_url": ("CLOUDFLARE_BASE_URL",),
     "gateway": ("CLOUDFLARE_AI_GATEWAY",),
 }
-"""Environment variables of each setting; the first one set wins."""
+"""Environment variables of each setting. The first one that is set is used."""
 
 _EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set the variables that it prints."
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -105,12 +105,12 @@ class Settings:
 
     Attributes:
         account_id: Cloudflare account id; "" if only a batch Worker is used.
-        api_token: API token with the permission Workers AI Read; empty under the same condition.
-        token_from_env: Whether the token came from the environment; a pickle then leaves it out.
+        api_token: API token with the permission Workers AI Read; empty if only a batch Worker is used.
+        token_from_env: Whether the token came from the environment. If so, pickles omit it.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
-        timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
-        total_timeout: Seconds that one call may take in all, waits and retries included; None for no bound.
+        timeout: Maximum seconds without data from the service (300; 10 to connect), or an ``httpx.Timeout``.
+        total_timeout: Maximum seconds for one call, including waits and retries; None for no bound.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
@@ -144,7 +144,7 @@ class Settings:
             **given: Settings; see :class:`~workers_ai.SettingKeywords` and its aliases.
 
         Raises:
-            ConfigurationError: A setting is unknown, missing or malformed; the message names the argument and the
+            ConfigurationError: A setting is unknown, missing or malformed. The message contains the argument and the
                 environment variables.
         """
         mask_secrets(cast("dict[str, object]", given), CLIENT_KEYWORDS)
@@ -270,7 +270,7 @@ def check_max_retries(max_retries: int | None) -> int:
     """Return the number of retries; the default for None.
 
     Raises:
-        ConfigurationError: It is not a whole number of 0 or more.
+        ConfigurationError: ``max_retries`` is not a whole number of 0 or more.
     """
     require_int("max_retries", max_retries, 0, None)
     return DEFAULT_MAX_RETRIES if max_retries is None else max_retries
@@ -295,7 +295,7 @@ def check_seconds(name: str, seconds: float | None) -> float | None:
     """Return ``seconds``; None means no bound.
 
     Raises:
-        ConfigurationError: It is not a number above 0 and at most 1,000,000.
+        ConfigurationError: ``seconds`` is not a number above 0 and at most 1,000,000.
     """
     fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
     require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}")
@@ -310,7 +310,7 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
             these four names (the form in dumps).
 
     Raises:
-        ConfigurationError: It has another type, or is out of range.
+        ConfigurationError: ``timeout`` has another type, or is out of range.
     """
     if timeout is None:
         return DEFAULT_TIMEOUT_S
@@ -324,7 +324,9 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
         try:
             return httpx.Timeout(**named)
         except (TypeError, ValueError):
-            raise ConfigurationError("a timeout mapping needs connect, read, write and pool, in seconds") from None
+            raise ConfigurationError(
+                "a timeout mapping must have the keys connect, read, write and pool, in seconds"
+            ) from None
     if isinstance(timeout, (int, float)):
         check_seconds("timeout", timeout)
         return timeout
@@ -341,7 +343,7 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
         headers: Names and values.
 
     Raises:
-        ConfigurationError: This is not a mapping, or a header cannot be sent.
+        ConfigurationError: ``headers`` is not a mapping, or a header cannot be sent.
     """
     require_kind(name, headers, Mapping, "a mapping of names to values")
     masked: dict[str, SecretStr | str] = {}
@@ -368,7 +370,7 @@ _CHECKS: Final[dict[str, Callable[[Any], object]]] = {
 
 
 def check_setting(name: str, value: object, *, allow_insecure_http: bool = False) -> object:
-    """Return the checked value of one setting, secrets masked; a setting without a check is returned as it is.
+    """Return the checked value of one setting, with secrets masked. Return a setting without a check unchanged.
 
     Raises:
         ConfigurationError: The value is malformed.
@@ -450,7 +452,7 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
 
 def _check_account(account: str, token: str) -> None:
     if account == token:
-        raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
+        raise ConfigurationError("account_id is the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
     if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
             "account_id is malformed (allowed: 1 to 32 letters, digits, - and _; is it a placeholder, or the API "
@@ -478,8 +480,8 @@ def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) ->
 
     Args:
         given: Settings of a constructor or of a call.
-        known: Names of all valid keywords. Values of other ones are removed: one may be a misspelt token. None: only
-            values of names that look like a misspelt secret are removed.
+        known: Names of all valid keywords. Values of other keywords are removed: one may be a misspelt token. If None,
+            only values of names that look like a misspelt secret are removed.
     """
     for name, value in given.items():
         mask = _MASKS.get(name)
@@ -536,11 +538,11 @@ _MASKS: Final[dict[str, Callable[[object], object]]] = {
     "gateway": _masked_gateway,
     "batch_worker": _masked_worker,
 }
-"""Function that masks the value, by keyword that may hold a secret."""
+"""Functions that mask a value, by the keywords that may contain a secret."""
 
 
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:
-    """Raise ``ConfigurationError`` for settings that are passed beside a client, which has its own."""
+    """Raise ``ConfigurationError`` if settings are passed together with a client, which has its own."""
     if known := known_keywords(owner, given):
         raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(known)} there")
 
@@ -556,6 +558,6 @@ def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
         name = ALIASES.get(keyword, keyword)
         if name not in SETTINGS:
             raise unknown_keyword(owner, keyword, {*SETTINGS, *ALIASES}, "extra_body of a call")
-        require(name not in named, f"{owner} got {name} twice, once as {keyword}: pass it once")
+        require(name not in named, f"{owner} received {name} twice, once as {keyword}: pass it once")
         named[name] = value
     return cast("SettingKeywords", named)

@@ -1,4 +1,4 @@
-"""Read and close responses of httpx: within bounds of size and time, and only while this thread is outside httpx."""
+"""Read and close httpx responses, with bounds of size and time. Close none while this thread is inside httpx."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 MAX_BODY_BYTES: int = 256 * 2**20
-"""Largest decoded body, in bytes: many times the largest result of the queue."""
+"""Maximum size of a decoded body, in bytes: many times the largest result of the queue."""
 
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 _OUT_OF_TIME: Final = "total_timeout ended before the response was complete"
 _END_S: Final = 0.05
-"""Longest wait, in seconds, for the end of a body whose events have all arrived."""
+"""Maximum seconds to wait for the end of a body whose events have all arrived."""
 
 
 class ParsedResponse(httpx.Response):
@@ -54,7 +54,7 @@ class ParsedResponse(httpx.Response):
         headers: HTTP headers.
         body: The parsed JSON body.
         content: The body in bytes, for an error response; None to leave it out.
-        hint: Remedy of the error, if only the transport knows it.
+        hint: Remedy of the error that the response reports, or "".
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ParsedResponse(httpx.Response):
 
 
 class NoCookies(httpx.Cookies):
-    """Cookies of a client that sends none. It does not read those of responses, which takes 8% of a call."""
+    """Cookies that ignore those of responses, since no request sends any. Reading them takes 8% of a call."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         """Do nothing."""
@@ -82,7 +82,7 @@ class _Inside(threading.local):
     """Whether this thread is inside httpx, where it may hold a lock of the connection pool.
 
     Garbage collection can end an abandoned stream at any point. If that point is inside httpx, closing the response
-    would wait for a lock that this thread holds, so it is closed on the way out.
+    would wait for a lock that this thread holds, so it is closed when the thread leaves httpx.
 
     Attributes:
         ends: The time, by ``time.monotonic``, at which the exchange must have ended; None for no bound.
@@ -94,13 +94,13 @@ class _Inside(threading.local):
         self.ends: float | None = None
 
     def enter(self, ends: float | None) -> float | None:
-        """Bound all reads and writes until :meth:`leave`. Return the bound outside, for :meth:`leave`."""
+        """Bound all reads and writes until :meth:`leave`. Return the previous bound, to pass to :meth:`leave`."""
         outer, self.ends = self.ends, ends
         self.depth += 1
         return outer
 
     def leave(self, outer: float | None) -> None:
-        """Close the responses whose streams ended inside httpx."""
+        """Restore the previous bound. Close the responses whose streams ended inside httpx."""
         self.depth -= 1
         self.ends = outer
         if self.closing:
@@ -116,7 +116,7 @@ _inside = _Inside()
 
 
 def bound(client: httpx.Client) -> None:
-    """Bound every read and write of a client by ``total_timeout``, those of the response head and of TLS included.
+    """Bound every read and write of a client by ``total_timeout``, including those of the response head and of TLS.
 
     httpx has no option for the network backend of its connection pools, so it is replaced in place. A pool of another
     kind, as in Pyodide, or of a version with other private names, keeps the timeouts of single reads and writes.
@@ -233,11 +233,11 @@ def _ends_of(response: httpx.Response) -> float | None:
 
 
 def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     network = response.extensions.get("network_stream")
     if network is None:
         return
-    # The end may be in a buffer of the HTTP parser, so a readable socket proves nothing. The timeout of a
+    # The end may be in a buffer of the HTTP parser, so checking the socket is not enough. The timeout of a
     # response cannot be changed once reading has begun; the wait is bounded at its network stream.
     with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
         network.read = partial(_read_soon, network.read)
@@ -253,7 +253,7 @@ def _read_soon(read: Callable[..., bytes], max_bytes: int, timeout: float | None
 
 
 async def aread_end(chunks: AsyncIterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_END_S):
         while await anext(chunks, b""):
             pass
@@ -269,7 +269,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         httpx.ReadTimeout: The bytes arrived after the end of ``total_timeout``.
 
     Attributes:
-        on_close: Called after the body was closed.
+        on_close: Function to call after the body was closed.
     """
 
     on_close: Callable[[], None] | None = None
@@ -385,7 +385,7 @@ def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: fl
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
-    # The client may be the user's: its credentials would outrank ours, and a redirect would send our headers elsewhere.
+    # The client may be the user's: its credentials would replace ours, and a redirect would send our headers elsewhere.
     response = client.send(request, stream=True, auth=None, follow_redirects=False)
     if response.is_closed:  # a transport or a hook of the user has read it
         return response

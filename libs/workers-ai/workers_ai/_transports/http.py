@@ -1,6 +1,6 @@
-"""HTTP clients: created when needed, for sync calls and for each running event loop.
+"""The HTTP transport. It creates clients when needed: for sync calls, and for each running event loop.
 
-They close with their owner, or with their event loop.
+The clients are closed with their owner, or with their event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
 
-__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "free_body"]
 
 AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
 
@@ -88,7 +88,7 @@ _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
 class SecretHeaders:
-    """Headers that no ``repr`` or dump shows."""
+    """Headers that are hidden in ``repr`` and dumps."""
 
     __slots__ = ("_headers",)
 
@@ -104,7 +104,7 @@ class SecretHeaders:
 
 
 class HttpTransport:
-    """Send requests with httpx. Pickles and copies carry the settings, and no open client.
+    """Send requests with httpx. Pickles and copies contain the settings, but no open client.
 
     Args:
         settings: URL, credentials and timeouts.
@@ -124,7 +124,7 @@ class HttpTransport:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
+        self._lock = threading.RLock()  # a finalizer that sends a request can interrupt the holder
         self._sync: Clients[httpx.Client] | None = None
         self._loops: weakref.WeakKeyDictionary[object, _LoopClients] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
@@ -198,15 +198,15 @@ class HttpTransport:
         ready.read()
         return ready
 
-    def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
-        """Return ``usual`` with the headers of one request. Its gateway options replace those of the client."""
-        headers = usual.copy()
+    def _headers_of(self, request: Request, default: httpx.Headers) -> httpx.Headers:
+        """Return ``default`` with the headers of one request. Its gateway options replace those of the client."""
+        headers = default.copy()
         headers.update({name: reveal(value) for name, value in request.headers.items()})
         if request.gateway:
             for name in [name for name in headers if name.startswith("cf-aig-") and name not in request.headers]:
                 del headers[name]
             headers.update(request.gateway.headers())
-        elif self._settings.gateway:  # outranks the default gateway of the route
+        elif self._settings.gateway:  # replaces the default gateway of the route
             headers["cf-aig-gateway-id"] = self._settings.gateway.id
         return headers
 
@@ -224,7 +224,9 @@ class HttpTransport:
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
-                raise BadRequestError(f"the URL of the request is invalid: {exc}") from None
+                raise BadRequestError(
+                    f"the URL of the request is invalid: {exc}. Check base_url and the model id"
+                ) from None
             if len(self._urls) < _MAX_CACHED_URLS:
                 self._urls[path, query] = url
         return url
@@ -306,7 +308,7 @@ class HttpTransport:
 
 
 def _after_fork() -> None:
-    """Drop the parent's connections: two processes on one connection would get each other's responses."""
+    """Drop the parent's connections: two processes on one connection would receive each other's responses."""
     for transport in list(_transports):
         transport._reset()
 
@@ -399,7 +401,7 @@ def body_text(response: httpx.Response) -> str:
         return content.decode(errors="replace")
 
 
-def untie(response: httpx.Response) -> None:
+def free_body(response: httpx.Response) -> None:
     """Free a body that has been read and parsed, without waiting for the garbage collector.
 
     httpx keeps a reference cycle between a response and its stream; a result of the queue can be large.
