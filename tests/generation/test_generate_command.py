@@ -102,8 +102,8 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "{nothing}"], 1, "which --prompt names|has no nothing"),
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
-        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "no price"),
-        ([*COMMAND[:-2], "--limit-cost", "1"], 1, "--limit-cost needs --max-tokens, which bounds"),
+        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "price of @cf/acme/new is unknown"),
+        ([*COMMAND[:-2], "--limit-cost", "1"], 1, "--limit-cost requires --max-tokens, which bounds"),
     ],
 )
 def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:

@@ -113,7 +113,7 @@ def test_exhausted_quota_stops_the_run(make: Make, emulator: Emulator) -> None:
     [
         ({"prompt": "{text}", "messages_column": "chat"}, "not both"),
         ({"prompt": "no placeholder"}, "no placeholder"),
-        ({"output": "error"}, "name two columns"),
+        ({"output": "error"}, "use two different columns"),
         ({"labels": ["a"]}, "label"),
         ({"max_token": 3}, "max_token"),
     ],
