@@ -125,13 +125,14 @@ def test_states_of_a_token(workers_ai: Any, emulator: Emulator, reply: Fault, ex
     [
         (Fault.busy(), "warning", "code 3040", "try again"),
         (Fault.error(429, 4006, "daily free allocation used up"), "failed", "code 4006", "UTC"),
-        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043", "platform/errors"),
+        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043", "Retry later"),
+        (Fault.error(400, 5006, "Bad input"), "failed", "code 5006", "platform/errors"),
         (Fault.error(403, 5035, "paid plan"), "failed", "code 5035", "Workers Paid plan"),
         (Fault.error(401, 2009, "Unauthorized", layer="gateway"), "failed", "code 2009", "GatewayOptions(id, token="),
         (Fault.error(400, 5007, "No such model"), "failed", "code 5007", "model id"),
         (Fault.drop(), "failed", "no response", "network"),
     ],
-    ids=["busy", "quota", "broken", "plan", "gateway", "model", "dropped"],
+    ids=["busy", "quota", "broken", "input", "plan", "gateway", "model", "dropped"],
 )
 def test_results_of_the_call(
     workers_ai: Any, emulator: Emulator, fault: Fault, expected: str, says: str, remedy: str

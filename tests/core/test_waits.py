@@ -306,7 +306,7 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
     paced = connection.paced(lambda: never.wait(5), anever)
     plan = plan_call(paced.settings, CHAT, HI, {}, stream=False)
     run = drive if one.mode == "sync" else lambda *args: asyncio.run(adrive(*args))
-    with pytest.raises(e.APITimeoutError, match=r"no request passed rate_limiter within 0\.1 s"):
+    with pytest.raises(e.APITimeoutError, match=r"rate_limiter admitted no request within 0\.1 s"):
         run(chat(paced.calls, plan), paced.transport)
     never.set()
     assert CHAT not in connection.calls.limiter._models

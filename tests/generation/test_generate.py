@@ -222,13 +222,16 @@ def test_a_changed_argument_is_rejected_with_the_difference(sync: Generator, led
     made: dict[str, Any] = {"prompt": "Summarise in one sentence: {text}", "schema": City, "temperature": 0.0}
     sync(inputs(1), FakeQueue(lambda request: '{"name": "x", "people": 1}'), **made)
     changed: list[tuple[dict[str, Any], str]] = [
-        ({"prompt": "Summarise in two sentences: {text}"}, r"made with prompt .*one sentence.*, not .*two sentences"),
-        ({"schema": Mood}, "made with schema"),
-        ({"temperature": 1.0}, r"made with temperature 0\.0, not 1\.0"),
-        ({"max_tokens": 200}, "made with max_tokens 100, not 200"),
-        ({"system": "Be brief."}, "made with system None, not 'Be brief.'"),
-        ({"model": SCOUT}, "made with model"),
-        ({"extra_body": {"top_p": 0.5}}, "made with extra_body None"),
+        (
+            {"prompt": "Summarise in two sentences: {text}"},
+            r"created with prompt .*one sentence.*, not .*two sentences",
+        ),
+        ({"schema": Mood}, "created with schema"),
+        ({"temperature": 1.0}, r"created with temperature 0\.0, not 1\.0"),
+        ({"max_tokens": 200}, "created with max_tokens 100, not 200"),
+        ({"system": "Be brief."}, "created with system None, not 'Be brief.'"),
+        ({"model": SCOUT}, "created with model"),
+        ({"extra_body": {"top_p": 0.5}}, "created with extra_body None"),
     ]
     for change, says in changed:
         with pytest.raises(ConfigurationError, match=says):

@@ -102,7 +102,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "{nothing}"], 1, r"has no nothing .*\(option --prompt\)"),
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
-        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "no price"),
+        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "price of @cf/acme/new is unknown"),
         ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
 )

@@ -120,7 +120,7 @@ def test_retry_policy_is_passed_to_the_client(make: Make) -> None:
     [
         ({"prompt": "{text}", "messages_column": "chat"}, "not both"),
         ({"prompt": "no placeholder"}, "no placeholder"),
-        ({"output": "error"}, "name two columns"),
+        ({"output": "error"}, "use two different columns"),
         ({"labels": ["a"]}, "label"),
         ({"max_token": 3}, "max_token"),
         ({"retry": 3}, "retry must be a workers_ai.RetryPolicy"),

@@ -195,7 +195,9 @@ def test_resume_requires_a_ledger(
         ledger.touch()
     result = workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume", *more, status=1)
     assert only_line(result) == (
-        f"the ledger {ledger} is empty: pass the ledger of a run" if empty else f"there is no ledger at {ledger}"
+        f"the ledger {ledger} is empty: pass the ledger of a run"
+        if empty
+        else f"there is no ledger at {ledger}: check the path"
     )
     assert emulator.log.requests == 0
     assert [path for path in Path().iterdir() if path.stat().st_size] == [Path("docs.jsonl")]
@@ -204,7 +206,7 @@ def test_resume_requires_a_ledger(
 def test_resume_rejects_options_that_differ_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     workers_ai(*ingest())
     before = emulator.log.requests
-    assert "was made with pooling None, not 'cls'" in only_line(
+    assert "was created with pooling None, not 'cls'" in only_line(
         workers_ai(*ingest("--resume", "--pooling", "cls"), status=1)
     )
     assert emulator.log.requests == before
@@ -346,7 +348,7 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
 
 def test_the_limit_on_cost_ends_the_run(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     line = only_line(workers_ai(*ingest("--limit-cost", "0.000000001"), status=1))
-    assert line.startswith("the cost limit of $1e-09 is reached; the ledger is ready to go on")
+    assert line.startswith("the cost limit of $1e-09 is reached: run the same call again")
     assert emulator.log.requests == 0
 
 
@@ -398,7 +400,7 @@ def test_the_demo_without_a_framework_says_what_to_install(workers_ai: Any, monk
     for name in ("langchain_part", "llama_index_part"):
         monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # any import of it fails
     result = workers_ai("demo", status=1)
-    assert "the demo needs a framework" in result.stderr
+    assert "the demo requires a framework" in result.stderr
     assert "pip install langchain-workers-ai" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RETRIES", "OPTIONS", "bulk_settings", "check_options", "texts_per_request"]
 
 MAX_RETRIES: Final = 10
-"""Default number of tries after the first. Requests are retried inside the batch: an engine that retries repeats the
-whole batch or block, and pays for all of it again."""
+"""Default number of retries of a request. Requests are retried inside the batch: a retry of the engine would repeat
+the whole batch or block, and you would pay for all of it again."""
 
 OPTIONS: Final = ("pooling", "truncate_inputs", "normalize", "empty_text")
 
@@ -30,7 +30,7 @@ def bulk_settings(owner: str, settings: Mapping[str, object], *, max_concurrency
     Args:
         owner: Name of the class, for errors.
         settings: Keywords of its constructor. Secrets are masked in place: a traceback would show them.
-        max_concurrency: Default number of requests in flight; None for no bound.
+        max_concurrency: Default limit of requests in flight; None for no limit.
 
     Raises:
         ConfigurationError: A setting is missing, malformed or unknown.
@@ -44,7 +44,7 @@ def bulk_settings(owner: str, settings: Mapping[str, object], *, max_concurrency
 
 
 def check_options(owner: str, options: dict[str, object]) -> dict[str, object]:
-    """Return ``options`` if each is one of the options of :meth:`workers_ai.Client.embed` that documents use.
+    """Return ``options`` if the engines support each of these options of :meth:`workers_ai.Client.embed`.
 
     Raises:
         ConfigurationError: An option is unknown.

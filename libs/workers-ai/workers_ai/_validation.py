@@ -41,7 +41,9 @@ def check_header(name: str, value: SecretStr | str) -> None:
         ConfigurationError: Name or value is not text, or contains a character that headers do not allow.
     """
     if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
-        raise ConfigurationError(f"header name {name!r} contains a character that header names do not allow")
+        raise ConfigurationError(
+            f"header name {name!r} contains a character that header names do not allow: use letters, digits and hyphens"
+        )
     if not _is_header_value(value):
         raise ConfigurationError(
             f"the value of header {name} must be text of printable ASCII characters, without line breaks"
@@ -86,7 +88,7 @@ def check_on_busy(on_busy: OnBusy) -> OnBusy:
     """Return ``on_busy``.
 
     Raises:
-        ConfigurationError: It is not ``"wait"``, ``"retry"`` or ``"raise"``.
+        ConfigurationError: ``on_busy`` is not ``"wait"``, ``"retry"`` or ``"raise"``.
     """
     require_one_of("on_busy", on_busy, ("wait", "retry", "raise"))
     return on_busy
@@ -96,7 +98,7 @@ def check_model(model: str) -> str:
     """Return ``model`` if it is a well-formed id. The catalogue need not contain it.
 
     Raises:
-        ConfigurationError: It is empty, too long, or contains characters that change the URL.
+        ConfigurationError: ``model`` is empty, too long, or contains characters that change the URL.
     """
     fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
     if not fits or ".." in model or "//" in model or model[0] == "/":
@@ -111,8 +113,8 @@ def check_model(model: str) -> str:
 def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str | None = None) -> ConfigurationError:
     """Return the error for an unknown keyword of ``owner``.
 
-    The message suggests the most similar keyword of ``known``. If none is similar, it names the keyword ``extra`` for
-    extra body fields, or without one all known keywords.
+    The message suggests the most similar keyword of ``known``. If none is similar, it mentions ``extra``, the keyword
+    for extra body fields. Without ``extra``, it lists all known keywords.
     """
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=1, cutoff=0.6):

@@ -86,7 +86,7 @@ class _BaseClient:
 
     @classmethod
     def _of(cls, connection: Connection) -> Self:
-        """Return a client over a connection, which other clients may share."""
+        """Return a client that uses a connection. Several clients may share it."""
         client = cls.__new__(cls)
         client._connection = connection
         return client
@@ -105,7 +105,7 @@ class _BaseClient:
         return self._connection.settings
 
     def __repr__(self) -> str:
-        if "_connection" not in vars(self):  # a traceback shows it if a setting is invalid
+        if "_connection" not in vars(self):  # a traceback may contain this repr if a setting is invalid
             return f"{type(self).__name__}()"
         settings = self.settings
         return f"{type(self).__name__}(account_id={settings.account_id!r}, base_url={settings.base_url!r})"
@@ -136,7 +136,7 @@ class Client(_BaseClient):
         return Batch(self._connection.queue, self._connection.transport)
 
     def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]) -> ChatReply:
-        """Return a whole answer.
+        """Send messages and return the whole answer.
 
         Args:
             model: Model id.
@@ -153,10 +153,10 @@ class Client(_BaseClient):
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
-        """Yield an answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
+        """Yield the answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
 
         Raises:
-            StreamInterruptedError: The stream ended early; ``partial`` is the text that had arrived.
+            StreamInterruptedError: The stream ended early; ``partial`` is the text received so far.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         from workers_ai._calls.streaming import open_chat
@@ -193,7 +193,7 @@ class Client(_BaseClient):
             model: Model id.
             query: The query.
             texts: Any number of strings.
-            top_n: Largest number of scores; None returns all.
+            top_n: Maximum number of scores; None for all.
             **options: Settings of this call, as for :meth:`chat`.
 
         Raises:

@@ -10,8 +10,8 @@
     vectors = embed_text(daft.col("text"), provider="workers-ai", model="@cf/baai/bge-m3")
     daft.read_parquet("docs.parquet").with_column("vector", vectors).write_parquet("vectors")
 
-One batch of rows is one request. At capacity, the batch waits and retries. After the last retry, Daft gets a
-``RetryAfterError`` with the delay; permanent errors are never retried. Daft returns batches in any order: carry a key.
+One batch of rows is one request. At capacity, the batch waits and retries. After the last retry, Daft receives a
+``RetryAfterError`` with the delay; permanent errors are never retried. Daft may reorder rows: keep a key column.
 """
 
 # pyright: reportMissingImports=false
@@ -39,7 +39,7 @@ try:
         close_client,
     )
 except ImportError as exc:
-    raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
+    raise ImportError("workers_ai.daft requires Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
 from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, check_options, texts_per_request
@@ -60,11 +60,11 @@ __all__ = ["WorkersAIProvider"]
 PAUSE_S: Final = 5.0
 """Delay of a ``RetryAfterError`` in seconds if the service sent none."""
 
-_OF_DAFT: Final = ("batch_size", "max_retries", "on_error")
+_DAFT_OPTIONS: Final = ("batch_size", "max_retries", "on_error")
 
 
 class WorkersAIProvider(Provider):
-    """Embeds and answers columns with Workers AI.
+    """Daft provider of embeddings and answers from Workers AI.
 
     Args:
         name: Name of the provider in Daft.
@@ -104,7 +104,7 @@ class WorkersAIProvider(Provider):
             ConfigurationError: The model is missing, or an option or the length of the vectors is unknown.
         """
         cap = texts_per_request(model)
-        udf: dict[str, Any] = {name: options.pop(name) for name in _OF_DAFT if name in options}
+        udf: dict[str, Any] = {name: options.pop(name) for name in _DAFT_OPTIONS if name in options}
         require_int("batch_size", udf.get("batch_size"), 1, None)
         udf["batch_size"] = min(udf.get("batch_size", cap), cap)
         udf["concurrency"] = self._settings.max_concurrency
@@ -164,7 +164,7 @@ def _length(model: str, dimensions: int | None) -> int:
 
 @dataclass
 class _Descriptor(TextEmbedderDescriptor):
-    """The embedder as Daft pickles it for its workers. A pickle has the token only if it was passed explicitly."""
+    """The arguments of an embedder, which Daft pickles. A pickle has the token only if it was passed explicitly."""
 
     provider_name: str
     settings: Settings
@@ -207,7 +207,7 @@ class _Embedder:
         self._permanent: dict[int, WorkersAIError] = {}
 
     async def embed_text(self, text: Sequence[str | None]) -> list[object]:
-        """Embed one batch into arrays of float32; a null stays a null."""
+        """Embed one batch. Return an array of float32 for each text, and None for each None."""
         batch = hash(tuple(text))
         if error := self._permanent.get(batch):
             raise copy.copy(error)  # Daft retries every error; do not send a permanent one again

@@ -86,7 +86,7 @@ def halves(items: S) -> tuple[S, S]:
 
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
-    """Merge the replies of several requests. Empty them, so that each vector is in memory once.
+    """Merge the replies of several requests. Empty the replies, so that each vector is in memory once.
 
     Raises:
         APIResponseValidationError: The vectors differ in length.

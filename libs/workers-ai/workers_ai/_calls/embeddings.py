@@ -1,4 +1,4 @@
-"""Embedding calls: check texts, cut them into requests, and join the replies."""
+"""Embedding calls: check texts, split them into requests, and join the replies."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["ChatStream", "open_chat"]
 
 
 class ChatStream:
-    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None; :meth:`leave` ends it early.
+    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None. :meth:`leave` ends it early.
 
     Args:
         calls: The flows of the client.

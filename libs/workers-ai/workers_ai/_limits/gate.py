@@ -25,7 +25,7 @@ _all: weakref.WeakSet[Guarded] = weakref.WeakSet()
 
 
 class Guarded:
-    """State behind a lock. Code that interrupts the holder of the lock never waits for it."""
+    """State protected by a lock. Code that interrupts the holder of the lock never waits for it."""
 
     def __init__(self) -> None:
         self._reset()
@@ -36,7 +36,7 @@ class Guarded:
         self._updates: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
 
     def _acquire(self) -> bool:
-        """Acquire the lock. Return False if this thread, interrupted, holds it already."""
+        """Acquire the lock. Return False if the interrupted code of this thread holds it."""
         return self._lock.acquire(blocking=False) or self._lock.acquire(timeout=_LOCK_S)
 
     def _release(self) -> None:
@@ -64,10 +64,10 @@ class Guarded:
 
 
 class Gate(Guarded):
-    """The bound of one object's requests in flight, in all threads and event loops together.
+    """The limit of one object's requests in flight, in all threads and event loops together.
 
     Args:
-        limit: Largest number of requests in flight.
+        limit: Maximum number of requests in flight.
 
     Attributes:
         changes: Number of admissions and releases so far.

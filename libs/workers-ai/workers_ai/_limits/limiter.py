@@ -99,25 +99,24 @@ class AccountLimiter(Guarded):
         """Return the time in seconds, by the clock of this limiter."""
         return self._clock()
 
-    def wait_s(self, ticket: Ticket, patience_s: float | None = None) -> float:
+    def wait_s(self, ticket: Ticket, max_wait_s: float | None = None) -> float:
         """Return the seconds to sleep before the next call of this method; 0.0 if the ticket is admitted.
 
         An admitted ticket counts as in flight.
 
         Args:
             ticket: The call's ticket.
-            patience_s: Longest wait, in seconds, for a congested model of which no call begins or ends; None for no
-                bound.
+            max_wait_s: Maximum seconds to wait while no call of a congested model begins or ends; None for no bound.
         """
         if not self._acquire():
             return 0.0
         try:
             self._apply_updates()
-            return self._admission_wait(ticket, patience_s)
+            return self._admission_wait(ticket, max_wait_s)
         finally:
             self._release()
 
-    def _admission_wait(self, ticket: Ticket, patience_s: float | None) -> float:
+    def _admission_wait(self, ticket: Ticket, max_wait_s: float | None) -> float:
         self.used_at = self._clock()
         now = self.used_at + ticket.ahead
         state = self._models.get(ticket.model) or self._new_state(ticket.model, now)
@@ -126,7 +125,7 @@ class AccountLimiter(Guarded):
         if ticket.may_wait and not wait:
             wait = max(state.hold_until, minute.hold_until) - now
             if wait <= 0:
-                wait = self._window_wait(state, ticket, now, patience_s)
+                wait = self._window_wait(state, ticket, now, max_wait_s)
         if wait > 0:
             ticket.due = now + wait
             return wait
@@ -165,17 +164,17 @@ class AccountLimiter(Guarded):
             minute.sent.popleft()
         if limit is None or minute.waiting.admits(ticket, limit - len(minute.sent), now):
             return 0.0
-        ahead = minute.waiting.ahead(ticket) + len(minute.sent) - limit  # requests that must be a minute old before
+        ahead = minute.waiting.ahead(ticket) + len(minute.sent) - limit  # requests that must become a minute old first
         return minute.sent[min(ahead, len(minute.sent) - 1)] + _MINUTE_S - now if minute.sent else LONGEST_WAIT_S
 
-    def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, patience_s: float | None) -> float:
+    def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, max_wait_s: float | None) -> float:
         if state.congested and now - state.busy_at > _MINUTE_S:
             state.congested, state.probing = False, True
         if not (state.congested or ticket.rejects_if_busy):
             return 0.0
         free = int(state.window) - state.in_flight
         if state.waiting.admits(ticket, free, now) or (
-            patience_s is not None and self.used_at - state.changed_at > patience_s
+            max_wait_s is not None and self.used_at - state.changed_at > max_wait_s
         ):
             return 0.0
         for other in [other for other in state.requests if other.is_idle(now)]:
@@ -183,7 +182,7 @@ class AccountLimiter(Guarded):
         return state.waiting.wait_s(ticket, free, state.window, state.latency_s)
 
     def done(self, ticket: Ticket) -> None:
-        """Record that a call was served, or failed for a reason other than capacity."""
+        """Record that a call succeeded, or failed for a reason other than capacity."""
         self._update(self._done, ticket)
 
     def _done(self, ticket: Ticket) -> None:
@@ -263,7 +262,7 @@ class AccountLimiter(Guarded):
 
 
 class Limiter:
-    """Limits the requests of an account, and slows them down after a rejection (3040, 3021).
+    """A limiter for the requests of an account. It sends fewer requests after a rejection (3040, 3021).
 
     Share one between clients by passing it as ``limiter=``. By default, all objects of an account share one.
     """
@@ -293,9 +292,9 @@ def limiter_for(base_url: str, account_id: str) -> AccountLimiter:
     key = (base_url, account_id)
     known = _limiters.get(key)
     if isinstance(known, weakref.ref):
-        if (living := known()) is None:
+        if (alive := known()) is None:
             _limiters.pop(key, None)
         else:
-            _limiters[key] = living
+            _limiters[key] = alive
     found = _limiters.setdefault(key, AccountLimiter())
     return limiter_for(base_url, account_id) if isinstance(found, weakref.ref) else found

@@ -109,7 +109,7 @@ class TicketQueue:
         return sum(other.due < now for other in self._returning)
 
     def admits(self, ticket: Ticket, free: int, now: float) -> bool:
-        """Return whether ``ticket`` is among the first ``free``, and remove it; else keep it waiting."""
+        """Return whether ``ticket`` is among the first ``free`` tickets. If so, remove it; else keep it waiting."""
         self._returning.pop(ticket, None)
         if self._index(ticket) is None:
             insort(self._tickets, ticket, key=_number)
@@ -119,7 +119,7 @@ class TicketQueue:
                 self.remove(ticket)
                 return True
             if other is not ticket and now > other.due + _ABSENT_S:
-                self.remove(other)  # abandoned; a living call enqueues again
+                self.remove(other)  # abandoned; an active call enqueues again
         return False
 
     def ahead(self, ticket: Ticket) -> int:

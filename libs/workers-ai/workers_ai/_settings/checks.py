@@ -43,7 +43,7 @@ def check_max_retries(max_retries: int | None) -> int:
     """Return the number of retries; the default for None.
 
     Raises:
-        ConfigurationError: It is not a whole number of 0 or more.
+        ConfigurationError: ``max_retries`` is not a whole number of 0 or more.
     """
     require_int("max_retries", max_retries, 0, None)
     return DEFAULT_MAX_RETRIES if max_retries is None else max_retries
@@ -69,7 +69,7 @@ def check_seconds(name: str, seconds: float | None) -> float | None:
     """Return ``seconds``; None means no bound.
 
     Raises:
-        ConfigurationError: It is not a number above 0 and at most 1,000,000.
+        ConfigurationError: ``seconds`` is not a number above 0 and at most 1,000,000.
     """
     fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
     require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}", name)
@@ -84,7 +84,7 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
             these four names (the form in dumps).
 
     Raises:
-        ConfigurationError: It has another type, or is out of range.
+        ConfigurationError: ``timeout`` has another type, or is out of range.
     """
     if timeout is None:
         return DEFAULT_TIMEOUT_S
@@ -98,7 +98,9 @@ def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
         try:
             return httpx.Timeout(**named)
         except (TypeError, ValueError):
-            raise ConfigurationError("a timeout mapping needs connect, read, write and pool, in seconds") from None
+            raise ConfigurationError(
+                "a timeout mapping must have the keys connect, read, write and pool, in seconds"
+            ) from None
     if isinstance(timeout, (int, float)):
         check_seconds("timeout", timeout)
         return timeout
@@ -115,7 +117,7 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
         headers: Names and values.
 
     Raises:
-        ConfigurationError: This is not a mapping, or a header cannot be sent.
+        ConfigurationError: ``headers`` is not a mapping, or a header cannot be sent.
     """
     require_kind(name, headers, Mapping, "a mapping of names to values")
     masked: dict[str, SecretStr | str] = {}
@@ -142,7 +144,7 @@ CHECKS: Final[dict[str, Callable[[Any], object]]] = {
 
 
 def check_setting(name: str, value: object, *, allow_insecure_http: bool = False) -> object:
-    """Return the checked value of one setting, secrets masked; a setting without a check is returned as it is.
+    """Return the checked value of one setting, with secrets masked. Return a setting without a check unchanged.
 
     Raises:
         ConfigurationError: The value is malformed.

@@ -20,8 +20,8 @@ def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) ->
 
     Args:
         given: Settings of a constructor or of a call.
-        known: Names of all valid keywords. Values of other ones are removed: one may be a misspelt token. None: only
-            values of names that look like a misspelt secret are removed.
+        known: Names of all valid keywords. Values of other keywords are removed: one may be a misspelt token. If None,
+            only values of names that look like a misspelt secret are removed.
     """
     for name, value in given.items():
         mask = _MASKS.get(name)
@@ -57,4 +57,4 @@ _MASKS: Final[dict[str, Callable[[object], object]]] = {
     "gateway": _masked_gateway,
     "batch_worker": _masked_worker,
 }
-"""Function that masks the value, by keyword that may hold a secret."""
+"""Functions that mask a value, by the keywords that may contain a secret."""

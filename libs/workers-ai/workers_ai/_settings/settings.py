@@ -45,15 +45,15 @@ __all__ = [
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
 BINDING_URL: Final = "binding://env.ai"
-"""Stands for the URL if calls go through the ``env.AI`` binding of a Worker."""
+"""Placeholder for the URL if calls go through the ``env.AI`` binding of a Worker."""
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_CONCURRENCY: Final = 8
 """Default number of requests in flight for embeddings, reranking and the queue."""
 DEADLINE_S: Final = 3600.0
 """Default number of seconds to wait for the queue; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
-"""Length from which a secret is replaced wherever it occurs. A shorter token is replaced only as a whole word; shorter
-values of extra headers ("true", "1") are not secrets."""
+"""Minimum length of a secret that is replaced wherever it occurs. A shorter token is replaced only as a whole word.
+Shorter values of extra headers ("true", "1") are not secrets."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -61,7 +61,7 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "base_url": ("CLOUDFLARE_BASE_URL",),
     "gateway": ("CLOUDFLARE_AI_GATEWAY",),
 }
-"""Environment variables of each setting; the first one set wins."""
+"""Environment variables of each setting. The first one that is set is used."""
 
 _EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set the variables that it prints."
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -86,12 +86,12 @@ class Settings:
 
     Attributes:
         account_id: Cloudflare account id; "" if only a batch Worker is used.
-        api_token: API token with the permission Workers AI Read; empty under the same condition.
-        token_from_env: Whether the token came from the environment; a pickle then leaves it out.
+        api_token: API token with the permission Workers AI Read; empty if only a batch Worker is used.
+        token_from_env: Whether the token came from the environment. If so, pickles omit it.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
-        timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
-        total_timeout: Seconds that one call may take in all, waits and retries included; None for no bound.
+        timeout: Maximum seconds without data from the service (300; 10 to connect), or an ``httpx.Timeout``.
+        total_timeout: Maximum seconds for one call, including waits and retries; None for no bound.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
@@ -125,7 +125,7 @@ class Settings:
             **given: Settings; see :class:`~workers_ai.SettingKeywords` and its aliases.
 
         Raises:
-            ConfigurationError: A setting is unknown, missing or malformed; the message names the argument and the
+            ConfigurationError: A setting is unknown, missing or malformed. The message contains the argument and the
                 environment variables.
         """
         mask_secrets(cast("dict[str, object]", given), CLIENT_KEYWORDS)
@@ -309,7 +309,7 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
 def _check_account(account: str, token: str) -> None:
     if account == token:
         raise ConfigurationError(
-            "account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id", arguments=("account_id",)
+            "account_id is the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id", arguments=("account_id",)
         )
     if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
@@ -333,7 +333,7 @@ def setting_parameters() -> list[inspect.Parameter]:
 
 
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:
-    """Raise ``ConfigurationError`` for settings that are passed beside a client, which has its own."""
+    """Raise ``ConfigurationError`` if settings are passed together with a client, which has its own."""
     if given:
         raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(given)} there")
 
@@ -349,6 +349,6 @@ def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
         name = ALIASES.get(keyword, keyword)
         if name not in SETTINGS:
             raise unknown_keyword(owner, keyword, {*SETTINGS, *ALIASES}, "extra_body of a call")
-        require(name not in named, f"{owner} got {name} twice, once as {keyword}: pass it once")
+        require(name not in named, f"{owner} received {name} twice, once as {keyword}: pass it once")
         named[name] = value
     return cast("SettingKeywords", named)

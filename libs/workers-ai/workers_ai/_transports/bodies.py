@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 MAX_BODY_BYTES: int = 256 * 2**20
-"""Largest decoded body, in bytes: many times the largest result of the queue."""
+"""Maximum size of a decoded body, in bytes: many times the largest result of the queue."""
 
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 _END_S: Final = 0.05
-"""Longest wait, in seconds, for the end of a body whose events have all arrived."""
+"""Maximum seconds to wait for the end of a body whose events have all arrived."""
 
 
 class ParsedResponse(httpx.Response):
@@ -49,7 +49,7 @@ class ParsedResponse(httpx.Response):
         headers: HTTP headers.
         body: The parsed JSON body.
         content: The body in bytes, for an error response; None to leave it out.
-        hint: Remedy of the error, if only the transport knows it.
+        hint: Remedy of the error that the response reports, or "".
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ParsedResponse(httpx.Response):
 
 
 class NoCookies(httpx.Cookies):
-    """Cookies of a client that sends none. It does not read those of responses, which takes 8% of a call."""
+    """Cookies that ignore those of responses, since no request sends any. Reading them takes 8% of a call."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         """Do nothing."""
@@ -108,11 +108,11 @@ def _ends_of(response: httpx.Response) -> float | None:
 
 
 def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     network = response.extensions.get("network_stream")
     if network is None:
         return
-    # The end may be in a buffer of the HTTP parser, so a readable socket proves nothing. The timeout of a
+    # The end may be in a buffer of the HTTP parser, so checking the socket is not enough. The timeout of a
     # response cannot be changed once reading has begun; the wait is bounded at its network stream.
     with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
         network.read = partial(_read_soon, network.read)
@@ -128,7 +128,7 @@ def _read_soon(read: Callable[..., bytes], max_bytes: int, timeout: float | None
 
 
 async def aread_end(chunks: AsyncIterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_END_S):
         while await anext(chunks, b""):
             pass
@@ -144,7 +144,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         httpx.ReadTimeout: The bytes arrived after the end of ``total_timeout``.
 
     Attributes:
-        on_close: Called after the body was closed.
+        on_close: Function to call after the body was closed.
     """
 
     on_close: Callable[[], None] | None = None
@@ -260,7 +260,7 @@ def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: fl
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
-    # The client may be the user's: its credentials would outrank ours, and a redirect would send our headers elsewhere.
+    # The client may be the user's: its credentials would replace ours, and a redirect would send our headers elsewhere.
     response = client.send(request, stream=True, auth=None, follow_redirects=False)
     if response.is_closed:  # a transport or a hook of the user has read it
         return response

@@ -1,7 +1,7 @@
 """HTTP clients that each send one request at a time.
 
 httpcore checks every connection of a client at each request. With 100 connections in one client, that takes longer than
-the requests; and httpx keeps only 20 of them. So each request uses a client of its own, and concurrent requests use
+the requests, and httpx keeps only 20 of them. So each request uses a client of its own, and concurrent requests use
 several.
 """
 
@@ -38,7 +38,7 @@ class Clients(Generic[C]):
     """The clients of one event loop, or of all threads. Takes no lock, so that finalizers may call it.
 
     Args:
-        create: Creates a client. The argument is the number of idle connections that it keeps: 1 or 0.
+        create: Function that creates a client. The argument is the number of idle connections to keep: 1 or 0.
 
     Attributes:
         created: All clients.
@@ -63,7 +63,7 @@ class Clients(Generic[C]):
             return client
 
     def release(self, client: C) -> None:
-        """Let the next request use a client. One that keeps no connection is used last."""
+        """Make a client available to the next request. A client that keeps no connection is used last."""
         if client in self._keeping:
             self._idle.append(client)
         else:
@@ -125,7 +125,7 @@ def _client_options(settings: Settings, kept: int) -> dict[str, Any]:
 
 
 class SecretHeaders:
-    """Headers that no ``repr`` or dump shows."""
+    """Headers that are hidden in ``repr`` and dumps."""
 
     __slots__ = ("_headers",)
 

@@ -1,6 +1,6 @@
-"""HTTP clients: created when needed, for sync calls and for each running event loop.
+"""The HTTP transport. It creates clients when needed: for sync calls, and for each running event loop.
 
-They close with their owner, or with their event loop.
+The clients are closed with their owner, or with their event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
 
-__all__ = ["HttpTransport", "body_text", "parsed", "running_loop", "untie"]
+__all__ = ["HttpTransport", "body_text", "parsed", "free_body", "running_loop"]
 
 _PATH_SAFE: Final = "/@:+,;=!$&'()*~"
 _MAX_CACHED_URLS: Final = 256
@@ -40,7 +40,7 @@ _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
 class HttpTransport:
-    """Send requests with httpx. Pickles and copies carry the settings, and no open client.
+    """Send requests with httpx. Pickles and copies contain the settings, but no open client.
 
     Args:
         settings: URL, credentials and timeouts.
@@ -60,7 +60,7 @@ class HttpTransport:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
+        self._lock = threading.RLock()  # a finalizer that sends a request can interrupt the holder
         self._sync: Clients[httpx.Client] | None = None
         self._loops: weakref.WeakKeyDictionary[object, _LoopClients] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
@@ -134,15 +134,15 @@ class HttpTransport:
         ready.read()
         return ready
 
-    def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
-        """Return ``usual`` with the headers of one request. Its gateway options replace those of the client."""
-        headers = usual.copy()
+    def _headers_of(self, request: Request, default: httpx.Headers) -> httpx.Headers:
+        """Return ``default`` with the headers of one request. Its gateway options replace those of the client."""
+        headers = default.copy()
         headers.update({name: reveal(value) for name, value in request.headers.items()})
         if request.gateway:
             for name in [name for name in headers if name.startswith("cf-aig-") and name not in request.headers]:
                 del headers[name]
             headers.update(request.gateway.headers())
-        elif self._settings.gateway:  # outranks the default gateway of the route
+        elif self._settings.gateway:  # replaces the default gateway of the route
             headers["cf-aig-gateway-id"] = self._settings.gateway.id
         return headers
 
@@ -160,7 +160,9 @@ class HttpTransport:
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
-                raise BadRequestError(f"the URL of the request is invalid: {exc}") from None
+                raise BadRequestError(
+                    f"the URL of the request is invalid: {exc}. Check base_url and the model id"
+                ) from None
             if len(self._urls) < _MAX_CACHED_URLS:
                 self._urls[path, query] = url
         return url
@@ -242,7 +244,7 @@ class HttpTransport:
 
 
 def _after_fork() -> None:
-    """Drop the parent's connections: two processes on one connection would get each other's responses."""
+    """Drop the parent's connections: two processes on one connection would receive each other's responses."""
     for transport in list(_transports):
         transport._reset()
 
@@ -335,7 +337,7 @@ def body_text(response: httpx.Response) -> str:
         return content.decode(errors="replace")
 
 
-def untie(response: httpx.Response) -> None:
+def free_body(response: httpx.Response) -> None:
     """Free a body that has been read and parsed, without waiting for the garbage collector.
 
     httpx keeps a reference cycle between a response and its stream; a result of the queue can be large.

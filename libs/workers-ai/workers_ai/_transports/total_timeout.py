@@ -23,7 +23,7 @@ class _Inside(threading.local):
     """Whether this thread is inside httpx, where it may hold a lock of the connection pool.
 
     Garbage collection can end an abandoned stream at any point. If that point is inside httpx, closing the response
-    would wait for a lock that this thread holds, so it is closed on the way out.
+    would wait for a lock that this thread holds, so it is closed when the thread leaves httpx.
 
     Attributes:
         ends: The time, by ``time.monotonic``, at which the exchange must have ended; None for no bound.
@@ -35,13 +35,13 @@ class _Inside(threading.local):
         self.ends: float | None = None
 
     def enter(self, ends: float | None) -> float | None:
-        """Bound all reads and writes until :meth:`leave`. Return the bound outside, for :meth:`leave`."""
+        """Bound all reads and writes until :meth:`leave`. Return the previous bound, to pass to :meth:`leave`."""
         outer, self.ends = self.ends, ends
         self.depth += 1
         return outer
 
     def leave(self, outer: float | None) -> None:
-        """Close the responses whose streams ended inside httpx."""
+        """Restore the previous bound. Close the responses whose streams ended inside httpx."""
         self.depth -= 1
         self.ends = outer
         if self.closing:
@@ -57,7 +57,7 @@ inside = _Inside()
 
 
 def bound(client: httpx.Client) -> None:
-    """Bound every read and write of a client by ``total_timeout``, those of the response head and of TLS included.
+    """Bound every read and write of a client by ``total_timeout``, including those of the response head and of TLS.
 
     httpx has no option for the network backend of its connection pools, so it is replaced in place. A pool of another
     kind, as in Pyodide, or of a version with other private names, keeps the timeouts of single reads and writes.

@@ -1,4 +1,4 @@
-"""Write Python values as strict JSON, and recognize content blocks without content."""
+"""Write Python values as strict JSON, and recognize cache marks."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int |
 def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
     """Read a usage record with the names of OpenAI or of the Responses route.
 
-    Without a record, return the neurons of the header alone; None if there is no such header either.
+    Without a record, return only the neurons of the header; None if the header is missing, too.
     """
     if not isinstance(raw, dict):
         neurons = _float(neurons_header or "")
@@ -101,7 +101,7 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
 class UsageMeter:
     """Compute the usage of a stream from the records of its events, in any order.
 
-    - Totals include the prompt. Older models send a running total, others a closing one. The largest counts.
+    - Totals include the prompt. Older models send a total with every event, others one at the end. The largest is used.
     - Newer models send increments: only the first record includes the prompt. They are summed, unless a total follows.
 
     A record without tokens is ignored.

@@ -121,7 +121,7 @@ class QueuedClient(AsyncClient):
 
         Raises:
             BatchItemError: This request failed.
-            ConfigurationError: The model is another one, ``extra_body`` is set, or a keyword is unknown.
+            ConfigurationError: ``model`` is not the client's model, ``extra_body`` is set, or a keyword is unknown.
             WorkersAIError: An error that stopped the submission.
         """
         chat = self._input(model, messages, options)
@@ -139,10 +139,10 @@ class QueuedClient(AsyncClient):
     def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
         if model != self._model:
             raise ConfigurationError(
-                f"this client queues requests to {self._model}, not to {model}: create another one"
+                f"this client queues requests to {self._model}, not to {model}: create another client"
             )
         if options.get("extra_body"):
-            raise ConfigurationError("a queued chat has no extra_body: use a direct client")
+            raise ConfigurationError("a queued chat does not support extra_body: use a direct client")
         ignored = PER_CALL | {"api", "extra_body", "stream_options"}
         if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
             raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS)

@@ -106,8 +106,8 @@ class PromptTemplate:
             if name is not None and (not name.isidentifier() or form or conversion):
                 shown = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
                 raise ConfigurationError(
-                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: name a column, or write {{{{ and "
-                    "}} for braces",
+                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: use the name of a column, or "
+                    "write {{ and }} for braces",
                     arguments=("prompt",),
                 )
             self._parts.append((literal, name))
@@ -145,7 +145,7 @@ class PromptTemplate:
 
 @dataclass(frozen=True)
 class Renderer:
-    """Turns items of a source into documents of the ledger.
+    """Convert items of a source to documents of the ledger.
 
     Attributes:
         prompt: The template, or None.
@@ -163,7 +163,7 @@ class Renderer:
         Raises:
             BadRequestError: The item is neither a pair of id and input nor a mapping with ``id``; its id or its input
                 has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         doc_id, given = self._pair(item)
         text = canonical(self.render(doc_id, given))
@@ -176,14 +176,14 @@ class Renderer:
             return checked_id(item["id"]), given
         if isinstance(item, (tuple, list)) and len(item) == 2:
             return checked_id(item[0]), as_mapping(item[1]) or item[1]
-        raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
+        raise BadRequestError(f"an input must be {_EXAMPLE}, not {item!r:.200}")
 
     def render(self, doc_id: str | int, given: object) -> ChatInput:
         """Return the chat request of one input.
 
         Raises:
             BadRequestError: The input has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         if isinstance(given, ChatInput):
             return _checked_chat(given, doc_id, templated=self.prompt is not None)
@@ -192,12 +192,12 @@ class Renderer:
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
             if self._is_blank(given):
-                text = ""  # reported as failed, whatever the prompt adds to it
+                text = ""  # reported as failed, even if the prompt adds text
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
             if self.prompt is not None:
                 raise ConfigurationError(
-                    f"the input {doc_id!r:.200} is a list of messages: prompt= needs texts or rows"
+                    f"the input {doc_id!r:.200} is a list of messages: omit prompt=, which requires texts or rows"
                 )
             has_own = any(message.get("role") in ("system", "developer") for message in given)
             return ChatInput([*([] if has_own else self._system()), *given])
@@ -207,7 +207,7 @@ class Renderer:
         )
 
     def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
-        """Return whether a text, or every value that the prompt takes from a row, is blank."""
+        """Return whether a text, or every value of a row that the prompt uses, is blank."""
         values = (
             [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
         )
@@ -219,9 +219,11 @@ class Renderer:
 
 def _checked_chat(chat: ChatInput, doc_id: str | int, *, templated: bool) -> ChatInput:
     if templated:
-        raise ConfigurationError(f"the input {doc_id!r:.200} is a ChatInput, which is rendered already: drop prompt=")
+        raise ConfigurationError(f"the input {doc_id!r:.200} is a ChatInput, which is already rendered: omit prompt=")
     if isinstance(chat.messages, (str, Mapping)) or not isinstance(chat.messages, Sequence):
         raise BadRequestError(f"the messages of the input {doc_id!r:.200} must be a list")
     if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
-        raise ConfigurationError(f"unknown parameters of the input {doc_id!r:.200}: {', '.join(unknown)}")
+        raise ConfigurationError(
+            f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat"
+        )
     return chat

@@ -92,7 +92,7 @@ class GenerateKeywords(GenerateOptions, ClientArguments, total=False):
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
+    """Checked arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
 
     ledger: str | os.PathLike[str]
     model: str
@@ -133,8 +133,8 @@ class Options:
     def _check_model(self) -> None:
         card = lookup(self.model)
         if card.retired_on is not None:
-            better = f": use {card.successor}" if card.successor else ""
-            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}{better}")
+            better = card.successor or "another model"
+            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}: use {better}")
         check_mode(self.model, self.mode)
 
     def _check_numbers(self) -> None:
@@ -158,12 +158,12 @@ class Options:
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
                 raise ConfigurationError(
-                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out",
+                    f"limit_cost_usd requires a price, but the price of {self.model} is unknown: pass no limit",
                     arguments=("limit_cost_usd",),
                 )
             if self.max_tokens is None:
                 raise ConfigurationError(
-                    "limit_cost_usd needs max_tokens, which bounds the cost of an answer: set both",
+                    "limit_cost_usd requires max_tokens, which bounds the cost of an answer: set both",
                     arguments=("limit_cost_usd", "max_tokens"),
                 )
 
@@ -179,14 +179,14 @@ class Options:
         require(stop is None or is_list, f"stop must be a text or a list of texts, not {self.stop!r:.200}")
 
     def _check_parameters(self) -> None:
-        require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")
+        require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
         extra = self.extra_body or {}
         if extra.get("stream"):
-            raise ConfigurationError("extra_body has stream: answers of a corpus come whole")
+            raise ConfigurationError("extra_body must not have stream: answers of a corpus are not streamed; remove it")
         if extra.get("n", 1) != 1:
-            raise ConfigurationError("extra_body has n: pass each input n times, with dedupe=False")
+            raise ConfigurationError("extra_body must not have n: pass each input n times, with dedupe=False")
         if not self.output.is_text and {"response_format", "guided_json"} & extra.keys():
-            raise ConfigurationError("extra_body has a response_format of its own: pass that or schema=, not both")
+            raise ConfigurationError("extra_body has response_format or guided_json: pass that or schema=, not both")
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -231,7 +231,7 @@ class Options:
     def task(self, connection: Connection | None) -> GenerateTask:
         """Return the task of the engine."""
         if connection is not None and connection.settings.batch_worker:
-            raise ConfigurationError("batch_worker= is set: such a Worker takes texts to embed only; drop it")
+            raise ConfigurationError("batch_worker= is set, but a batch Worker only embeds texts: omit it")
         return GenerateTask(
             self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, connection
         )

@@ -56,12 +56,12 @@ class WorkersAIGenerator:
         messages_column: Column of lists of OpenAI-shaped messages, in place of ``column``.
         prompt: Template of the prompt. Its ``{name}`` placeholders are columns.
         system: System message.
-        schema: A Pydantic class, a TypedDict or a JSON schema. Answers are JSON text that fits it.
+        schema: A Pydantic class, a TypedDict or a JSON schema. Answers are JSON text that matches it.
         labels: Labels. Each answer is one of them.
         max_tokens: Maximum tokens of an answer.
         temperature: Sampling temperature.
         seed: Seed of the sampling.
-        reasoning_effort: How much a reasoning model thinks, such as ``"low"``.
+        reasoning_effort: Effort of a reasoning model, such as ``"low"``.
         output: Column of answers.
         error: Column of errors; "" for an answered row.
         ledger: Path of the ledger, on a local disk. None uses a temporary one for the life of the actor.
@@ -96,7 +96,7 @@ class WorkersAIGenerator:
         **settings: Unpack[SettingKeywords],
     ) -> None:
         require(prompt is None or messages_column is None, "pass prompt= or messages_column=, not both")
-        require(output != error, f"output and error are both {output!r}: name two columns")
+        require(output != error, f"output and error are both {output!r}: use two different columns")
         if ledger is None:
             folder = tempfile.mkdtemp(prefix="workers-ai-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
 
-__all__ = ["GenerateTask", "tokens_ahead"]
+__all__ = ["GenerateTask", "estimated_input_tokens"]
 
 _OVER_WINDOW: Final = 1.3
 """An input is sent if its estimate exceeds the window by no more than this factor: the estimate is rough."""
@@ -40,7 +40,7 @@ _OVER_WINDOW: Final = 1.3
 _IMAGE_TOKENS: Final = 1_600
 _MESSAGE_TOKENS: Final = 16
 _PLANNED: Final = 4_000
-"""Plans kept at most: more than the inputs that wait to be sent."""
+"""Maximum number of plans to keep: more than the inputs that wait to be sent."""
 
 _REFERENCE_DIGITS: Final = 16
 
@@ -55,7 +55,7 @@ class GenerateTask:
 
     Args:
         model: Model id.
-        renderer: Turns items of the source into chat requests.
+        renderer: Converts items of the source to chat requests.
         output: The form that answers must have.
         params: Chat parameters of all requests.
         extra_body: Fields added to the body of all requests.
@@ -92,7 +92,7 @@ class GenerateTask:
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
         self._api: Api = "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
-        # gpt-oss takes no response_format in the queue
+        # gpt-oss accepts no response_format in the queue
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
         self._params = dict(params)
@@ -142,12 +142,13 @@ class GenerateTask:
                 self._planned.clear()
             self._planned[text] = plan
         size = json_bytes(plan.request.body)
-        expected, at_most = tokens_ahead(chat.messages, size)
+        expected, at_most = estimated_input_tokens(chat.messages, size)
         why = None
         if size > MAX_SUBMISSION_BYTES:
-            why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
+            why = f"the input has {size:,} bytes; the limit is {MAX_SUBMISSION_BYTES:,} bytes: split it"
         elif self._window and expected > _OVER_WINDOW * self._window:
-            why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
+            window = f"the context window of {self.model} is {self._window:,}"
+            why = f"the input has about {expected:,} tokens; {window}: shorten it"
         bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
         made = bound if isinstance(bound, int) else self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
@@ -223,12 +224,15 @@ class GenerateTask:
         if reply.finish_reason == "length":
             added: list[Mapping[str, JSON]] = [{"role": "user", "content": _ASK_SHORTER}]
         else:
-            wish = _ASK_AGAIN.format(why=why)
-            added = [{"role": "assistant", "content": reply.text or "(no answer)"}, {"role": "user", "content": wish}]
+            request = _ASK_AGAIN.format(why=why)
+            added = [
+                {"role": "assistant", "content": reply.text or "(no answer)"},
+                {"role": "user", "content": request},
+            ]
         return canonical(ChatInput([*chat.messages, *added], chat.params))
 
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
-        """Return the usage of a job. If items report none, each gets a share by the length of its answer."""
+        """Return the usage of a job. Set the usage of items that report none to a share by the length of the answer."""
         own = [outcome.usage for outcome in outcomes if outcome.usage is not None]
         total = Usage()
         for part in own:
@@ -259,7 +263,7 @@ class GenerateTask:
         return neurons_of(self.model, usage.input_tokens, usage.output_tokens)
 
 
-def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
+def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
     """Estimate the input tokens of a request of ``size`` bytes: the expected number and the maximum."""
     images = image_bytes = 0
     for message in messages:

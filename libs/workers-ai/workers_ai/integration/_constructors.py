@@ -1,7 +1,7 @@
 """Keywords of the constructors of framework classes, for type checkers and editors.
 
-A pydantic class gets its constructor from its fields, under their own names and with their own types. The aliases and
-the wider types that the classes accept are declared here.
+Pydantic derives the constructor of a class from its fields, with their names and types. This module declares the
+aliases and the wider types that the classes accept.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 class ConnectionFields(SettingsModel):
     """Settings of one connection to Workers AI, and its clients.
 
-    The clients are created by the first call, and again after a setting was changed.
+    The first call creates the clients. After a setting has changed, the next call creates new ones.
     """
 
     account_id: str | None = None
@@ -60,10 +60,10 @@ class ConnectionFields(SettingsModel):
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
     timeout: TimeoutField = None
-    """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
-    Default 300, and 10 to connect."""
+    """Maximum seconds without data from the service, an ``httpx.Timeout``, or ``(connect, read)`` (alias
+    ``request_timeout``). Default 300, and 10 to connect."""
     total_timeout: float | None = None
-    """Seconds that one call may take in all, waits, retries and reading included. None for no bound. With your own
+    """Maximum seconds for one call, including waits, retries and reading. None for no bound. With your own
     ``http_client``, a sync call waits for the head of a response as long as its own timeouts allow."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
@@ -80,8 +80,8 @@ class ConnectionFields(SettingsModel):
     """Extra headers of every request; masked like the token."""
     requests_per_minute: int | Literal["documented"] | None = None
     """Limit of the account per task, shared by all objects of the process; ``"documented"`` uses the limits that
-    Cloudflare documents (chat 300, embeddings 3,000, paid-only models 20 each, ...). None for no limit. The framework's
-    own ``rate_limiter`` works beside it and counts the calls of one object."""
+    Cloudflare documents (chat 300, embeddings 3,000, paid-only models 20 each, ...). None for no limit. It applies in
+    addition to the framework's own ``rate_limiter``, which counts the calls of one object."""
     batch_worker: BatchWorker | str | None = None
     """A deployed Worker that serves as the asynchronous queue: its URL, or URL and headers."""
     allow_insecure_http: bool = False
@@ -91,8 +91,8 @@ class ConnectionFields(SettingsModel):
     http_async_client: AsyncHttpClient = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.AsyncClient`` for async calls (alias ``async_http_client``)."""
     binding: object = Field(default=None, exclude=True, repr=False)
-    """The ``env.AI`` of a Python Worker in place of HTTP. It needs no account or token, and serves async calls only.
-    Dumps and pickles leave it out."""
+    """The ``env.AI`` of a Python Worker in place of HTTP. It requires no account or token, and serves async calls only.
+    Dumps and pickles omit it."""
     on_retry: OnRetry = Field(default=None, exclude=True, repr=False)
     """Called before each wait with a :class:`workers_ai.RetryEvent`."""
     retry: Retry = Field(default=None, exclude=True, repr=False)
@@ -106,7 +106,7 @@ class ConnectionFields(SettingsModel):
 
     # In the instance's own dict, since every call reads it. Pydantic does not iterate over names with an underscore.
     @cached_property
-    def _faces(self) -> tuple[Client, AsyncClient]:
+    def _clients(self) -> tuple[Client, AsyncClient]:
         """Both clients of this object. The first call creates them and imports their modules."""
         from workers_ai._connection import Connection
         from workers_ai.client import AsyncClient, Client
@@ -121,17 +121,17 @@ class ConnectionFields(SettingsModel):
 
     def _connection(self) -> Connection:
         """Return the connection that both clients share."""
-        return self._faces[0]._connection
+        return self._clients[0]._connection
 
     @property
     def client(self) -> Client:
         """The core client with these settings."""
-        return self._faces[0]
+        return self._clients[0]
 
     @property
     def async_client(self) -> AsyncClient:
         """The core async client with these settings."""
-        return self._faces[1]
+        return self._clients[1]
 
 
 class ChatFields(ConnectionFields):
@@ -182,7 +182,7 @@ class ChatFields(ConnectionFields):
     """JSON schema for models that accept it by this name; ``run`` only."""
 
     def _set_params(self) -> dict[str, Any]:
-        """Return the parameters that are set. LangChain's copies mark every field as set, so the values decide."""
+        """Return the parameters that are set. LangChain's copies mark every field as set, so compare the values."""
         values = vars(self)
         params = {name: value for name in _CHAT_FIELDS if (value := values[name]) is not None}
         if (effort := values["reasoning_effort"]) is None:
@@ -210,16 +210,16 @@ class EmbeddingFields(ConnectionFields):
     truncate_inputs: bool | None = None
     """Let the service truncate texts that are too long, where the model supports it."""
     query_instruction: str | None = None
-    """Instruction for queries, sent in the form that the model expects; documents never get one."""
+    """Instruction for queries, sent in the form that the model expects; documents are sent without it."""
     normalize: bool = False
     """Scale each vector to length 1."""
     empty_text: Literal["raise", "space"] = "raise"
-    """What to do with an empty text: raise an error that names its index, or embed one space in its place."""
+    """What to do with an empty text: raise an error with its index, or embed one space in its place."""
     queue: Literal["never", "overflow", "always"] = "never"
-    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those that were rejected at capacity
-    (3040), ``"always"`` sends all of them. Queries never go through the queue."""
+    """Which documents to send through the asynchronous queue: ``"overflow"`` sends those that were rejected at capacity
+    (3040), ``"always"`` sends all of them. Queries are always sent directly."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
-    """Seconds to wait for the queue; None waits without end."""
+    """Seconds to wait for the queue; None for no bound."""
     extra_body: dict[str, Any] | None = None
     """Additional fields of each request body, sent unchanged."""
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLES", "SettingsModel"]
 
 HANDLES = ("http_client", "http_async_client", "binding", "on_retry", "retry", "limiter")
-"""Fields that are passed to the clients beside the settings. They are in no dump."""
+"""Fields that are passed to the clients in addition to the settings. Dumps omit them."""
 _HANDLE_ALIASES = {"async_http_client": "http_async_client"}
 
 
@@ -57,13 +57,13 @@ class _Signature:
 class SettingsModel(BaseModel):
     """Base of the classes with settings.
 
-    - An unknown keyword raises and names the most similar one.
+    - An unknown keyword raises an error that suggests the most similar one.
     - Secrets are masked on construction, assignment and copying.
     - A pickle contains the token only if it was passed explicitly.
-    - Fields of this process (HTTP clients, callbacks) are shared by copies and left out of pickles and dumps.
+    - Fields of this process (HTTP clients, callbacks) are shared by copies and omitted from pickles and dumps.
     """
 
-    # The schema is built with the first object, so that an import which only uses the name does not pay for it.
+    # The schema is built with the first object, so that importing the class stays fast.
     model_config = ConfigDict(
         arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
     )
@@ -75,9 +75,9 @@ class SettingsModel(BaseModel):
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset()
     """Keywords that are accepted without effect, such as the class name in a dump."""
     _process_local: ClassVar[frozenset[str]] = frozenset(HANDLES) - {"retry"}
-    """Fields whose values belong to this process: pickles leave them out, copies share them."""
+    """Fields whose values belong to this process: pickles omit them, copies share them."""
     _not_dumped: ClassVar[frozenset[str]] = frozenset(SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
-    """Fields that hold a secret, or that change how requests are sent but not the results."""
+    """Fields that contain a secret, or that change how requests are sent but not the results."""
 
     __signature__: ClassVar[Any] = _Signature()
 
@@ -115,16 +115,20 @@ class SettingsModel(BaseModel):
         """Return the keywords, with a positional model under its field name.
 
         Raises:
-            ConfigurationError: There are other positional arguments, or the model is given twice, or there is no model.
+            ConfigurationError: There are other positional arguments, two models, or no model field.
         """
         if not args:
             return data
         field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
         model, *others = args
         if others or field is None or not isinstance(model, str):
-            raise ConfigurationError(f"{cls.__name__} accepts only the model by position; pass the rest by keyword")
+            raise ConfigurationError(
+                f"{cls.__name__} accepts only the model by position: pass the other arguments by keyword"
+            )
         if doubled := {"model", "model_name"} & data.keys():
-            raise ConfigurationError(f"{cls.__name__} got the model twice, by position and as {min(doubled)}")
+            raise ConfigurationError(
+                f"{cls.__name__} received the model twice, by position and as {min(doubled)}: pass it once"
+            )
         return {field: model, **data}
 
     @classmethod
@@ -143,7 +147,7 @@ class SettingsModel(BaseModel):
                 continue
             if field in known:
                 if field in named and named[field] != value:
-                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}: pass it once")
+                    raise ConfigurationError(f"{cls.__name__} received {field} twice, once as {name}: pass it once")
                 named[field] = value
             elif name == "n":
                 check_one_answer(cls.__name__, value)
@@ -160,7 +164,7 @@ class SettingsModel(BaseModel):
         return Settings.resolve(**cast("SettingKeywords", given), binding=data.get("binding") is not None)
 
     def _checked(self, name: str, value: object) -> object:
-        """Return a field's value in the form that construction gives it."""
+        """Return a value of a field, checked and converted as by the constructor."""
         if name not in SETTINGS or (value is None and name in ("timeout", "default_headers", "on_busy")):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
@@ -169,7 +173,7 @@ class SettingsModel(BaseModel):
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES or name == "extra_body":
-            vars(self).pop("_faces", None)
+            vars(self).pop("_clients", None)
 
     # Without it, aliases and plain secrets in `update` reach the copy, and both objects share clients and gate.
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
@@ -177,7 +181,7 @@ class SettingsModel(BaseModel):
         given = {self._keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
         checked = {name: self._checked(name, value) for name, value in given.items()}
         copied = super().model_copy(update=checked, deep=deep)
-        vars(copied).pop("_faces", None)
+        vars(copied).pop("_clients", None)
         return copied
 
     # HTTP clients and callbacks cannot be copied.
@@ -190,7 +194,7 @@ class SettingsModel(BaseModel):
         # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
-        left_out = {*self._process_local, "_faces"}
+        left_out = {*self._process_local, "_clients"}
         fields = {name: value for name, value in state["__dict__"].items() if name not in left_out}
         if self._token_from_env:
             fields["api_token"] = None
@@ -228,7 +232,7 @@ def _keywords(cls: type[BaseModel]) -> frozenset[str]:
 
 @functools.cache
 def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
-    """Return all keywords of the constructor, those without effect included."""
+    """Return all keywords of the constructor, including those without effect."""
     others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
     return _keywords(cls) | others | cls._keyword_aliases.keys()
 

@@ -45,7 +45,7 @@ def split(keywords: Mapping[str, object], options: type[Options], owner: str) ->
     """Return the options of a run, and the arguments of its client, secrets masked.
 
     Args:
-        keywords: Keywords of the call. Secrets are masked in place, so that no traceback shows them.
+        keywords: Keywords of the call. Secrets are masked in place, so that they are in no traceback.
         options: The typed dict of the options.
         owner: The function, for the error.
 

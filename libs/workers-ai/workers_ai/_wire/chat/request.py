@@ -37,7 +37,7 @@ class ChatPlan(NamedTuple):
 
     Attributes:
         request: The request.
-        context: The facts that its reply is read with.
+        context: Facts of the request that the reader of the reply needs.
         stream: Whether the reply is a stream.
     """
 
@@ -66,8 +66,8 @@ def plan_chat(
             models that accept it.
         api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
             there; else ``"chat_completions"``.
-        stream: Whether to request a stream. With a JSON schema or JSON mode, the reply is requested whole, since the
-            service rejects the two together (5023).
+        stream: Whether to request a stream. Ignored with a JSON schema or JSON mode: the service rejects a stream of
+            either (5023).
         reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
             (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/).
         extra_body: Fields to add to the body unchanged.
@@ -85,7 +85,7 @@ def plan_chat(
         and v != ""
     }
     card = lookup(model)
-    require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
+    require_kind("extra_body", extra_body, Mapping, "a dict of body fields")
     api = api or _default_api(given, card)
     _check_route(api, given, model)
     forced = _prepare_params(given, card, api)
@@ -142,7 +142,7 @@ def run_request(
         return Request(f"run/{model}", body, model, task, query=query, headers=headers or {})
     if model.startswith("dynamic/"):
         raise ConfigurationError(
-            f"{model} is a dynamic route, and the native route has none: use api='chat_completions'"
+            f"{model} is a dynamic route, which api='run' does not support: use api='chat_completions'"
         )
     shared: dict[str, JSON] = {"model": model, "input": body}
     if options := body.pop("options", None):
@@ -172,11 +172,11 @@ def _check_route(api: Api, given: Mapping[str, JSON], model: str) -> None:
             "api='chat_completions'"
         )
     if api != "run" and (misplaced := sorted(RUN_ONLY_PARAMS & given.keys())):
-        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api={api!r}")
+        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run': omit it, or use api='run'")
 
 
 def _prepare_params(given: dict[str, JSON], card: ModelCard, api: Api) -> dict[str, JSON]:
-    """Convert parameters in place to the form of model and route. Return the schemas of forced tools by name."""
+    """Convert parameters in place for model and route. Return the schemas of forced tools by name."""
     forced: dict[str, JSON] = {}
     tools = prepare_tools(given.pop("tools", None), card)
     choice = given.pop("tool_choice", None)
