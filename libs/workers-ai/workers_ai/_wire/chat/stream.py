@@ -333,6 +333,7 @@ def joined(deltas: Iterable[ChatDelta]) -> ChatReply:
     """Return the whole reply of all deltas of a stream. The last delta must be among them."""
     texts, reasoning, refusals, logprobs = [], [], [], []
     pieces: dict[int, list[ToolCallDelta]] = {}
+    delta = ChatDelta()
     for delta in deltas:
         texts.append(delta.text)
         reasoning.append(delta.reasoning)
