@@ -13,7 +13,6 @@ status, and the response to a poll with an unknown id. All likely forms are read
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -25,7 +24,7 @@ from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
-from workers_ai._wire.usage import add_usage, read_usage
+from workers_ai._wire.usage import read_usage, sum_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import (
     BadRequestError,
@@ -236,7 +235,7 @@ def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) 
     whole = result.get("usage") if isinstance(result, dict) else None
     if not isinstance(whole, dict):
         records = (item.result.get("usage") for item in items if isinstance(item.result, dict))
-        if usage := functools.reduce(add_usage, map(read_usage, records), None):
+        if usage := sum_usage(map(read_usage, records)):
             return usage
     return read_usage(whole, neurons)
 

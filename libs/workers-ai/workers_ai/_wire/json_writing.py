@@ -28,14 +28,17 @@ def is_cache_mark(part: object) -> bool:
 
 
 def compact_json(value: JSON) -> bytes:
-    """Return JSON in UTF-8, without spaces.
+    """Return JSON in UTF-8, without spaces. Values that are not JSON are written as pydantic writes them.
 
     Raises:
         TypeError: A value has no form in JSON.
         ValueError: The value contains itself.
         RecursionError: The value is nested too deep.
     """
-    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+    try:
+        return to_json(value)  # several times faster than the standard library
+    except ValueError:  # a lone surrogate, an unknown type, or nested deeper than pydantic writes
+        return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
 
 
 def plain_json(value: object) -> str:

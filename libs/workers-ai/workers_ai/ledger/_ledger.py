@@ -161,9 +161,11 @@ class Ledger(LedgerFile):
 
     def waiting(self, part: int | None = None) -> int:
         """Return the number of unclaimed inputs; with ``part``, of those in requests of that size."""
-        query = "SELECT COUNT(*) FROM work WHERE job IS NULL AND ? IN (part, 0)"
+        unclaimed = "SELECT COUNT(*) FROM work WHERE job IS NULL"
         with self._reading() as db:
-            return int(db.execute(query, (part or 0,)).fetchone()[0])
+            if part is None:  # counted by the index alone
+                return int(db.execute(unclaimed).fetchone()[0])
+            return int(db.execute(f"{unclaimed} AND part = ?", (part,)).fetchone()[0])
 
     # Claims
 
