@@ -31,7 +31,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from killing import killed_generation
 from measure import ENVIRONMENT, peak_mb, section, show
 
 MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
@@ -121,6 +120,8 @@ def floor(url: str, count: int, home: str) -> dict[str, float]:
 
 def ours(url: str, count: int, home: str) -> dict[str, float]:
     """Run generate() on a ledger."""
+    import httpx  # noqa: F401 - imported by the floor, too, before its time begins
+
     from workers_ai.generation import generate
 
     base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
@@ -214,6 +215,8 @@ def second_run(count: int) -> None:
 
 def kills(count: int, inputs: int) -> None:
     """Show what kills cost in both modes."""
+    from killing import killed_generation
+
     for mode, window in (("queue", KILLED_PER_JOB), ("direct", CONCURRENCY)):
         section(f"Generation: {inputs:,} inputs, killed {count} times, mode {mode}")
         with tempfile.TemporaryDirectory() as home:

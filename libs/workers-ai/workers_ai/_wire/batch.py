@@ -65,6 +65,8 @@ _FINAL_STATES: Final = frozenset(
     | {"complete", "completed", "done", "finished", "succeeded", "success"}
 )
 """States after which no result follows, unless it is in the same response."""
+_SUCCESS_FIELDS: Final = frozenset({"id", "index", "external_reference", "result", "success"})
+"""Fields of a successful entry. An entry with other fields may have an error among them."""
 _SEPARATOR_BYTES: Final = 1
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -260,7 +262,9 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
     reference = entry.get("external_reference")
     reference = reference if reference is None else str(reference)
     result = entry.get("result")
-    details = read_error({key: value for key, value in entry.items() if key != "result"})
+    details = None
+    if entry.get("success") is not True or not entry.keys() <= _SUCCESS_FIELDS:
+        details = read_error({key: value for key, value in entry.items() if key != "result"})
     if details is not None:
         details = read_error(result) or details
     elif result is None:

@@ -63,12 +63,12 @@ def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
     if neurons is None and neurons_header:
         neurons = _float(neurons_header)
     return Usage(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=_count(raw.get("total_tokens")) or input_tokens + output_tokens,
-        cached_tokens=_detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
-        reasoning_tokens=_detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
-        neurons=neurons,
+        input_tokens,
+        output_tokens,
+        _count(raw.get("total_tokens")) or input_tokens + output_tokens,
+        _detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
+        _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
+        neurons,
     )
 
 

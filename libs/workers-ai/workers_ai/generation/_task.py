@@ -158,8 +158,8 @@ class GenerateTask:
         """Return the request of one input, with its hash as reference."""
         plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
         request, context, _ = plan
-        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
-        body["external_reference"] = _reference(keys[0])
+        body = {**(request.body or {}), "external_reference": _reference(keys[0])}
+        body.pop("model", None)
         return Prepared(body, context)
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
