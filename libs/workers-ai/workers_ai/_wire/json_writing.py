@@ -16,6 +16,7 @@ from workers_ai.errors import BadRequestError
 __all__ = ["compact_json", "is_cache_mark", "plain_json"]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_STRICT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _CACHE_MARKS: Final = frozenset({"cachePoint", "cache_point", "cache_control"})
 _MARK_FIELDS: Final = _CACHE_MARKS | {"type", "ttl", "index"}
 
@@ -51,7 +52,7 @@ def plain_json(value: object) -> str:
         BadRequestError: The value contains itself, or is nested too deep.
     """
     with suppress(TypeError, ValueError, RecursionError):
-        return replace_lone_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        return replace_lone_surrogates(_STRICT.encode(value))
     try:
         with suppress(ValueError):  # bytes that are not UTF-8
             return _to_json(value, "utf8")
