@@ -181,6 +181,10 @@ class Options:
     def _check_parameters(self) -> None:
         require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
         extra = self.extra_body or {}
+        try:
+            json.dumps(dict(extra), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ConfigurationError(f"extra_body cannot be written as JSON: {exc}") from None
         if extra.get("stream"):
             raise ConfigurationError("extra_body must not have stream: answers of a corpus are not streamed; remove it")
         if extra.get("n", 1) != 1:

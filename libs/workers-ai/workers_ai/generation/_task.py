@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.chat.request import ChatForm, ChatPlan, chat_form
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
-from workers_ai._wire.usage import add_usage
+from workers_ai._wire.usage import sum_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
@@ -96,6 +96,7 @@ class GenerateTask:
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
         self._params = dict(params)
+        self._form: tuple[Mapping[str, JSON], ChatForm] | None = None  # of the last input, and its parameters
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:
@@ -111,12 +112,9 @@ class GenerateTask:
         """Return an item of the source as the ledger stores it."""
         return self._renderer.document(item)
 
-    def _request(self, chat: ChatInput) -> tuple[Sequence[Mapping[str, JSON]], dict[str, JSON]]:
-        """Return messages and parameters of a request."""
-        messages = chat.messages
-        if self._instruction is not None:
-            messages = _with_system(messages, self._instruction)
-        return messages, {**self._params, **chat.params}
+    def _messages(self, chat: ChatInput) -> Sequence[Mapping[str, JSON]]:
+        """Return the messages of a request."""
+        return chat.messages if self._instruction is None else _with_system(chat.messages, self._instruction)
 
     def _plan(self, chat: ChatInput) -> ChatPlan:
         """Plan a request of the queue.
@@ -125,8 +123,12 @@ class GenerateTask:
             BadRequestError: A message cannot be sent to this model.
             ConfigurationError: A parameter is invalid.
         """
-        messages, params = self._request(chat)
-        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
+        found = self._form
+        if found is None or found[0] != chat.params:
+            params = {**self._params, **chat.params}
+            form = chat_form(self.model, params, api=self._api, extra_body=self._extra_body)
+            self._form = found = chat.params, form
+        return found[1].plan(self._messages(chat))
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
@@ -157,17 +159,17 @@ class GenerateTask:
         """Return the request of one input, with its hash as reference."""
         plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
         request, context, _ = plan
-        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
-        body["external_reference"] = _reference(keys[0])
+        body = {**(request.body or {}), "external_reference": _reference(keys[0])}
+        body.pop("model", None)
         return Prepared(body, context)
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
         assert self._connection is not None
-        messages, params = self._request(read_input(texts[0]))
+        chat_input = read_input(texts[0])
         calls = self._connection.calls
-        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
-        plan = plan_call(calls.settings, self.model, messages, options, stream=False)
+        options = cast("ChatKeywords", {**self._params, **chat_input.params, "extra_body": self._extra_body})
+        plan = plan_call(calls.settings, self.model, self._messages(chat_input), options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
 
@@ -203,12 +205,9 @@ class GenerateTask:
             measured = self.measure(again)
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
+        spent = (usage.input_tokens, usage.output_tokens, usage.neurons) if usage else (None, None, None)
         message = canonical_message(reply)
-        row = AnswerEntry(group[0], message, reply.finish_reason, None, None, None, 0, request_id, time.time())
-        if usage:
-            row = row._replace(
-                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, neurons=usage.neurons
-            )
+        row = AnswerEntry(group[0], message, reply.finish_reason, *spent, 0, request_id, time.time())
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -234,9 +233,7 @@ class GenerateTask:
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
         """Return the usage of a job. Set the usage of items that report none to a share by the length of the answer."""
         own = [outcome.usage for outcome in outcomes if outcome.usage is not None]
-        total = Usage()
-        for part in own:
-            total = add_usage(total, part) or total
+        total = sum_usage(own) or Usage()
         if usage is not None and usage.total_tokens >= total.total_tokens:
             total = usage._replace(neurons=total.neurons if usage.neurons is None else usage.neurons)
         silent = [outcome for outcome in outcomes if outcome.usage is None and outcome.rows]
