@@ -163,7 +163,7 @@ class TestQueries:
         call(embedding(), BATCH, texts(2))
         emulator.log.clear()
 
-        with pytest.raises(ConfigurationError, match="was made with model"):
+        with pytest.raises(ConfigurationError, match="was created with model"):
             call(embedding(model="@cf/baai/bge-m3"), BATCH, texts(2))
 
         assert emulator.log.requests == 0

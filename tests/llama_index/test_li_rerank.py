@@ -138,7 +138,7 @@ class TestLlamaIndex:
         assert not [event for event in events if isinstance(event, ReRankStartEvent)]
 
     def test_empty_query_is_rejected(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
-        with pytest.raises(BadRequestError, match="the query must be a string that is not empty"):
+        with pytest.raises(BadRequestError, match="the query must be a non-empty string"):
             call(reranker(), "postprocess_nodes", nodes(), query_str="")
         assert emulator.log.requests == 0
 

@@ -585,7 +585,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             attributes["batch_worker"] = self.batch_worker.url
         if self.default_headers:
             attributes["default_headers"] = None
-        if hasattr(self.timeout, "as_dict"):
+        if not (self.timeout is None or isinstance(self.timeout, (int, float))):
             attributes["timeout"] = self.timeout.as_dict()
         return attributes
 

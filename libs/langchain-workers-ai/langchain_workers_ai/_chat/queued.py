@@ -62,19 +62,15 @@ class QueuedAnswers(Generic[Model_co]):
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
         self._places: Mapping[str, int] = {}
 
-    def add(
-        self, places: Mapping[str, int], replies: Sequence[ChatReply | None], failures: Sequence[Failure | None]
-    ) -> None:
-        """Record a reply or a failure for each request.
+    def add(self, places: Mapping[str, int], outcomes: Sequence[ChatReply | Failure | None]) -> None:
+        """Record the outcomes of all requests.
 
         Args:
             places: Index of the first input of each request, by key.
-            replies: The replies, in the same order.
-            failures: The failures, in the same order.
+            outcomes: The reply or the failure of each request, in the same order; None for one without either.
         """
         self._places = places
-        for key, reply, failure in zip(places, replies, failures, strict=True):
-            self._outcomes[key] = failure if reply is None else reply
+        self._outcomes.update(zip(places, outcomes, strict=True))
 
     def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
@@ -230,4 +226,7 @@ class QueueRun(Generic[Model_co]):
             with Answers(ledger) as stored:
                 places = {key: index for key, (index, _) in self.requests.items()}
                 requests = [request for _, request in self.requests.values()]
-                answers.add(places, stored.find(requests), stored.errors(requests))
+                replies = stored.find(requests)
+                unanswered = [request for request, reply in zip(requests, replies, strict=True) if reply is None]
+                failures = iter(stored.errors(unanswered))
+                answers.add(places, [next(failures) if reply is None else reply for reply in replies])

@@ -15,7 +15,7 @@ from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import check_texts
+from workers_ai.integration import check_texts, set_text_index
 
 if TYPE_CHECKING:
     from array import array
@@ -167,9 +167,7 @@ class Lookup:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Replace the index of a missing text in an error by its index among all texts."""
         if self._vectors and isinstance(error, WorkersAIError) and error.index is not None:
-            place = self._places()[error.index]
-            error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
-            error.index = place
+            set_text_index(error, self._places()[error.index])
 
 
 def find_within(root: object, kind: type[T]) -> Iterator[T]:

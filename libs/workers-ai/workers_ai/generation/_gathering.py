@@ -148,7 +148,7 @@ class QueuedClient(AsyncClient):
     def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
         if model != self._model:
             raise ConfigurationError(
-                f"this client queues requests to {self._model}, not to {model}: create another one"
+                f"this client queues requests to {self._model}, not to {model}: create another client"
             )
         given = {name: value for name, value in options.items() if value is not None or name == "reasoning_effort"}
         if shared := sorted(_OF_ONE_REQUEST & given.keys()):

@@ -97,27 +97,32 @@ class PromptTemplate:
     def __init__(self, template: str) -> None:
         if not isinstance(template, str) or not template.strip():
             raise ConfigurationError(
-                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}"
+                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}",
+                arguments=("prompt",),
             )
         try:
             parts = list(string.Formatter().parse(template))
         except ValueError as exc:
-            raise ConfigurationError(f"prompt is malformed ({exc}): write {{{{ and }}}} for braces") from None
+            raise ConfigurationError(
+                f"prompt is malformed ({exc}): write {{{{ and }}}} for braces", arguments=("prompt",)
+            ) from None
         self.names: dict[str, None] = {}
         self._parts: list[tuple[str, str | None]] = []
         for literal, name, form, conversion in parts:
             if name is not None and (not name.isidentifier() or form or conversion):
                 shown = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
                 raise ConfigurationError(
-                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: name a column, or write {{{{ and "
-                    "}} for braces"
+                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: use the name of a column, or "
+                    "write {{ and }} for braces",
+                    arguments=("prompt",),
                 )
             self._parts.append((literal, name))
             if name is not None:
                 self.names[name] = None
         if not self.names:
             raise ConfigurationError(
-                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}"
+                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}",
+                arguments=("prompt",),
             )
 
     def render(self, row: str | Mapping[str, JSON], doc_id: str | int) -> str:
@@ -130,21 +135,23 @@ class PromptTemplate:
             if len(self.names) > 1:
                 raise ConfigurationError(
                     f"prompt has the placeholders {', '.join(self.names)}, but the input {doc_id!r:.200} is one text: "
-                    "pass a mapping"
+                    "pass a mapping",
+                    arguments=("prompt",),
                 )
             row = dict.fromkeys(self.names, row)
         missing = [name for name in self.names if name not in row]
         if missing:
             raise ConfigurationError(
                 f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
-                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders"
+                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders",
+                arguments=("prompt",),
             )
         return "".join(literal if name is None else f"{literal}{row[name]}" for literal, name in self._parts)
 
 
 @dataclass(frozen=True)
 class Renderer:
-    """Turns items of a source into documents of the ledger.
+    """Convert items of a source to documents of the ledger.
 
     Attributes:
         prompt: The template, or None.
@@ -166,7 +173,7 @@ class Renderer:
         Raises:
             BadRequestError: The item is neither a pair of id and input nor a mapping with ``id``; its id or its input
                 has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         doc_id, given = self._pair(item)
         text = canonical(self.render(doc_id, given))
@@ -181,14 +188,14 @@ class Renderer:
             return checked_id(item["id"]), given
         if isinstance(item, (tuple, list)) and len(item) == 2:
             return checked_id(item[0]), as_mapping(item[1]) or item[1]
-        raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
+        raise BadRequestError(f"an input must be {_EXAMPLE}, not {item!r:.200}")
 
     def render(self, doc_id: str | int, given: object) -> ChatInput:
         """Return the chat request of one input.
 
         Raises:
             BadRequestError: The input has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         if isinstance(given, ChatInput):
             self._check_chat(given, doc_id)
@@ -198,12 +205,12 @@ class Renderer:
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
             if self._is_blank(given, doc_id):
-                text = ""  # reported as failed, whatever the prompt adds to it
+                text = ""  # reported as failed, even if the prompt adds text
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
             if self.prompt is not None:
                 raise ConfigurationError(
-                    f"the input {doc_id!r:.200} is a list of messages: prompt= needs texts or rows"
+                    f"the input {doc_id!r:.200} is a list of messages: omit prompt=, which requires texts or rows"
                 )
             return ChatInput(self._with_system(given))
         raise BadRequestError(
@@ -239,7 +246,7 @@ class Renderer:
     def _check_chat(self, chat: ChatInput, doc_id: str | int) -> None:
         if self.prompt is not None:
             raise ConfigurationError(
-                f"the input {doc_id!r:.200} is a ChatInput, which is rendered already: drop prompt="
+                f"the input {doc_id!r:.200} is a ChatInput, which is already rendered: omit prompt="
             )
         is_list = isinstance(chat.messages, Sequence) and not isinstance(chat.messages, str)
         if not (is_list and all(isinstance(message, Mapping) for message in chat.messages)):
@@ -249,8 +256,8 @@ class Renderer:
                 raise BadRequestError(f"{name} of the input {doc_id!r:.200} must be a mapping")
         if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
             raise ConfigurationError(
-                f"unknown parameters of the input {doc_id!r:.200}: {', '.join(unknown)}; pass other fields of the body "
-                "as extra_body"
+                f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat, "
+                "and extra_body for other fields of the body"
             )
         require_int(f"max_tokens of the input {doc_id!r:.200}", chat.params.get("max_tokens"), 1, self.max_tokens)
         check_fields({**chat.params, **chat.extra_body}, f"the input {doc_id!r:.200}", is_text=self.is_text)
@@ -268,8 +275,8 @@ def check_fields(fields: Mapping[str, JSON], owner: str, *, is_text: bool) -> No
         ConfigurationError: A field is not possible in a generation.
     """
     if fields.get("stream"):
-        raise ConfigurationError(f"{owner} has stream: answers of a corpus come whole")
+        raise ConfigurationError(f"{owner} must not have stream: answers of a corpus are not streamed; remove it")
     if fields.get("n", 1) not in (None, 1):
-        raise ConfigurationError(f"{owner} has n: pass each input n times, with dedupe=False")
+        raise ConfigurationError(f"{owner} must not have n: pass each input n times, with dedupe=False")
     if not is_text and not {"response_format", "guided_json"}.isdisjoint(fields):
-        raise ConfigurationError(f"{owner} has a response_format of its own: pass that or schema=, not both")
+        raise ConfigurationError(f"{owner} has response_format or guided_json: pass that or schema=, not both")

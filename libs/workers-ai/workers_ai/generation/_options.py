@@ -96,7 +96,7 @@ def _is_async(call: Callable[[Answer], object]) -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
+    """Checked arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
 
     ledger: str | os.PathLike[str]
     model: str
@@ -137,8 +137,8 @@ class Options:
     def _check_model(self) -> None:
         card = lookup(self.model)
         if card.retired_on is not None:
-            better = f": use {card.successor}" if card.successor else ""
-            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}{better}")
+            better = card.successor or "another model"
+            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}: use {better}")
         check_mode(self.model, self.mode)
 
     def _check_numbers(self) -> None:
@@ -156,15 +156,20 @@ class Options:
         )
         if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
             raise ConfigurationError(
-                f"pass max_tokens=: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON"
+                f"set max_tokens: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON",
+                arguments=("max_tokens",),
             )
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
                 raise ConfigurationError(
-                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out"
+                    f"limit_cost_usd requires a price, but the price of {self.model} is unknown: pass no limit",
+                    arguments=("limit_cost_usd",),
                 )
             if self.max_tokens is None:
-                raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
+                raise ConfigurationError(
+                    "limit_cost_usd requires max_tokens, which bounds the cost of an answer: set both",
+                    arguments=("limit_cost_usd", "max_tokens"),
+                )
 
     def _check_sampling(self) -> None:
         require(
@@ -178,8 +183,13 @@ class Options:
         require(stop is None or is_list, f"stop must be a text or a list of texts, not {self.stop!r:.200}")
 
     def _check_parameters(self) -> None:
-        require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")
-        check_fields(self.extra_body or {}, "extra_body", is_text=self.output.is_text)
+        require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
+        extra = self.extra_body or {}
+        try:
+            json.dumps(dict(extra), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ConfigurationError(f"extra_body cannot be written as JSON: {exc}") from None
+        check_fields(extra, "extra_body", is_text=self.output.is_text)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -225,7 +235,7 @@ class Options:
     def task(self, connection: Connection | None) -> GenerateTask:
         """Return the task of the engine."""
         if connection is not None and connection.settings.batch_worker:
-            raise ConfigurationError("batch_worker= is set: such a Worker takes texts to embed only; drop it")
+            raise ConfigurationError("batch_worker= is set, but a batch Worker only embeds texts: omit it")
         return GenerateTask(
             self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, connection
         )

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai.integration import require_one_length
+from workers_ai.integration import require_one_length, set_text_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -63,9 +63,7 @@ class Texts:
     def correct_index(self, error: WorkersAIError, sent: Sequence[str]) -> None:
         """Replace the index of an error, which counts the texts ``sent``, by the index in the caller's list."""
         if error.index is not None:
-            index = self._texts.index(sent[error.index])
-            error.message = error.message.replace(f"text {error.index} ", f"text {index} ", 1)
-            error.index = index
+            set_text_index(error, self._texts.index(sent[error.index]))
 
     def vectors(self) -> list[list[float]]:
         """Return one vector per text of the caller, in order. Equal texts get separate lists."""
