@@ -203,8 +203,11 @@ class Renderer:
         if isinstance(given, Mapping) and self.prompt is None:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
-            text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
-            if self._is_blank(given, doc_id):
+            text: str | None = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
+            values = self._values(given, doc_id)
+            if any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values):
+                text = None  # reported as failed; pandas has NaN for a null
+            elif all(isinstance(value, str) and not value.strip() for value in values):
                 text = ""  # reported as failed, even if the prompt adds text
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
@@ -218,22 +221,19 @@ class Renderer:
             "ChatInput"
         )
 
-    def _is_blank(self, given: str | Mapping[str, JSON], doc_id: str | int) -> bool:
-        """Return whether a text, or every value that the prompt takes from a row, is blank, or one of them is missing.
+    def _values(self, given: str | Mapping[str, JSON], doc_id: str | int) -> list[JSON]:
+        """Return a text, or the values of a row that the prompt uses.
 
         Raises:
             ConfigurationError: A value is bytes.
         """
         if isinstance(given, str):
-            return not given.strip()
+            return [given]
         names = self.prompt.names if self.prompt else {}
-        values = [given[name] for name in names]
-        if bytes in map(type, values):
-            column = next(name for name in names if isinstance(given[name], bytes))
-            raise ConfigurationError(f"{column} of the input {doc_id!r:.200} is bytes: decode it to a text")
-        if any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values):
-            return True  # pandas has NaN for a null
-        return all(isinstance(value, str) and not value.strip() for value in values)
+        for name in names:
+            if isinstance(given[name], bytes):
+                raise ConfigurationError(f"{name} of the input {doc_id!r:.200} is bytes: decode it to a text")
+        return [given[name] for name in names]
 
     def _system(self) -> list[Mapping[str, JSON]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]

@@ -163,7 +163,8 @@ class GenerateTask:
         """Return size and price of an input, and why the service would reject it."""
         chat = read_input(text)
         if _is_empty(chat.messages):
-            return Measured(0, 0, why="the input is empty, or a value for the prompt is missing")
+            is_null = self._renderer.prompt is not None and chat.messages[-1].get("content") is None
+            return Measured(0, 0, why="a value for the prompt is null" if is_null else "the input is empty")
         try:
             plan = self._plan(chat)
         except (BadRequestError, RecursionError) as exc:
