@@ -106,7 +106,7 @@ def generate(
             parameter is rejected.
         model: Model id.
         prompt: Template with ``{name}`` placeholders; ``{{`` and ``}}`` stand for braces.
-        system: System message.
+        system: System message, for inputs without one of their own.
         schema: The form of the answers: a Pydantic class, a TypedDict, or a JSON schema.
         labels: Labels, an alternative to ``schema``. Each answer is one of them.
         max_tokens: Maximum tokens of one answer.
