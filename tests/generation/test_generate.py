@@ -338,6 +338,9 @@ def test_an_estimate_counts_what_is_new(sync: Generator, ledger: Path) -> None:
     assert found.max_cost_usd is not None
     assert found.cost_usd < found.max_cost_usd
     assert json.loads(json.dumps(found.to_dict()))["requests"] == 20
+    unset = estimate(inputs(10), model=KIMI)
+    assert (unset.output_tokens, unset.max_cost_usd) == (10 * 512, pytest.approx(10 * 256_000 * 4e-6, rel=0.01))
+    assert estimate(inputs(10), model=KIMI, expected_output_tokens=20).output_tokens == 200
     assert "nothing sent yet" in str(found)
     direct = estimate(source, model=KIMI, mode="direct", expected_output_tokens=10)
     assert (direct.submissions, direct.output_tokens) == (0, 300)

@@ -181,8 +181,9 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             window = f"the context window of {self.model} is {self._window:,}"
             why = f"the input has about {expected:,} tokens; {window}: shorten it"
-        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
-        return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why, made)
+        made = _most_tokens(plan.request.body or {})
+        price = neurons_of(self.model, at_most, made or self._default_max or 0)
+        return Measured(size, expected, price or 0.0, why, made)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""

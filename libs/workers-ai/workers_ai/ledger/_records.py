@@ -119,7 +119,7 @@ class Measured(NamedTuple):
         tokens: Estimated input tokens.
         ahead: Maximum neurons it may cost; 0 without a price.
         why: Reason why it cannot be sent, or None.
-        made: Maximum output tokens; 0 without a bound.
+        made: Maximum output tokens that the request sets; 0 if it sets none.
     """
 
     size: int
