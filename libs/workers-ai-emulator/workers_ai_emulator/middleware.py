@@ -40,7 +40,7 @@ def serve(service: Service, call: Call, route: Router) -> Flow[Reply]:
         DroppedConnectionError: If a fault drops the connection.
     """
     entry = LogEntry(
-        call.method, call.path, call.query, dict(call.headers), service.clock.now(), body=call.body or None
+        call.method, call.path, call.query, dict(call.headers.items()), service.clock.now(), body=call.body or None
     )
     service.log.add(entry)
     call.request_id = service.new_uuid()

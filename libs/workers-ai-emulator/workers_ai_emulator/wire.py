@@ -17,6 +17,7 @@ Json = dict[str, Any]
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream"
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(slots=True)
@@ -157,7 +158,7 @@ def json_reply(body: object, status: int = 200, headers: dict[str, str] | None =
 
 def dumps(value: object) -> bytes:
     """Serialize compact JSON, as the service does; replace lone surrogates."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return _COMPACT.encode(value).encode(errors="replace")
 
 
 def strict_json(text: bytes | str) -> Any:

@@ -84,8 +84,9 @@ def answer_of(
         choices = openai.choices_of(service.upstream.chat(model.id, body), request.wants_json)
     else:
         choices = _completions(service, model, request, new_id)
-    prompt_tokens = count_tokens(request.prompt_text)
-    cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, request.prompt_text)
+    prompt = request.prompt_text
+    prompt_tokens = count_tokens(prompt)
+    cached = service.prefixes.cached_tokens(call.headers.get("x-session-affinity", ""), model.id, prompt)
     limit = request.max_tokens or sys.maxsize
     completion_tokens = sum(min(limit, tokens_of(choice)) for choice in choices)
     usage = Usage(prompt_tokens, completion_tokens, cached, neurons(model, prompt_tokens, completion_tokens, cached))

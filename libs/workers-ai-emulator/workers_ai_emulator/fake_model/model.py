@@ -41,7 +41,7 @@ def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], st
     if "llama-guard" in model.id:
         return _guard(request)
     reading = read(request.turns)
-    reading = dataclasses.replace(reading, answer=prose.answer_text(reading, 0))
+    reading = dataclasses.replace(reading, answer=prose.answer_text(reading))
     choice = Choice(reasoning=prose.thinking_text(reading, request.effort) if request.thinking else "")
     if model.function_calling:
         choice.tool_calls = tools.choose(request, reading, new_id)
@@ -55,7 +55,7 @@ def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], st
     else:
         images = sum(turn.images for turn in request.turns)
         from_intent = None if reading.results else intent_answer(request, reading)
-        choice.text = from_intent or prose.answer_text(reading, images)
+        choice.text = from_intent or (reading.answer if reading.results else prose.seen_text(images) + reading.answer)
         _stop(request, choice)
     _shorten(request, choice)
     return choice

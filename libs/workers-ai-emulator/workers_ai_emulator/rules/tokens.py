@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import struct
@@ -35,6 +36,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+@functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """Return a crude stem: ``models`` and ``model`` have the same one, ``waiting`` and ``wait`` too."""
     for ending in ("ing", "ed", "es", "s"):

@@ -44,7 +44,8 @@ def sparse_vector(text: str, dimensions: int, salt: str = "") -> dict[int, float
     norm = math.sqrt(sum(value * value for value in sums.values()))
     if norm < 1e-9:
         return {len(text) % dimensions: 1.0}
-    return {place: round(value / norm, 7) for place, value in sums.items()}
+    rounded = {value: round(value / norm, 7) or 0.0 for value in set(sums.values())}  # few values occur, each often
+    return {place: rounded[value] for place, value in sums.items()}
 
 
 def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
@@ -64,10 +65,15 @@ def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0)
         salt: Name of the vector space.
         length: Length of the vector.
     """
-    values = ["0.0"] * dimensions
-    for place, value in sparse_vector(text, dimensions, salt).items():
-        values[place] = repr(value * length)
-    return f"[{','.join(values)}]"
+    sparse = sparse_vector(text, dimensions, salt)
+    written = {value: f"{value * length!r}," for value in set(sparse.values())}
+    pieces: list[str] = []
+    end = 0
+    for place in sorted(sparse):
+        pieces += ("0.0," * (place - end), written[sparse[place]])
+        end = place + 1
+    values = f"{''.join(pieces)}{'0.0,' * (dimensions - end)}"
+    return f"[{values[:-1]}]"
 
 
 def relevance(query: str, text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ _OPENINGS = word_set(
     "hi hello hey dear i'm i've i'll it's that's what's json play call book send tell find show get give search compare"
     " convert order schedule create write add set open read"
 )
+_NEVER_FIRST = STOP_WORDS | _OPENINGS
 _SCALE = re.compile(
     r"(?i)\b(?:from|between)\s+\d+\s+(?:to|and)\s+\d+|\bscale\s+of\s+\d+(?:\s*(?:to|-)\s*\d+)?|\b\d+-\d+\s+scale"
 )
@@ -160,12 +162,13 @@ class Source:
             sure: Whether to use unambiguous kinds alone, such as e-mail addresses.
         """
         words = ["email"] if name in _ADDRESSED and "@" in self.everything else split_name(name)
-        for named, is_sure, find in KINDS:
-            if any(word in named or stem(word) in named for word in words):
-                left = [] if sure and not is_sure else [one for one in find(self) if not self._taken(one)]
-                about = topic_stems(" ".join(words))
-                return sorted(left, key=lambda one: not about & topic_stems(one))
-        return None
+        rank = _kind_rank(tuple(words))
+        if rank == len(KINDS):
+            return None
+        _, is_sure, find = KINDS[rank]
+        left = [] if sure and not is_sure else [one for one in find(self) if not self._taken(one)]
+        about = topic_stems(" ".join(words))
+        return sorted(left, key=lambda one: not about & topic_stems(one))
 
     def _taken(self, candidate: str) -> bool:
         """Return whether a value, or a longer value with it, was returned before."""
@@ -173,11 +176,7 @@ class Source:
 
     def rank_of(self, name: str) -> int:
         """Return the rank of a property: specific kinds choose values first."""
-        words = split_name(name)
-        fitting = [
-            rank for rank, kind in enumerate(KINDS) if any(word in kind[0] or stem(word) in kind[0] for word in words)
-        ]
-        return fitting[0] if fitting else len(KINDS)
+        return _kind_rank(tuple(split_name(name)))
 
     def measured(self, name: str) -> str | None:
         """Return the number next to the words or the unit of a property: ``3 nights``, ``41 years old``."""
@@ -266,6 +265,15 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
     ),
     (word_set("task action todo"), False, _near(_DUTY)),
 )
+
+
+@functools.lru_cache(maxsize=1_000)
+def _kind_rank(words: tuple[str, ...]) -> int:
+    """Return the index of the first row of :data:`KINDS` with one of the words; the number of rows if none has."""
+    forms = {form for word in words for form in (word, stem(word))}
+    return next((rank for rank, (named, _, _) in enumerate(KINDS) if forms & named), len(KINDS))
+
+
 _PHONE_LIKE = re.compile(r"\(?\d{3}\)?[\s.-]\d{3,4}[\s.-]\d{4}|\+\d[\d\s-]{7,}\d")
 _DATE_LIKE = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}|(?<![\w.])\d{1,2}(?=\s*[ap]\.?m\b)")
 
@@ -281,7 +289,7 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
     last: list[str] | None = None
     for match in _NAME.finditer(_without(text, [_CODE_NAME, *FORMATS.values()])):
         words = match.group().split()
-        while words and (words[0].lower() in STOP_WORDS | _OPENINGS or _CALENDAR.match(words[0])):
+        while words and (words[0].lower() in _NEVER_FIRST or _CALENDAR.match(words[0])):
             words.pop(0)
         before = text[max(0, match.start() - _NEAR) : match.start()]
         begins = not before.strip() or before.rstrip()[-1] in ".!?:\n"
