@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,31 @@ def test_objects_are_json_values_in_jsonl_and_json_text_in_parquet(command: Any,
     assert isinstance(row["data"]["tags"], list)
     assert row["data"] == json.loads(row["answer"])
     assert row["metadata"] == {"score": None, "tags": ["a", {"b": 1}]}
+
+
+def test_a_row_without_a_column_of_the_prompt_is_named_before_anything_is_sent(
+    command: Any, emulator: Emulator
+) -> None:
+    rows = [{"id": n, "text": "hi"} for n in range(1500)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, [*rows, {"id": "odd", "lang": "en"}])))
+    assert (
+        "the input 'odd' has no text for the placeholders" in command(*COMMAND, "--prompt", "{text}", status=1).stderr
+    )
+    assert emulator.log.requests == 0
+
+
+def test_messages_of_a_table_are_json_text_in_csv(command: Any, emulator: Emulator) -> None:
+    with Path("rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "messages"), ("a", json.dumps(ASK)), ("b", "[]")])
+    command("generate", "rows.csv", *COMMAND[2:], status=3)
+    assert [(row["id"], row["error"]) for row in lines()] == [("a", None), ("b", "the input is empty")]
+    (sent,) = (item for entry in emulator.log.entries for item in (entry.json or {}).get("requests", ()))
+    assert sent["messages"] == ASK
+    Path("rows.csv").write_text("id,messages\na,hello\n")
+    assert (
+        "rows.csv, line 2: 'messages' is not a JSON list"
+        in command("generate", "rows.csv", *COMMAND[2:], status=1).stderr
+    )
 
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

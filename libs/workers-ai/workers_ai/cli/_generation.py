@@ -18,6 +18,7 @@ from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, GenerateEstimate, GenerateReport, estimate, generate
+from workers_ai.generation._inputs import PromptTemplate, Renderer
 from workers_ai.ingest._parquet import arrow, whole_file
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
@@ -91,10 +92,23 @@ def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Inpu
     doc_id = checked_id(row[id_column])
     if as_rows:
         return _Input(doc_id, dict(row), metadata)
-    given = row.get("messages") or row.get("text")
+    given = row.get("text") if row.get("messages") is None else _messages(row["messages"])
     if given is None:
         raise BadRequestError("the row has neither 'text' nor 'messages': add one, or pass --prompt")
     return _Input(doc_id, given, metadata)
+
+
+def _messages(given: object) -> object:
+    """Return a column of messages; in a CSV file they are JSON text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        found = json.loads(given)
+    except ValueError as exc:
+        raise BadRequestError(f"'messages' is not a JSON list: {exc}") from exc
+    if not isinstance(found, list):
+        raise BadRequestError("'messages' is not a JSON list")
+    return found
 
 
 @dataclass
@@ -144,7 +158,7 @@ class Generation:
         if self.output.suffix.lower() == ".parquet":
             arrow()
         options = self._shaped()
-        total = sum(1 for _ in self._inputs(options))  # so that an invalid row costs nothing
+        total = self._count(options)
         progress = True if sys.stderr.isatty() else LineBar(total, last=False, noun="inputs")
         report = generate(
             self._pairs(options), ledger=self.ledger, progress=progress, total=total, **options, **self.settings
@@ -157,6 +171,15 @@ class Generation:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written    {count:,} rows to {self.output}")
         return PARTIAL if report.failed else 0
+
+    def _count(self, options: Mapping[str, JSON]) -> int:
+        """Return the number of inputs. An invalid row raises here, before anything is sent."""
+        renderer = Renderer(PromptTemplate(options["prompt"])) if options.get("prompt") is not None else Renderer()
+        count = 0
+        for entry in self._inputs(options):
+            renderer.render(entry.id, entry.given)
+            count += 1
+        return count
 
     def _shaped(self) -> dict[str, JSON]:
         """Return the options; with ``resume`` those of the ledger."""
