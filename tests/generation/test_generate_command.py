@@ -111,6 +111,23 @@ def test_a_row_without_a_column_of_the_prompt_is_named_before_anything_is_sent(
     assert emulator.log.requests == 0
 
 
+def test_a_null_text_fails_alone_and_files_may_begin_with_a_byte_order_mark(command: Any, emulator: Emulator) -> None:
+    Path("rows.jsonl").write_text('{"id": 1, "text": null}\n{"id": 2, "text": "hi"}')
+    command(*COMMAND, status=3)
+    assert [row["error"] for row in lines()] == ["the input is empty", None]
+    Path("prompt.txt").write_text("\ufeffRead {text}", encoding="utf-8")
+    Path("schema.json").write_text("\ufeff" + json.dumps(SCHEMA), encoding="utf-8")
+    files = ("--prompt-file", "prompt.txt", "--schema", "schema.json")
+    command("generate", "rows.jsonl", "two.jsonl", *COMMAND[3:], *files, status=3)
+    assert prompts(emulator) == ["hi", "Read hi"]
+
+
+def prompts(emulator: Emulator) -> list[str]:
+    """Return the texts of all items."""
+    sent = [item for entry in emulator.log.entries for item in (entry.json or {}).get("requests", ())]
+    return [item["messages"][-1]["content"] for item in sent]
+
+
 def test_messages_of_a_table_are_json_text_in_csv(command: Any, emulator: Emulator) -> None:
     with Path("rows.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("id", "messages"), ("a", json.dumps(ASK)), ("b", "[]")])
@@ -225,6 +242,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "{nothing}"], 1, r"has no nothing .*\(option --prompt\)"),
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
+        ([*COMMAND, "--prompt-file", "latin.txt"], 1, "latin.txt is not UTF-8"),
         ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "price of @cf/acme/new is unknown"),
         ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
@@ -232,6 +250,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
 def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
     import re
 
+    Path("latin.txt").write_bytes(b"caf\xe9 {text}")
     result = command(*arguments, status=status)
     assert re.search(says, result.stderr)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from workers_ai.generation import ChatInput
     from workers_ai.types import JSON
 
-__all__ = ["Generation", "read_inputs"]
+__all__ = ["Generation", "read_inputs", "read_prompt", "read_schema"]
 
 _ROWS_AT_ONCE: Final = 1000
 _COLUMNS: Final = (
@@ -92,10 +92,12 @@ def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Inpu
     doc_id = checked_id(row[id_column])
     if as_rows:
         return _Input(doc_id, dict(row), metadata)
-    given = row.get("text") if row.get("messages") is None else _messages(row["messages"])
-    if given is None:
+    if row.get("messages") is not None:
+        return _Input(doc_id, _messages(row["messages"]), metadata)
+    if not {"text", "messages"} & row.keys():
         raise BadRequestError("the row has neither 'text' nor 'messages': add one, or pass --prompt")
-    return _Input(doc_id, given, metadata)
+    text = row.get("text")
+    return _Input(doc_id, "" if text is None else text, metadata)  # an empty input fails, and the others are answered
 
 
 def _messages(given: object) -> object:
@@ -267,6 +269,18 @@ def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, object]]) -> int:
     return count
 
 
+def read_prompt(path: Path) -> str:
+    """Return the prompt in a file.
+
+    Raises:
+        ConfigurationError: The file is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{path} is not UTF-8 ({exc.reason}): convert it") from exc
+
+
 def read_schema(path: Path) -> dict[str, JSON]:
     """Return the JSON schema in a file.
 
@@ -274,7 +288,7 @@ def read_schema(path: Path) -> dict[str, JSON]:
         ConfigurationError: The file is not JSON.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as exc:
         raise ConfigurationError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(found, dict):
