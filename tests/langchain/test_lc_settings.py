@@ -155,7 +155,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"account_id": ""}, "CLOUDFLARE_ACCOUNT_ID"),
     ({"account_id": "${CLOUDFLARE_ACCOUNT_ID}"}, "CLOUDFLARE_ACCOUNT_ID"),
     ({"account_id": "a/../b"}, "CLOUDFLARE_ACCOUNT_ID"),
-    ({"account_id": "token-of-mine"}, "holds the API token"),
+    ({"account_id": "token-of-mine"}, "is the API token"),
     ({"api_token": None}, "CLOUDFLARE_API_TOKEN.*CF_API_TOKEN"),
     ({"api_token": "to ken"}, "api_token is malformed"),
     ({"api_token": "**********"}, "masked as in a dump"),

@@ -405,6 +405,8 @@ class BatchItemError(BatchError):
         external_reference: The caller's own reference, or None.
     """
 
+    remedy = "Correct the input, or submit it again."
+
     def __init__(
         self,
         message: str,

@@ -136,6 +136,7 @@ class PolledJob:
         )
         lost.code, lost.status_code, lost.request_id = error.code, error.status_code, error.request_id
         lost.response = error.response
+        lost.hint = "" if is_unknown(error) else "Submit the requests again."
         return lost
 
     def wait_s(self) -> float:

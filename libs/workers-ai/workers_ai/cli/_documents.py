@@ -30,7 +30,7 @@ _ROWS_AT_ONCE: Final = 1000
 
 
 class InputError(ConfigurationError):
-    """The input cannot be read. The message names the file and the line or row."""
+    """The input cannot be read. The message contains the file and the line or row."""
 
 
 class Document(NamedTuple):
@@ -49,7 +49,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """How rows become documents.
+    """How to convert rows to documents.
 
     Attributes:
         id: Column of the ids.
@@ -91,7 +91,7 @@ def read_documents(
     Args:
         path: The input. Files named ``.jsonl.gz`` and so on are decompressed; Parquet is not.
         columns: Names of the columns, and the maximum length of a document.
-        on_bad: Called with the error and the content of each invalid row; the row is skipped. None to raise instead.
+        on_bad: Function to call with the error and the content of each invalid row, which is skipped. None to raise.
 
     Raises:
         InputError: The input or a row cannot be read.
@@ -256,25 +256,26 @@ SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Add the place of a row to the errors of reading it."""
+    """Add the position of a row to the errors of the block."""
     try:
         yield
     except InputError:
         raise
     except UnicodeDecodeError as exc:
-        raise InputError(f"{place}: not UTF-8 ({exc.reason})") from exc
+        raise InputError(f"{place}: not UTF-8 ({exc.reason}): convert the file to UTF-8") from exc
     except BadRequestError as exc:
         raise InputError(f"{place}: {exc.message}") from exc
     except RecursionError as exc:
-        raise InputError(f"{place}: nested too deeply") from exc
+        raise InputError(f"{place}: nested too deep") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 
 
 def _require_names(names: Collection[str], columns: Columns) -> None:
-    for name in (columns.id, columns.text):
+    for name, option in ((columns.id, "--id-column"), (columns.text, "--text-column")):
         if name not in names:
-            raise ValueError(f"{name!r} is missing; found {', '.join(map(repr, names)) or 'nothing'}")
+            found = ", ".join(map(repr, names)) or "nothing"
+            raise ValueError(f"{name!r} is missing; found {found}: pass {option}")
     if repeated := [name for name, count in Counter(list(names)).items() if count > 1]:
         raise ValueError(f"the column {repeated[0]!r} occurs twice: rename one of them")
 

@@ -649,6 +649,8 @@ class Engine:
 class LengthError(BatchItemError):
     """The vectors of an item have another length than those of the ledger."""
 
+    remedy = "Use another ledger."
+
 
 def as_status_error(error: BatchError) -> WorkersAIError:
     """Return an item's error as the class for its code or text."""

@@ -347,7 +347,7 @@ def checked(document: Any) -> tuple[str | int, str]:
             f"a document must be a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
         )
     if not isinstance(text, str):
-        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
+        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string: convert it")
     return checked_id(doc_id), text
 
 

@@ -327,7 +327,8 @@ class LedgerFile:
                 ).fetchall()
                 if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
                     raise LedgerError(
-                        f"the ledger {self.path} has no run {run}: it keeps runs of the last hour, and the last three"
+                        f"the ledger {self.path} has no run {run}, since it keeps only runs of the last hour and the "
+                        "last three: run the same call again"
                     )
             yield chunk
             if len(chunk) < _CHUNK:
