@@ -70,7 +70,7 @@ def test_missing_settings_are_all_named_and_nothing_is_sent(
     ("settings", "problems", "remedy"),
     [
         ({"tokens": []}, {"token": "failed", "call": "failed"}, "create a token"),
-        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "Account > Workers AI > Read"),
+        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "permission Workers AI Read"),
         ({"unlisted": True}, {"models": "warning"}, "only `workers-ai models --check`"),
         ({"owned": True}, {}, ""),
         ({"accounts": []}, {"models": "failed", "call": "failed"}, "copy the account id"),
@@ -180,7 +180,7 @@ UNTRUSTED.verify_message = "self-signed certificate in certificate chain"
 def test_connections_that_fail(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch, transport: Any, detail: str, remedy: str
 ) -> None:
-    monkeypatch.setattr("workers_ai._transports.http._client_options", lambda *_: {"transport": transport})
+    monkeypatch.setattr("workers_ai._transports.clients._client_options", lambda *_: {"transport": transport})
     checks = examine(workers_ai)
     assert detail in checks["connection"]["detail"]
     assert remedy in checks["connection"]["remedy"]
@@ -221,7 +221,7 @@ def test_the_issuer_of_the_certificate_is_named(
         return response
 
     transport = httpx.MockTransport(send)
-    monkeypatch.setattr("workers_ai._transports.http._client_options", lambda *_: {"transport": transport})
+    monkeypatch.setattr("workers_ai._transports.clients._client_options", lambda *_: {"transport": transport})
     detail = examine(workers_ai)["tls"]["detail"]
     assert detail == "TLSv1.3, certificate of Inspector Ltd until Jan  5 00:00:00 2027 GMT"
 

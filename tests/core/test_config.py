@@ -301,7 +301,9 @@ def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
     assert Settings.resolve(**account, timeout=timeout).timeout is timeout
 
 
-@pytest.mark.parametrize("end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run"])
+@pytest.mark.parametrize(
+    "end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run", "/workers-ai/@cf/meta/llama"]
+)
 def test_every_form_of_a_gateway_url_is_one(end: str) -> None:
     base_url = f"https://gateway.ai.cloudflare.com/v1/{HEX}/gw"
     settings = Settings.resolve(account_id=HEX, api_token="t", base_url=base_url + end)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords, mask_secrets
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError

@@ -56,22 +56,24 @@ def _is_header_value(value: object) -> bool:
     return isinstance(text, str) and bool(_HEADER_VALUE.fullmatch(text))
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise ``ConfigurationError(message)`` unless ``condition`` holds."""
+def require(condition: bool, message: str, *arguments: str) -> None:
+    """Raise ``ConfigurationError(message, arguments=arguments)`` unless ``condition`` holds."""
     if not condition:
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, arguments=arguments)
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is None or an instance of ``kinds``. The value is not shown."""
     if not (value is None or isinstance(value, kinds)):
-        raise ConfigurationError(f"{name} must be {expected}, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be {expected}, not {type(value).__name__}", arguments=(name,))
 
 
 def require_one_of(name: str, value: object, options: tuple[object, ...]) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
     if value not in options:
-        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
+        raise ConfigurationError(
+            f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}", arguments=(name,)
+        )
 
 
 def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
@@ -79,7 +81,7 @@ def require_int(name: str, value: int | None, low: int, high: int | None) -> Non
     if value is None or (type(value) is int and low <= value and (high is None or value <= high)):
         return
     bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
-    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}")
+    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}", arguments=(name,))
 
 
 def check_on_busy(on_busy: OnBusy) -> OnBusy:
@@ -102,7 +104,8 @@ def check_model(model: str) -> str:
     if not fits or ".." in model or "//" in model or model[0] == "/":
         raise ConfigurationError(
             f"model {model!r:.200} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
-            "(no white space, '..', '?', '#' or '%')"
+            "(no white space, '..', '?', '#' or '%')",
+            arguments=("model",),
         )
     return model
 

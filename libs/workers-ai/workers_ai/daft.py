@@ -52,7 +52,7 @@ from workers_ai.errors import ConfigurationError, WorkersAIError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers_ai import SettingKeywords
+    from workers_ai import RetryPolicy, SettingKeywords
     from workers_ai._settings.settings import Settings
 
 __all__ = ["WorkersAIProvider"]
@@ -68,6 +68,7 @@ class WorkersAIProvider(Provider):
 
     Args:
         name: Name of the provider in Daft.
+        retry: The retry policy; the default follows ``max_retries``.
         **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``,
             ``max_concurrency`` 8 (requests in flight per process).
 
@@ -75,8 +76,11 @@ class WorkersAIProvider(Provider):
         ConfigurationError: A setting is missing or malformed.
     """
 
-    def __init__(self, name: str = "workers-ai", **settings: Unpack[SettingKeywords]) -> None:
+    def __init__(
+        self, name: str = "workers-ai", *, retry: RetryPolicy | None = None, **settings: Unpack[SettingKeywords]
+    ) -> None:
         self._name = name
+        self._retry = retry
         self._settings = bulk_settings("WorkersAIProvider", settings, max_concurrency=MAX_CONCURRENCY)
 
     @property
@@ -105,7 +109,9 @@ class WorkersAIProvider(Provider):
         udf["batch_size"] = min(udf.get("batch_size", cap), cap)
         udf["concurrency"] = self._settings.max_concurrency
         embed = check_options("embed_text", options)
-        return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
+        return _Descriptor(
+            self._name, self._settings, self._retry, model or "", _length(model or "", dimensions), udf, embed
+        )
 
     def get_prompter(
         self,
@@ -131,7 +137,9 @@ class WorkersAIProvider(Provider):
         """
         texts_per_request(model)
         given = GenerationOptions.read("prompt", options)
-        return MessageDescriptor(self._name, self._settings, model or "", given, return_format, system_message)
+        return MessageDescriptor(
+            self._name, self._settings, self._retry, model or "", given, return_format, system_message
+        )
 
     def get_text_classifier(self, model: str | None = None, **options: object) -> ClassifierDescriptor:
         """Return the backend of ``daft.functions.classify_text``. Arguments as for :meth:`get_prompter`.
@@ -141,7 +149,7 @@ class WorkersAIProvider(Provider):
         """
         texts_per_request(model)
         return ClassifierDescriptor(
-            self._name, self._settings, model or "", GenerationOptions.read("classify_text", options)
+            self._name, self._settings, self._retry, model or "", GenerationOptions.read("classify_text", options)
         )
 
 
@@ -160,6 +168,7 @@ class _Descriptor(TextEmbedderDescriptor):
 
     provider_name: str
     settings: Settings
+    retry: RetryPolicy | None
     model: str
     length: int
     udf: dict[str, object]
@@ -184,17 +193,17 @@ class _Descriptor(TextEmbedderDescriptor):
         return True
 
     def instantiate(self) -> _Embedder:
-        return _Embedder(self.settings, self.model, self.options)
+        return _Embedder(self)
 
 
 class _Embedder:
     """Embeds one batch per call. Daft calls it from several coroutines."""
 
-    def __init__(self, settings: Settings, model: str, options: dict[str, Any]) -> None:
-        self._client = AsyncClient._of(Connection.open(settings))
+    def __init__(self, descriptor: _Descriptor) -> None:
+        self._client = AsyncClient._of(Connection.open(descriptor.settings, retry=descriptor.retry))
         self._closes = False
-        self._model = model
-        self._options = options
+        self._model = descriptor.model
+        self._options = descriptor.options
         self._permanent: dict[int, WorkersAIError] = {}
 
     async def embed_text(self, text: Sequence[str | None]) -> list[object]:

@@ -103,6 +103,7 @@ class WorkersAIError(Exception):
         request_ids: Ids of accepted submissions without a result; they can be polled again.
         hint: Remedy of this error, shown before the remedy of its class, or "". Replaces the remedy about the token.
         index: Position of the failed text or item in the caller's list, or None.
+        arguments: Names of the arguments to change, such as ``("max_tokens",)``; empty if they are unknown.
         remedy: Remedy of all errors of the class, or "".
     """
 
@@ -118,11 +119,22 @@ class WorkersAIError(Exception):
     request_ids: tuple[str, ...] = ()
     index: int | None = None
     hint: str = ""
+    arguments: tuple[str, ...] = ()
+    _text_reason: str = ""
     remedy: ClassVar[str] = ""
 
-    def __init__(self, message: str, *, model: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str | None = None,
+        retry_after: float | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
+        if arguments:
+            self.arguments = arguments
         if model is not None:
             self.model = model
         if retry_after is not None:

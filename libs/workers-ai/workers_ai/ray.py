@@ -32,7 +32,7 @@ from workers_ai.generation._ray import WorkersAIGenerator
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workers_ai import EmbedKeywords, SettingKeywords
+    from workers_ai import EmbedKeywords, RetryPolicy, SettingKeywords
 
 __all__ = ["WorkersAIEmbedder", "WorkersAIGenerator"]
 
@@ -51,6 +51,7 @@ class WorkersAIEmbedder:
         truncate_inputs: Let the service truncate long texts.
         normalize: Scale each vector to length 1.
         empty_text: ``"raise"``, or ``"space"`` to embed one space for an empty text.
+        retry: The retry policy; the default follows ``max_retries``.
         **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``. A
             token from the environment must be in the environment of Ray's workers.
 
@@ -68,10 +69,11 @@ class WorkersAIEmbedder:
         truncate_inputs: bool | None = None,
         normalize: bool = False,
         empty_text: Literal["raise", "space"] = "raise",
+        retry: RetryPolicy | None = None,
         **settings: Unpack[SettingKeywords],
     ) -> None:
         texts_per_request(model)
-        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings)))
+        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings), retry=retry))
         self._model = model
         self._column = column
         self._output = output

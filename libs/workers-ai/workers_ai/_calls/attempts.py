@@ -6,7 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from workers_ai._flow.steps import Flow, Sleep, Turn
-from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Ticket
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
+from workers_ai._limits.tickets import Ticket
 from workers_ai.catalogue import lookup
 from workers_ai.errors import APITimeoutError, CapacityError, RateLimitError, WorkersAIError
 from workers_ai.retry import RetryEvent

@@ -9,6 +9,7 @@ from workers_ai._settings.settings import session_headers
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import CHAT_PARAMS, ChatPlan, plan_chat
+from workers_ai._wire.chat.stream import read_chat_events
 from workers_ai._wire.quirks import repair_request
 from workers_ai.errors import BadRequestError
 
@@ -109,4 +110,6 @@ def exchange_chat(
 def chat(calls: Calls, plan: ChatPlan) -> Flow[ChatReply]:
     """Send a chat request and return the whole answer."""
     reply = yield from exchange_chat(calls, plan.request)
+    if isinstance(reply.data, bytes):
+        return calls.read(read_chat_events, reply.data, plan.context, reply.headers, calls.settings._scrub)
     return calls.read(read_chat, reply.data, plan.context, reply.headers)

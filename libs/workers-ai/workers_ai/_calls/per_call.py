@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from workers_ai._settings.checks import check_setting, masked_headers
 from workers_ai._settings.gateway import GatewayOptions, gateway_options
 from workers_ai._settings.keywords import ALIASES, PER_CALL
-from workers_ai._settings.settings import check_setting, masked_headers, session_headers
+from workers_ai._settings.settings import session_headers
 from workers_ai._validation import require, require_kind
 
 if TYPE_CHECKING:

@@ -79,7 +79,8 @@ def require_queue(model: str) -> None:
 def _no_queue(model: str) -> ConfigurationError:
     return ConfigurationError(
         f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
-        "send direct requests (queue='never' or mode='direct'), or choose a model with a queue"
+        "send direct requests (queue='never' or mode='direct'), or choose a model with a queue",
+        arguments=("mode", "queue", "model"),
     )
 
 

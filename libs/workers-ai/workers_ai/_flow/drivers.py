@@ -149,13 +149,15 @@ def _close_or_turn(step: Close | Turn, sender: Any) -> None:
     if isinstance(step, Turn):
         sender.take_turn(step.within_s)
         return
+    from workers_ai._transports.total_timeout import close
+
     body = step.body
     with suppress(Exception):  # a failure to close must not lose the answer
         try:
             if step.is_complete and body.chunks is not None:
                 load_bodies().read_end(body.response, body.chunks)
         finally:
-            load_bodies().close(body.response)
+            close(body.response)
 
 
 async def _aclose_or_turn(step: Close | Turn, sender: Any) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
+from workers_ai._settings.masking import masked_url, masked_values, masks_fields
 from workers_ai._validation import check_header, require, require_kind
 from workers_ai.errors import ConfigurationError
 
@@ -26,12 +27,13 @@ __all__ = [
 
 _GATEWAY_HOST: Final = "gateway.ai.cloudflare.com"
 _GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
-_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:v1|run)(?:/.*)?$")
+_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:(?:v1|run)(?:/.*)?|@.*)$")
 _ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
 """A URL of the account, up to any route of Workers AI."""
 _WORKER_HINT: Final = ": pass a URL such as https://batch.example.workers.dev"
 
 
+@masks_fields(url=masked_url, headers=masked_values)
 @dataclass(frozen=True)
 class BatchWorker:
     """A deployed Worker that serves as the asynchronous queue in place of the REST route.
@@ -42,16 +44,17 @@ class BatchWorker:
             The API token is never sent to a Worker.
 
     Raises:
-        ConfigurationError: The URL is not text, or a header cannot be sent.
+        ConfigurationError: The URL is malformed, or a header cannot be sent.
     """
 
     url: str
     headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        require_kind("the url of a BatchWorker", self.url, str, "text")
+        require(isinstance(self.url, str), f"the url of a BatchWorker must be text, not {type(self.url).__name__}")
         require_kind("the headers of a BatchWorker", self.headers, Mapping, "a mapping of names to values")
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        check_url(self.url, True, "batch_worker", "")  # the client that uses it rejects an unencrypted URL
         for name, value in self.headers.items():
             check_header(name, value)
         masked = {name: SecretStr(reveal(value)) for name, value in self.headers.items()}

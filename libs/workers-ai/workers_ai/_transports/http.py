@@ -6,23 +6,21 @@ The clients are closed with their owner, or with their event loop.
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-from urllib.request import getproxies
 
-from workers_ai._settings.urls import is_loopback, reveal
+from workers_ai._settings.urls import reveal
 from workers_ai._transports import load_bodies
-from workers_ai._transports.clients import Clients
+from workers_ai._transports.clients import Clients, SecretHeaders, create_client
 from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
-from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncGenerator, Callable
 
     import httpx
@@ -31,76 +29,14 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
 
-__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "free_body"]
-
-AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
+__all__ = ["HttpTransport", "body_text", "parsed", "free_body", "running_loop"]
 
 _PATH_SAFE: Final = "/@:+,;=!$&'()*~"
 _MAX_CACHED_URLS: Final = 256
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-@functools.cache
-def _tls_context() -> ssl.SSLContext:
-    """Return the TLS context of all clients. Loading the certificates takes longer than the rest of a client."""
-    import httpx
-
-    return httpx.create_ssl_context()
-
-
-def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Settings, kept: int) -> AnyClient:
-    """Create a client that keeps ``kept`` idle connections.
-
-    Raises:
-        ConfigurationError: httpx cannot use a variable of the environment. The message lists the variables it reads.
-    """
-    import httpx
-
-    try:
-        client = kind(headers=headers.reveal(), **_client_options(settings, kept))
-        if isinstance(client, httpx.Client):
-            load_bodies().bound(client)
-        client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
-        client._cookies = load_bodies().NoCookies()  # the argument `cookies` and its setter copy it
-        return client
-    except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
-        # The message can quote the URL of a proxy, with its password.
-        reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
-    names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-    raise ConfigurationError(f"httpx cannot create a client with this environment ({reason}): check {names}")
-
-
-def _client_options(settings: Settings, kept: int) -> dict[str, Any]:
-    """Return the options of the clients created here.
-
-    Connections are not bounded: ``max_concurrency`` bounds requests. Loopback hosts are never reached through a proxy.
-    """
-    import httpx
-
-    return {
-        "verify": _tls_context(),
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=kept),
-        "trust_env": not is_loopback(httpx.URL(settings.base_url).host),
-    }
-
-
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
-
-
-class SecretHeaders:
-    """Headers that are hidden in ``repr`` and dumps."""
-
-    __slots__ = ("_headers",)
-
-    def __init__(self, headers: httpx.Headers) -> None:
-        self._headers = headers
-
-    def __repr__(self) -> str:
-        return "SecretHeaders('**********')"
-
-    def reveal(self) -> httpx.Headers:
-        """Return the headers."""
-        return self._headers
 
 
 class HttpTransport:
@@ -231,14 +167,14 @@ class HttpTransport:
                 self._urls[path, query] = url
         return url
 
-    @functools.cached_property
+    @cached_property
     def _headers(self) -> SecretHeaders:
         """The headers of every request."""
         import httpx
 
         return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings._headers()}))
 
-    @functools.cached_property
+    @cached_property
     def _timeout(self) -> httpx.Timeout:
         return self._as_timeout(self._settings.timeout)
 
@@ -262,7 +198,7 @@ class HttpTransport:
             return timeout
         return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
 
-    @functools.cached_property
+    @cached_property
     def _extensions(self) -> dict[str, object]:
         return {"timeout": self._timeout.as_dict()}
 
@@ -271,7 +207,7 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                self._sync = Clients(functools.partial(create_client, httpx.Client, self._headers, self._settings))
+                self._sync = Clients(partial(create_client, httpx.Client, self._headers, self._settings))
                 # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, _close_all, self._sync).atexit = False
             return self._sync
@@ -331,7 +267,7 @@ class _LoopClients:
     def __init__(self, headers: SecretHeaders, settings: Settings) -> None:
         import httpx
 
-        self.clients = Clients(functools.partial(create_client, httpx.AsyncClient, headers, settings))
+        self.clients = Clients(partial(create_client, httpx.AsyncClient, headers, settings))
 
     async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
         self._lifetime = _lifetime(self.clients, forget, loop)

@@ -202,7 +202,8 @@ def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NES
     """Return the details of an error envelope; None for any other body.
 
     Accepts ``errors`` as a list or an object; ``error`` as a list, an object or a text; the form of the binding
-    (``name``, ``internalCode``, ``httpCode``); the form of vLLM (``object: "error"``); and a bare ``success: false``.
+    (``name``, ``internalCode``, ``httpCode``); the form of vLLM (``object: "error"``); a bare ``success: false``; and
+    the events ``error`` and ``response.failed`` of the Responses route.
     If a message is itself a JSON error, the details are those of the inner error.
 
     Args:
@@ -227,12 +228,22 @@ def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NES
         if "message" not in entry and max_nested and (inner := read_error(entry, max_nested=max_nested - 1)):
             return inner
         return _details(entry.get("message") or entry.get("error") or entry.get("msg"), {**body, **entry}, max_nested)
-    if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
+    if body.get("type") == "response.failed" and max_nested:
+        return read_error(body.get("response"), max_nested=max_nested - 1)
+    if _is_flat_error(body):
         return _details(body.get("message") or body.get("description"), body, max_nested)
-    if body.get("success") is False:
-        return _details(body.get("message"), body, max_nested)
     message = _bare_message(body) if is_error else None
     return _details(message, body, max_nested) if message else None
+
+
+def _is_flat_error(body: Mapping[str, JSON]) -> bool:
+    """Return whether an object is itself an error: of a binding, of vLLM, an event ``error``, or a bare failure."""
+    return (
+        "internalCode" in body
+        or "httpCode" in body
+        or "error" in (body.get("object"), body.get("type"))
+        or body.get("success") is False
+    )
 
 
 def _bare_message(body: Mapping[str, JSON]) -> str | None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workers_ai._settings.settings import Settings
+    from workers_ai.retry import RetryPolicy
 
 __all__ = ["ClassifierDescriptor", "GenerationOptions", "MessageDescriptor", "close_client"]
 
@@ -98,6 +99,7 @@ class _Descriptor:
 
     provider_name: str
     settings: Settings
+    retry: RetryPolicy | None
     model: str
     options: GenerationOptions
 
@@ -139,7 +141,7 @@ class _Prompter:
         self._system = descriptor.system_message
         self._output = OutputFormat(descriptor.return_format)
         self._as_text = _is_text_column(descriptor.return_format)
-        self._client = self._connected = AsyncClient._of(Connection.open(descriptor.settings))
+        self._client = self._connected = AsyncClient._of(Connection.open(descriptor.settings, retry=descriptor.retry))
         self._closes = False
         self._limit = descriptor.settings.max_concurrency or MAX_CONCURRENCY
         self._slots: asyncio.Semaphore | None = None
@@ -235,7 +237,7 @@ class _Classifier:
             "progress": False,
             **descriptor.options.params,
         }
-        self._client = Client._of(Connection.open(descriptor.settings))
+        self._client = Client._of(Connection.open(descriptor.settings, retry=descriptor.retry))
 
     def classify_text(self, text: Sequence[str | None], labels: str | Sequence[str]) -> list[object]:
         """Return the label of each text; None for a null and for a failed row."""

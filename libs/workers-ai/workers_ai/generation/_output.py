@@ -53,7 +53,7 @@ class OutputFormat:
 
     def __init__(self, schema: object = None, labels: Sequence[str] | None = None) -> None:
         if schema is not None and labels is not None:
-            raise ConfigurationError("pass schema= or labels=, not both")
+            raise ConfigurationError("pass schema or labels, not both", arguments=("schema", "labels"))
         self.labels = None if labels is None else _checked_labels(labels)
         self._given = schema
         self._adapter: TypeAdapter[Any] | None = None

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai._settings.settings import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

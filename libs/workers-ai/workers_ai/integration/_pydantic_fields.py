@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, SecretStr, field_serializer
 
+from workers_ai._settings.checks import DEFAULT_MAX_RETRIES
 from workers_ai._settings.gateway import GatewayOptions
 from workers_ai._settings.keywords import SETTINGS
-from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
+from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS
@@ -17,9 +18,25 @@ from workers_ai.integration._openai_keywords import translated_arguments
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
     from workers_ai._connection import Connection
+    from workers_ai._limits.limiter import Limiter
     from workers_ai._wire.params import EmbedKeywords
     from workers_ai.client import AsyncClient, Client
+    from workers_ai.retry import RetryEvent, RetryPolicy
+
+    TimeoutField: TypeAlias = float | httpx.Timeout | None
+    HttpClient: TypeAlias = httpx.Client | None
+    AsyncHttpClient: TypeAlias = httpx.AsyncClient | None
+    OnRetry: TypeAlias = Callable[[RetryEvent], None] | None
+    Retry: TypeAlias = RetryPolicy | None
+    SharedLimiter: TypeAlias = Limiter | None
+else:  # pydantic reads annotations when it builds the schema; `httpx` is imported by the first call
+    TimeoutField = Any
+    HttpClient = AsyncHttpClient = OnRetry = Retry = SharedLimiter = object
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
@@ -42,7 +59,7 @@ class ConnectionFields(SettingsModel):
     """URL up to and including ``/client/v4`` (alias ``api_base``); else ``CLOUDFLARE_BASE_URL``, else Cloudflare's."""
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
-    timeout: Any = None
+    timeout: TimeoutField = None
     """Maximum seconds without data from the service, an ``httpx.Timeout``, or ``(connect, read)`` (alias
     ``request_timeout``). Default 300, and 10 to connect."""
     total_timeout: float | None = None
@@ -69,23 +86,23 @@ class ConnectionFields(SettingsModel):
     """A deployed Worker that serves as the asynchronous queue: its URL, or URL and headers."""
     allow_insecure_http: bool = False
     """Allow plain http to a host that is not a loopback host."""
-    http_client: object = Field(default=None, exclude=True, repr=False)
+    http_client: HttpClient = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.Client`` for sync calls. URL and credentials are those of the settings; it is never closed."""
-    http_async_client: object = Field(default=None, exclude=True, repr=False)
+    http_async_client: AsyncHttpClient = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.AsyncClient`` for async calls (alias ``async_http_client``)."""
     binding: object = Field(default=None, exclude=True, repr=False)
     """The ``env.AI`` of a Python Worker in place of HTTP. It requires no account or token, and serves async calls only.
     Dumps and pickles omit it."""
-    on_retry: object = Field(default=None, exclude=True, repr=False)
+    on_retry: OnRetry = Field(default=None, exclude=True, repr=False)
     """Called before each wait with a :class:`workers_ai.RetryEvent`."""
-    retry: object = Field(default=None, exclude=True, repr=False)
+    retry: Retry = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.RetryPolicy` in place of the default one, which follows ``max_retries``."""
-    limiter: object = Field(default=None, exclude=True, repr=False)
+    limiter: SharedLimiter = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.Limiter` instead of the shared limiter of the account."""
 
     @field_serializer("timeout")
-    def _plain_timeout(self, timeout: Any) -> Any:
-        return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
+    def _plain_timeout(self, timeout: TimeoutField) -> object:
+        return timeout if timeout is None or isinstance(timeout, (int, float)) else timeout.as_dict()
 
     # In the instance's own dict, since every call reads it. Pydantic does not iterate over names with an underscore.
     @cached_property

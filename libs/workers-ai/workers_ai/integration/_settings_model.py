@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
+from workers_ai._settings.checks import check_handles, check_setting
 from workers_ai._settings.keywords import ALIASES, SETTINGS
-from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
-from workers_ai._validation import require, unknown_keyword
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import Settings
+from workers_ai._validation import unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.integration._openai_keywords import (
     FOREIGN_KEYWORDS,
@@ -81,11 +83,13 @@ class SettingsModel(BaseModel):
 
     _token_from_env: bool = PrivateAttr(default=False)
 
+    # Each method of pydantic below is replaced for the reason in its comment.
+
+    # Pydantic's own accepts no positional model and no alias, and its errors show values.
     def __init__(self, *args: Any, **data: Any) -> None:
         self._mask(data)
         data = self._known(self._with_model(args, data))
-        check_clients(data.get("http_client"), data.get("http_async_client"))
-        _check_policies(data.get("retry"), data.get("limiter"))
+        check_handles(*map(data.get, ("http_client", "http_async_client", "retry", "limiter")))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
         if data.get("timeout") is not None:
@@ -165,11 +169,13 @@ class SettingsModel(BaseModel):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
+    # Without it, an assigned token stays plain text, and the clients keep the settings from before.
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES or name == "extra_body":
             vars(self).pop("_clients", None)
 
+    # Without it, aliases and plain secrets in `update` reach the copy, and both objects share clients and gate.
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
         """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
         given = {self._keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
@@ -178,10 +184,12 @@ class SettingsModel(BaseModel):
         vars(copied).pop("_clients", None)
         return copied
 
+    # HTTP clients and callbacks cannot be copied.
     def __deepcopy__(self, memo: dict[int, object] | None = None) -> Any:
         shared = {id(value): value for name in self._process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 
+    # HTTP clients and callbacks cannot be pickled, and a token of the environment must not be.
     def __getstate__(self) -> dict[Any, Any]:
         # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
@@ -192,6 +200,7 @@ class SettingsModel(BaseModel):
             fields["api_token"] = None
         return {**state, "__dict__": fields}
 
+    # Reads a token of the environment on the other side, and raises there if it is missing.
     def __setstate__(self, state: dict[Any, Any]) -> None:
         fields = type(self).model_fields
         local = {name: fields[name].get_default(call_default_factory=True) for name in self._process_local}
@@ -250,11 +259,6 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
                 if name in cls.model_fields and isinstance(text.value.value, str):
                     found[name] = inspect.cleandoc(text.value.value)
     return found
-
-
-def _check_policies(retry: object, limiter: object) -> None:
-    require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:

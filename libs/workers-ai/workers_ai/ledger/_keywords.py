@@ -6,7 +6,8 @@ import inspect
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings, setting_parameters
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import CLIENT_KEYWORDS, reject_settings, setting_parameters
 from workers_ai._validation import unknown_keyword
 from workers_ai.client import AsyncClient, Client, ClientArguments
 

@@ -88,7 +88,9 @@ class Limits:
         require_int(self.name, self.per_job, 1, None)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
-                raise ConfigurationError(f"{name} must be a number of 0 or more, or None, not {bound!r:.200}")
+                raise ConfigurationError(
+                    f"{name} must be a number of 0 or more, or None, not {bound!r:.200}", arguments=(name,)
+                )
         if self.cost_usd is not None and self.cost_usd > sys.float_info.max:
             self.cost_usd = None
 
@@ -324,7 +326,7 @@ class _DatabaseRow(Protocol):
 
 def as_mapping(row: object) -> dict[str, object] | None:
     """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
-    if isinstance(row, (Mapping, str, list, tuple)) or not isinstance(row, _DatabaseRow):
+    if isinstance(row, (tuple, str, list, Mapping)) or not isinstance(row, _DatabaseRow):
         return None
     return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
@@ -13,14 +14,15 @@ from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
+from workers_ai._wire.sse import whole_events
 from workers_ai._wire.usage import UsageMeter
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
-from workers_ai.types import ChatDelta, ChatReply, ToolCallDelta
+from workers_ai.types import ChatDelta, ChatReply, ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["ChatStreamReader", "deltas_of"]
+__all__ = ["ChatStreamReader", "deltas_of", "joined", "read_chat_events"]
 
 _log = logging.getLogger("workers_ai")
 _DONE: Final = "[DONE]"
@@ -325,3 +327,63 @@ def deltas_of(reply: ChatReply) -> list[ChatDelta]:
             headers=reply.headers,
         ),
     ]
+
+
+def joined(deltas: Iterable[ChatDelta]) -> ChatReply:
+    """Return the whole reply of all deltas of a stream. The last delta must be among them."""
+    texts, reasoning, refusals, logprobs = [], [], [], []
+    pieces: dict[int, list[ToolCallDelta]] = {}
+    delta = ChatDelta()
+    for delta in deltas:
+        texts.append(delta.text)
+        reasoning.append(delta.reasoning)
+        refusals.append(delta.refusal)
+        if isinstance(delta.logprobs, dict) and isinstance(tokens := delta.logprobs.get("content"), list):
+            logprobs += tokens
+        for piece in delta.tool_calls:
+            pieces.setdefault(piece.index, []).append(piece)
+    reply = ChatReply(
+        text="".join(texts),
+        reasoning="".join(reasoning),
+        tool_calls=tuple(map(_joined_call, pieces.values())),
+        finish_reason=delta.finish_reason or "stop",
+        usage=delta.usage,
+        model=delta.model,
+        id=delta.id,
+        refusal="".join(refusals) or None,
+        logprobs={"content": logprobs} if logprobs else None,
+        headers=delta.headers,
+    )
+    return replace(reply, raw=_as_completion(reply))
+
+
+def _as_completion(reply: ChatReply) -> JSON:
+    """Return a reply as the body of a chat completion, without usage."""
+    functions = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in reply.tool_calls]
+    message: dict[str, JSON] = {"role": "assistant", "content": reply.text}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if functions:
+        message["tool_calls"] = [{"id": id_, "type": "function", "function": function} for id_, function in functions]
+    choice: dict[str, JSON] = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
+    return {"id": reply.id, "object": "chat.completion", "model": reply.model, "choices": [choice]}
+
+
+def _joined_call(pieces: list[ToolCallDelta]) -> ToolCall:
+    first, last = pieces[0], pieces[-1]
+    arguments = last.broken or "".join(piece.arguments for piece in pieces)
+    return ToolCall(first.id or "", first.name or "", arguments, last.error)
+
+
+def read_chat_events(
+    body: bytes, context: ReplyContext, headers: Mapping[str, str], scrub: Callable[[str], str]
+) -> ChatReply:
+    """Read a whole event stream, as some proxies send in place of a whole reply.
+
+    Raises:
+        StreamInterruptedError: The stream is damaged or ended early.
+        WorkersAIError: An event is an error.
+    """
+    reader = ChatStreamReader(context, headers, scrub)
+    deltas = [delta for data in whole_events(body) if (delta := reader.read(data)) is not None]
+    return joined([*deltas, reader.finish()])
