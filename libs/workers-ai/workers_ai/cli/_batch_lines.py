@@ -1,6 +1,6 @@
 """Read lines of OpenAI's batch format as chat requests.
 
-A line is ``{"custom_id", "method", "url", "body"}`` (https://platform.openai.com/docs/guides/batch). Its body belongs to
+A line is ``{"custom_id", "method", "url", "body"}`` (https://platform.openai.com/docs/guides/batch). Its body is for
 ``/v1/chat/completions`` or ``/v1/responses``.
 """
 
