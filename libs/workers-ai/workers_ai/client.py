@@ -166,7 +166,7 @@ class Client(_BaseClient):
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
-        """Embed texts, in concurrent requests of at most the model's cap. Vectors are in the order of the texts.
+        """Embed texts, in concurrent requests of the model's maximum size. Vectors are in the order of the texts.
 
         Args:
             model: Model id.

@@ -163,7 +163,7 @@ class WorkersAIError(Exception):
 
 
 class ConfigurationError(WorkersAIError, ValueError):
-    """An account, token, URL, model or option is missing or malformed. The message names the variable or option."""
+    """An account, token, URL, model or option is missing or malformed. The message contains its name."""
 
 
 class APIConnectionError(WorkersAIError):

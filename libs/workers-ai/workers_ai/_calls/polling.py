@@ -63,7 +63,7 @@ class PolledJob:
     Args:
         job: The job.
         pace: Delays between polls.
-        clock: Returns a monotonic time in seconds.
+        clock: Function that returns a monotonic time in seconds.
         unknown_s: Seconds to continue polling after the explicit error for an unknown id (5504).
 
     Attributes:

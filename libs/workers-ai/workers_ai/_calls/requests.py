@@ -148,8 +148,8 @@ class Calls:
             request: The request.
             stream: Whether to read the response as an event stream.
             on_busy: Replaces the client's setting.
-            is_repeatable: Returns whether a request that failed with this error may be sent again; None for always.
-            begin: Reads the beginning of a reply; returns the error if it has no content.
+            is_repeatable: Function that returns whether a request with this error may be sent again; None for always.
+            begin: Flow that reads the beginning of a reply, and returns the error if it has no content.
 
         Raises:
             WorkersAIError: The typed error of the last attempt, with ``attempts`` set.

@@ -84,7 +84,7 @@ class EmbedShape(TypedDict, total=False):
     """Options of an embedding model."""
 
     batch_size: int | None
-    """Texts per request at most. Default: the model's own cap."""
+    """Maximum number of texts per request. Default: the maximum of the model."""
     empty_text: Literal["raise", "space"]
     """What to do with an empty text: raise an error with its index (the default), or embed one space."""
     pooling: Literal["mean", "cls"] | None

@@ -49,7 +49,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """How to convert rows to documents.
+    """Names of columns, and the maximum length of a document.
 
     Attributes:
         id: Column of the ids.
@@ -159,7 +159,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with _open(path) as file:
             yield from enumerate(file, 1)
     except (gzip.BadGzipFile, zlib.error, EOFError) as exc:
-        raise InputError(f"{path} cannot be decompressed: {exc}") from exc
+        raise InputError(f"{path} cannot be decompressed ({exc}): pass a valid gzip file") from exc
 
 
 def _decoded(line: bytes, number: int) -> str:
@@ -199,7 +199,7 @@ def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
                     return
                 if None in row or None in row.values():
                     width = len(reader.fieldnames or ())
-                    raise ValueError(f"expected {width} fields as in the header")
+                    raise ValueError(f"expected {width} fields as in the header: correct the row")
         except InputError as exc:
             if isinstance(exc.__cause__, UnicodeDecodeError):
                 raise  # the row may continue on the next line
@@ -242,7 +242,9 @@ def _folder(path: Path) -> Iterator[Document]:
             document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
         yield document
     if not found:
-        raise InputError(f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}")
+        raise InputError(
+            f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}: pass another folder or a file"
+        )
 
 
 SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
@@ -266,7 +268,7 @@ def _at(place: str) -> Iterator[None]:
     except BadRequestError as exc:
         raise InputError(f"{place}: {exc.message}") from exc
     except RecursionError as exc:
-        raise InputError(f"{place}: nested too deep") from exc
+        raise InputError(f"{place}: nested too deep; use flatter values") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 

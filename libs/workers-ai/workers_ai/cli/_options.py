@@ -78,7 +78,7 @@ ChatModel = Annotated[
     ),
 ]  # fmt: skip
 Prompt = Annotated[
-    str | None, typer.Option(help="Prompt; {name} stands for a column, {{ for a brace.", show_default=False)
+    str | None, typer.Option(help="Prompt; use {name} for a column, {{ for a brace.", show_default=False)
 ]
 PromptFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with the prompt.", show_default=False)]
 System = Annotated[str | None, typer.Option(help="System message.", show_default=False)]
@@ -148,7 +148,7 @@ PromptWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PROMPT",
-        help="The prompt; - stands for the text on stdin. Without a prompt: stdin, or a conversation in a terminal.",
+        help="The prompt; use - for the text on stdin. Without a prompt: stdin, or a conversation in a terminal.",
         show_default=False,
     ),
 ]

@@ -38,7 +38,7 @@ _BURST_S: Final = 0.25
 
 
 _WITHOUT_EFFECT: Final = frozenset({"api", "session_id", "stream_options"})
-"""Keywords of a chat that do not change its answer in the queue: it has one route, and answers come whole."""
+"""Keywords of a chat that do not change its answer in the queue, which has one route and no streams."""
 
 _OF_ONE_REQUEST: Final = PER_CALL - {"extra_body", "session_id"}
 

@@ -86,7 +86,7 @@ class PromptTemplate:
     """A prompt with ``{name}`` placeholders.
 
     Args:
-        template: The text. ``{{`` and ``}}`` stand for braces.
+        template: The text, with ``{{`` and ``}}`` for literal braces.
 
     Raises:
         ConfigurationError: A placeholder is malformed, or the template has none.

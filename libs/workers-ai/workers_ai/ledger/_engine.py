@@ -265,7 +265,7 @@ class Engine:
         self._stop(
             BatchError(
                 f"the queue returned the request id {job.request_id} for more than one submission, so that their "
-                f"results cannot be told apart; none was stored: run the same call again",
+                f"results cannot be assigned; none was stored: run the same call again",
                 model=self._model,
                 request_ids=[job.request_id],
             )

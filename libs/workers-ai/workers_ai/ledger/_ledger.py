@@ -53,7 +53,7 @@ class Ledger(LedgerFile):
             run = int(cursor.lastrowid or 0)
             self._observer.beat(run)
             alive = self._alive(db)
-            if alive == {run}:  # another live run may still need them
+            if alive == {run}:  # another active run may still need them
                 db.execute("DELETE FROM work WHERE job IS NULL AND repairs = 0")
             self._forget(db, alive)
         return run
@@ -76,7 +76,7 @@ class Ledger(LedgerFile):
         Raises:
             LedgerError: The lease of the run expired, and its inputs were deleted from the ledger.
         """
-        self._observer.ended(run)  # first: even if the disk is full, other runs may go on
+        self._observer.ended(run)  # first, so that other runs continue even if the disk is full
         with self._change() as db:
             for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
                 self._release(db, job)

@@ -51,7 +51,7 @@ class Outline:
         fingerprint: Options that change the results.
         mode: ``"queue"`` or ``"direct"``.
         limits: Bounds.
-        bar: Shows the progress.
+        bar: Display of the progress.
         total: Number of inputs, or None.
         wait: Whether to wait for the results of submissions.
         take_over: Treat runs of other hosts as dead at once.
@@ -85,7 +85,7 @@ def total_of(source: object, total: int | None) -> int | None:
 
 @dataclass
 class Run:
-    """One run."""
+    """One run: its engine, its options and its results."""
 
     engine: Engine
     outline: Outline

@@ -25,7 +25,7 @@ NOT_ASKED: Final = (
     ("error event inside a stream", "cannot be caused on purpose; every likely form is read"),
     ("codes and headers at capacity (3040), at the rate limit (3021) and without quota", "would block the account"),
     ("whether `rejectIfBusy` works on `/ai/v1`", "shows only while the model is at capacity"),
-    ("role `developer`, ids of tool calls, reasoning of earlier turns", "sent in a form that every model takes"),
+    ("role `developer`, ids of tool calls, reasoning of earlier turns", "sent in a form that every model accepts"),
 )
 """Pairs of an open question and the reason why the probe does not test it."""
 

@@ -114,7 +114,7 @@ class Report:
             lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
         lines += ["", "## To change", ""]
         lines += [f"- {change}" for change in self.changes] or ["Nothing: no answer differs."]
-        lines += ["", "## Not asked", "", *(f"- {what}: {why}" for what, why in NOT_ASKED)]
+        lines += ["", "## Not tested", "", *(f"- {what}: {why}" for what, why in NOT_ASKED)]
         return "\n".join(lines) + "\n"
 
 

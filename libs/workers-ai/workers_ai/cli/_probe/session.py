@@ -166,7 +166,9 @@ class Session:
         except httpx.TimeoutException as exc:
             return OpenQuestionError(f"no reply in time ({type(exc).__name__})")
         except httpx.HTTPError as exc:
-            raise ProbeStoppedError(f"the service cannot be reached: {self._settings._scrub(str(exc))}") from exc
+            raise ProbeStoppedError(
+                f"the service cannot be reached ({self._settings._scrub(str(exc))}): run `workers-ai doctor`"
+            ) from exc
         headers = {name.lower(): value for name, value in response.headers.items()}
         reply = Reply(response.status_code, headers, self._settings._scrub(response.text))
         if self._live_only and _EMULATOR_HEADER in headers:

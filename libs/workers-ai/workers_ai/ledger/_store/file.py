@@ -179,7 +179,7 @@ class LedgerFile:
     def silent_run(self) -> tuple[str, int, float] | None:
         """Return host and process of the run whose claims expire next, and the seconds until then.
 
-        None if no other run is at work. The heartbeats of a live run renew its claims.
+        None if no other run is at work. The heartbeats of an active run renew its claims.
         """
         with self._reading() as db:
             others = [(self._observer.dead_in(row), row) for row in self._unfinished(db)]
@@ -305,7 +305,7 @@ class LedgerFile:
         return [None if row is None else AnswerRow(*row) for row in rows]
 
     def find_failures(self, hashes: Iterable[bytes]) -> list[tuple[int | None, str] | None]:
-        """Return code and message of the failures of inputs by their hashes; None for one that has not failed."""
+        """Return code and message of the failures of inputs by their hashes; None for an input that has not failed."""
         query = "SELECT code, message FROM texts JOIN failures USING (id) WHERE hash = ?"
         with self._reading() as db:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
