@@ -112,7 +112,7 @@ class _BaseClient:
 
 
 class Client(_BaseClient):
-    """The blocking client of Workers AI. Pickles and copies without open connections.
+    """The blocking client of Workers AI. Pickles and copies have no open connections.
 
     Args:
         http_client: Your own ``httpx.Client``. URL and credentials are those of the settings; it is never closed.

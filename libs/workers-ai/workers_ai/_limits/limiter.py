@@ -198,7 +198,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected at capacity.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds until it is sent again.
             for_all: Whether the service requested this wait; then all calls of the model wait.
             returns: Whether the call is sent again; then a slot is reserved for it.
@@ -222,7 +222,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected by a rate limit: all calls of the limit wait.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds to wait.
             returns: Whether the call is sent again; then a request of the next minute is reserved for it.
         """

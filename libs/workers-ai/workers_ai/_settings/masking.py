@@ -21,7 +21,7 @@ __all__ = ["blank", "masked_text", "masked_url", "masked_values", "masks_fields"
 AnyClass = TypeVar("AnyClass", bound=type)
 
 _USER_OF_URL: Final = re.compile(r"//.*(?<!/)@")
-"""User and password of a URL. The ``@`` of a model id follows a slash."""
+"""Pattern of user and password in a URL. It does not match a model id, whose ``@`` follows a slash."""
 _QUERY_OF_URL: Final = re.compile(r"([?#]).*")
 
 

@@ -32,7 +32,7 @@ def compact_json(value: JSON) -> bytes:
     """Return JSON in UTF-8, without spaces. Values that are not JSON are written as pydantic writes them.
 
     Raises:
-        TypeError: A value has no form in JSON.
+        TypeError: A value cannot be written as JSON.
         ValueError: The value contains itself.
         RecursionError: The value is nested too deep.
     """

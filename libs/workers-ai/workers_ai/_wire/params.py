@@ -100,7 +100,8 @@ class EmbedShape(TypedDict, total=False):
     dimensions: int | None
     """Length of the vectors, for models that can shorten them; ``api="embeddings"`` only."""
     queue: Literal["never", "overflow", "always"]
-    """When to send documents through the asynchronous queue. Queries are always sent directly."""
+    """When to send documents through the asynchronous queue: never (the default), after a rejection at capacity, or
+    always. Queries are always sent directly."""
     deadline_s: float | None
     """Seconds to wait for the queue. Default 3600; None for no bound."""
 

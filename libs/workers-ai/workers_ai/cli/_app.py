@@ -456,7 +456,7 @@ def demo(live: opt.Live = False) -> None:
 
 
 def _joined(words: list[str]) -> Iterator[str]:
-    """Yield runs of words as one text; ``-`` stays alone."""
+    """Join words to texts. Yield each ``-`` (stdin) as a separate text."""
     for is_stdin, run_of_words in itertools.groupby(words, "-".__eq__):
         yield "-" if is_stdin else " ".join(run_of_words)
 

@@ -43,7 +43,7 @@ _OPTIONS: Final = {
     "temperature": "--temperature",
     "truncate_inputs": "--truncate",
 }
-"""Options of the commands, by the arguments that errors name."""
+"""Options of the commands, by the arguments in errors."""
 
 
 def message_of(error: Exception) -> str:

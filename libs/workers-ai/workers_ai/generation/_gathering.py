@@ -129,8 +129,8 @@ class QueuedClient(AsyncClient):
 
         Raises:
             BatchItemError: This request failed.
-            ConfigurationError: The model is another one, a keyword is unknown, or it is a setting of a single HTTP
-                request, such as ``timeout``, ``gateway`` and ``extra_headers``.
+            ConfigurationError: ``model`` is not that of the client, a keyword is unknown, or a keyword is a setting of
+                a single HTTP request, such as ``timeout``, ``gateway`` and ``extra_headers``.
             WorkersAIError: An error that stopped the submission.
         """
         chat = self._input(model, messages, options)

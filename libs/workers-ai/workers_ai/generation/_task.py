@@ -305,7 +305,7 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
 
 
 def _most_tokens(body: Mapping[str, JSON]) -> int:
-    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+    """Return the maximum tokens of the answer in a request body; 0 if not set."""
     bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
     return max((bound for bound in bounds if isinstance(bound, int)), default=0)
 

@@ -231,7 +231,7 @@ class Engine:
             self._sending = False
 
     def _await_turn(self) -> Flow[bool]:
-        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, go on without it."""
+        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, continue without it."""
         until = self.clock() + _TURN_MOST_S
         while not (held := self._turn.acquire(blocking=False)) and self.clock() < until:
             yield Sleep(_TURN_S, "another submission")  # a blocked thread could not end

@@ -50,7 +50,7 @@ class Outline:
         ledger: Path of the ledger.
         fingerprint: Options that change the results.
         mode: ``"queue"`` or ``"direct"``.
-        limits: Bounds.
+        limits: Limits of the run.
         bar: Display of the progress.
         total: Number of inputs, or None.
         wait: Whether to wait for the results of submissions.

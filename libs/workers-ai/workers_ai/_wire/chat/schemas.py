@@ -201,7 +201,7 @@ def _completed(parameters: Mapping[str, JSON]) -> dict[str, JSON]:
 def prepare_tool_choice(choice: JSON, tools: Sequence[Mapping[str, JSON]]) -> tuple[JSON, dict[str, JSON]]:
     """Return ``tool_choice`` for the service, and the parameter schemas of the tools that it forces.
 
-    Some models treat "required" as advice, and the named form is enforced (https://github.com/cloudflare/ai/pull/575).
+    Some models treat "required" as advice but enforce the named form (https://github.com/cloudflare/ai/pull/575).
     So a choice of a single tool is sent by name. "any" would be rejected.
 
     Raises:

@@ -35,7 +35,7 @@ _TIME_ID: Final = re.compile(r"\bid-\d{13}\b")
 
 
 class Scrub:
-    """Replaces secrets, the account and ids; equal ids become equal placeholders, so that a batch can be replayed.
+    """Replace secrets, the account and ids; equal ids become equal placeholders, so that a batch can be replayed.
 
     Args:
         replace_secrets: Function that returns a text without secrets and account.

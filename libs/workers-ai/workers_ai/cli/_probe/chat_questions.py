@@ -255,4 +255,4 @@ CHAT_QUESTIONS: Final = (
         where="workers_ai/_wire/chat/request.py",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

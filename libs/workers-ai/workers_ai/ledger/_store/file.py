@@ -154,7 +154,7 @@ class LedgerFile:
         db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries.items())
 
     def _replaced(self, fingerprint: AnyFingerprint) -> bool:
-        """Replace the fingerprint if nothing depends on it: no result, no submission, and no run at work."""
+        """Replace the fingerprint if nothing depends on it: no result, no submission, and no active run."""
         with self._change() as db:
             held = db.execute(
                 "SELECT 1 FROM vectors UNION ALL SELECT 1 FROM answers UNION ALL SELECT 1 FROM jobs LIMIT 1"
@@ -179,7 +179,7 @@ class LedgerFile:
     def silent_run(self) -> tuple[str, int, float] | None:
         """Return host and process of the run whose claims expire next, and the seconds until then.
 
-        None if no other run is at work. The heartbeats of an active run renew its claims.
+        None if no other run is active. The heartbeats of an active run renew its claims.
         """
         with self._reading() as db:
             others = [(self._observer.dead_in(row), row) for row in self._unfinished(db)]
