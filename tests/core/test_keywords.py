@@ -19,10 +19,12 @@ from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as Llama
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import AsyncClient, Client, Limiter, RetryPolicy, Settings
 from workers_ai import errors as e
+from workers_ai._connection import Connection
 from workers_ai._settings.checks import CHECKS
 from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
 from workers_ai._wire.vectors import EmbedOptions
+from workers_ai.client import ClientArguments
 from workers_ai.generation import GenerateOptions, agenerate, generate
 from workers_ai.generation import _options as generate_options
 from workers_ai.generation import estimate as estimate_generation
@@ -30,6 +32,7 @@ from workers_ai.ingest import IngestOptions, aingest, ingest
 from workers_ai.ingest import _options as ingest_options
 from workers_ai.ingest import estimate as estimate_ingestion
 from workers_ai.integration import ChatFields, ConnectionFields, EmbeddingFields
+from workers_ai.integration._settings_model import HANDLES
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HI = [{"role": "user", "content": "hi"}]
@@ -60,7 +63,9 @@ def test_settings_are_the_same_in_every_list() -> None:
     fixed = {"reject_if_busy", "allow_insecure_http"}  # read once, by Settings.resolve
     assert {field.name for field in fields(Settings)} - {"token_from_env"} == set(SETTINGS) - fixed
     assert set(CHECKS) == set(SETTINGS) - fixed - {"account_id", "api_token", "base_url", "batch_worker"}
-    handles = {"http_client", "http_async_client", "binding", "on_retry", "retry", "limiter"}
+    handles = set(HANDLES)
+    assert handles | {"settings"} == inspect.signature(Connection.open).parameters.keys()
+    assert set(ClientArguments.__annotations__) == {*SETTINGS, *ALIASES, *handles, "async_http_client"}
     assert set(ConnectionFields.model_fields) - handles == set(SETTINGS)
     assert PER_CALL - {"extra_headers", "extra_body"} <= {*SETTINGS, *ALIASES}
     for cls in (Client, AsyncClient):
