@@ -70,7 +70,7 @@ def test_missing_settings_are_all_named_and_nothing_is_sent(
     ("settings", "problems", "remedy"),
     [
         ({"tokens": []}, {"token": "failed", "call": "failed"}, "create a token"),
-        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "Account > Workers AI > Read"),
+        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "permission Workers AI Read"),
         ({"unlisted": True}, {"models": "warning"}, "only `workers-ai models --check`"),
         ({"owned": True}, {}, ""),
         ({"accounts": []}, {"models": "failed", "call": "failed"}, "copy the account id"),

@@ -41,6 +41,8 @@ def test_help_is_plain_without_a_terminal() -> None:
         assert result.exit_code == 0
         assert "\x1b" not in result.output
         assert "Exit status: 0" in result.output
+        uses_account = "account_id" in {parameter.name for parameter in COMMANDS[name].params}
+        assert ("CLOUDFLARE_API_TOKEN" in result.output) == uses_account, name
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"extra_body": {"stream": True}}, ("a", "x"), "stream"),
     ({"extra_body": {"n": 2}}, ("a", "x"), "dedupe=False"),
     ({"extra_body": [1]}, ("a", "x"), "extra_body"),
+    ({"extra_body": {"a": {1}}}, ("a", "x"), "extra_body cannot be written as JSON"),
+    ({"extra_body": {"a": float("nan")}}, ("a", "x"), "extra_body cannot be written as JSON"),
     ({"max_tokens": 0}, ("a", "x"), "max_tokens must be a whole number"),
     ({"max_tokens": 300_000}, ("a", "x"), "max_tokens must be a whole number between 1 and 256,000"),
     ({"model": LLAMA, "max_tokens": None, "schema": SCHEMA}, ("a", "x"), "set max_tokens: "),

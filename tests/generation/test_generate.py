@@ -188,13 +188,15 @@ def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
     chats = [
         ChatInput([{"role": "user", "content": "a"}], {"max_tokens": 7, "tools": [tool]}),
         ChatInput([{"role": "user", "content": "a"}]),
+        ChatInput([{"role": "user", "content": "c"}], {"max_tokens": 7}),
     ]
     queue = FakeQueue(lambda request: f"cap {request['max_tokens']}")
     report = sync(list(enumerate(chats)), queue)
-    assert [answer.text for answer in report.answers()] == ["cap 7", "cap 100"]
+    assert [answer.text for answer in report.answers()] == ["cap 7", "cap 100", "cap 7"]
+    assert ["tools" in body for body in queue.bodies] == [True, False, False]
     with Answers(sync.ledger) as answers:
         replies = answers.find([*chats, ChatInput([{"role": "user", "content": "b"}])])
-    assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", None]
+    assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", "cap 7", None]
     assert replies[0]
     assert replies[0].usage
     assert replies[0].usage.output_tokens == 7
@@ -207,15 +209,21 @@ def test_tool_calls_survive_the_ledger(sync: Generator) -> None:
             message = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]}
             return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
 
-    chat = ChatInput(
-        [{"role": "user", "content": "a"}], {"tools": [{"type": "function", "function": {"name": "look"}}]}
-    )
-    sync([("a", chat)], Calling())
+    params: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "look"}}]}
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    history = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "x"},
+    ]
+    first = {"role": "user", "content": "a"}
+    chats = [ChatInput([first, *history], params), ChatInput([first], params)]
+    sync(list(enumerate(chats)), Calling())
     with Answers(sync.ledger) as answers:
-        (reply,) = answers.find([chat])
-    assert reply is not None
-    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("look", '{"q": 1}')]
-    assert (reply.reasoning, reply.finish_reason) == ("hm", "tool_calls")
+        replies = answers.find(chats)
+    for reply, call_id in zip(replies, ("c1~turn2", "c1"), strict=True):  # ids are unique in each conversation
+        assert reply is not None
+        assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [(call_id, "look", '{"q": 1}')]
+        assert (reply.reasoning, reply.finish_reason) == ("hm", "tool_calls")
 
 
 def test_a_changed_argument_is_rejected_with_the_difference(sync: Generator, ledger: Path) -> None:

@@ -88,6 +88,12 @@ def test_scores_are_matched_by_id_and_documents_copied(emulator: Emulator, reran
     assert given == documents()
 
 
+def test_metadata_of_a_result_is_a_copy_at_every_depth(reranker: Make) -> None:
+    given = [Document("a", metadata={"tags": ["x"]})]
+    reranker().compress_documents(given, QUERY)[0].metadata["tags"].append("y")
+    assert given[0].metadata == {"tags": ["x"]}
+
+
 def test_texts_and_documents(emulator: Emulator, reranker: Make, call: Any) -> None:
     best = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]
     scored(emulator, row(1, 0.9), row(0, 0.1))

@@ -356,7 +356,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         _check_configs(config, len(inputs))
         with framework_errors:
             run = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs))
-            return run.run(limited(self.client, self.rate_limiter))
+            return run.run(limited(self.client, self.rate_limiter, run.options))
 
     async def _aanswered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
@@ -365,7 +365,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         _check_configs(config, len(inputs))
         with framework_errors:
             run = self._queue_run(inputs, kwargs, await self._acached(inputs, kwargs))
-            return await run.arun(limited(self.async_client, self.rate_limiter))
+            return await run.arun(limited(self.async_client, self.rate_limiter, run.options))
 
     def _queue_run(
         self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
@@ -375,6 +375,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         stop, given = _split_stop(kwargs)
         model, _, options = self._call([], stop, given, None)
+        params, extra_body = queue_params(options), options.get("extra_body") or {}
         requests: dict[str, tuple[int, ChatInput]] = {}
         for index, (item, is_cached) in enumerate(zip(inputs, cached, strict=True)):
             if is_cached:
@@ -383,9 +384,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 wire = to_wire(self._convert_input(item).to_messages())
             except (WorkersAIError, ValueError, TypeError):  # raised again when LangChain invokes this input
                 continue
-            requests.setdefault(request_key(wire, options), (index, ChatInput(wire, queue_params(options))))
+            requests.setdefault(request_key(wire, options), (index, ChatInput(wire, params, extra_body)))
         owner = self if self.rate_limiter is None else self.model_copy(update={"rate_limiter": None})
-        return QueueRun(owner, model, requests, options.get("extra_body"), self.ledger, self.total_timeout)
+        deadline_s = options.pop("total_timeout", None) or self.total_timeout
+        return QueueRun(owner, model, requests, options, self.ledger, deadline_s)
 
     def _cache(self) -> BaseCache | None:
         """Return LangChain's cache for this model, or None."""

@@ -89,6 +89,7 @@ def answer_message(answer: Answer, model: str) -> BaseMessage:
         finish_reason=finish,
         usage=answer.usage,
         refusal=None if refusal is None else str(refusal),
+        logprobs=message.get("logprobs"),
     )
     return to_result(reply, model).generations[0].message
 
@@ -180,7 +181,7 @@ class WorkersAIBatchGenerator:
                 self._source(inputs, ids, config),
                 ledger=self.ledger,
                 model=self._model,
-                client=limited(self._llm.client, self._llm.rate_limiter),
+                client=limited(self._llm.client, self._llm.rate_limiter, self._options),
                 **self._arguments(inputs),
             )
             return self._report(report, config)
@@ -201,7 +202,7 @@ class WorkersAIBatchGenerator:
                 source,
                 ledger=self.ledger,
                 model=self._model,
-                client=limited(self._llm.async_client, self._llm.rate_limiter),
+                client=limited(self._llm.async_client, self._llm.rate_limiter, self._options),
                 **self._arguments(inputs),
             )
             return self._report(report, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -132,7 +133,7 @@ def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
 def _scored(documents: Sequence[Document], scores: Sequence[RerankScore]) -> list[Document]:
     """Return copies of the documents in the order of their scores."""
     return [
-        document.model_copy(update={"metadata": {**document.metadata, "relevance_score": score.score}})
+        document.model_copy(update={"metadata": {**deepcopy(document.metadata), "relevance_score": score.score}})
         for score in scores
         for document in (documents[score.index],)
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
-from workers_ai.integration import CHAT_PARAMS, plain_json
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, Failure, GenerateOptions
-    from workers_ai.types import JSON, ChatReply
+    from workers_ai.types import ChatReply
 
 __all__ = [
     "QueueRun",
@@ -46,6 +46,7 @@ Model_co = TypeVar("Model_co", bound="BaseChatModel", covariant=True)
 _WARN_ABOVE: Final = 100
 """Number of inputs above which a batch without a ledger warns."""
 _PARAMS: Final = CHAT_PARAMS - {"stream_options"}
+_SETTINGS: Final = PER_CALL - {"extra_body"}
 
 
 class QueuedAnswers(Generic[Model_co]):
@@ -61,19 +62,15 @@ class QueuedAnswers(Generic[Model_co]):
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
         self._places: Mapping[str, int] = {}
 
-    def add(
-        self, places: Mapping[str, int], replies: Sequence[ChatReply | None], failures: Sequence[Failure | None]
-    ) -> None:
-        """Record a reply or a failure for each request.
+    def add(self, places: Mapping[str, int], outcomes: Sequence[ChatReply | Failure | None]) -> None:
+        """Record the outcomes of all requests.
 
         Args:
             places: Index of the first input of each request, by key.
-            replies: The replies, in the same order.
-            failures: The failures, in the same order.
+            outcomes: The reply or the failure of each request, in the same order; None for one without either.
         """
         self._places = places
-        for key, reply, failure in zip(places, replies, failures, strict=True):
-            self._outcomes[key] = failure if reply is None else reply
+        self._outcomes.update(zip(places, outcomes, strict=True))
 
     def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
@@ -123,11 +120,21 @@ def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     return plain_json([messages, queue_params(options)])
 
 
-def limited(client: ClientT, limiter: BaseRateLimiter | None) -> ClientT:
-    """Return a client that acquires LangChain's rate limiter before each request."""
-    if limiter is None:
-        return client
-    return type(client)._of(client._connection.paced(limiter.acquire, limiter.aacquire))
+def limited(client: ClientT, limiter: BaseRateLimiter | None, options: ChatKeywords | None = None) -> ClientT:
+    """Return a client for the requests of one batch.
+
+    Args:
+        client: The client of the model.
+        limiter: LangChain's rate limiter, acquired before each request; None for no limiter.
+        options: Options of the call. Its settings of a call, such as ``timeout``, replace those of the client.
+    """
+    connection = client._connection
+    given = {name: value for name, value in (options or {}).items() if name in _SETTINGS and value is not None}
+    if given:
+        connection = connection.for_call(given)
+    if limiter is not None:
+        connection = connection.paced(limiter.acquire, limiter.aacquire)
+    return client if connection is client._connection else type(client)._of(connection)
 
 
 def queue_params(options: ChatKeywords) -> dict[str, object]:
@@ -143,7 +150,7 @@ class QueueRun(Generic[Model_co]):
         owner: The model of the batch.
         model: Model id.
         requests: Distinct requests by key, each with the index of its first input.
-        extra_body: Additional fields of the body of all requests.
+        options: Options of the call, with settings that replace those of the client.
         ledger: Path of the ledger; None for a temporary one.
         deadline_s: Seconds the batch may take; None for no limit.
     """
@@ -151,7 +158,7 @@ class QueueRun(Generic[Model_co]):
     owner: Model_co
     model: str
     requests: dict[str, tuple[int, ChatInput]]
-    extra_body: Mapping[str, JSON] | None
+    options: ChatKeywords
     ledger: str | None
     deadline_s: float | None
 
@@ -202,11 +209,7 @@ class QueueRun(Generic[Model_co]):
 
     @property
     def _options(self) -> GenerateOptions:
-        return {
-            "extra_body": self.extra_body or None,
-            "deadline_s": self.deadline_s,
-            "progress": False,
-        }
+        return {"deadline_s": self.deadline_s, "progress": False}
 
     def _keep(self, answers: QueuedAnswers[Model_co], error: WorkersAIError, ledger: Path) -> None:
         """Record an error that stopped the run. Raise it if no input can have an answer."""
@@ -223,4 +226,7 @@ class QueueRun(Generic[Model_co]):
             with Answers(ledger) as stored:
                 places = {key: index for key, (index, _) in self.requests.items()}
                 requests = [request for _, request in self.requests.values()]
-                answers.add(places, stored.find(requests), stored.errors(requests))
+                replies = stored.find(requests)
+                unanswered = [request for request, reply in zip(requests, replies, strict=True) if reply is None]
+                failures = iter(stored.errors(unanswered))
+                answers.add(places, [next(failures) if reply is None else reply for reply in replies])

@@ -124,6 +124,8 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     elif isinstance(exc, httpx.RequestError):
         detail = _USER_OF_URL.sub("//[redacted]@", settings._scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no response from {host}: {detail}", model=model)
+    elif isinstance(exc, (ExceptionGroup, OverflowError)):  # how anyio and socket report an impossible address
+        error = APIConnectionError(f"no response from {host}: {_first_cause(exc)}", model=model)
     elif isinstance(exc, RuntimeError) and "client has been closed" in str(exc):
         return ConfigurationError(
             "the HTTP client has been closed: pass an http_client (http_async_client) that stays open", model=model
@@ -132,11 +134,17 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         raise exc
     # `exc` remains the context of the error. Remove the token from it: the headers of the request and the tracebacks of
     # its causes contain the token.
-    with suppress(RuntimeError):  # `exc` has no request
+    with suppress(AttributeError, RuntimeError):  # `exc` has no request
         exc.request = httpx.Request(exc.request.method, exc.request.url)
     exc.__cause__ = exc.__context__ = None
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error
+
+
+def _first_cause(exc: Exception) -> Exception:
+    while isinstance(exc, ExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc
 
 
 def _host_of(exc: Exception) -> str | None:

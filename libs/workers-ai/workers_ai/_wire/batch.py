@@ -13,7 +13,6 @@ status, and the response to a poll with an unknown id. All likely forms are read
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -25,7 +24,7 @@ from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
-from workers_ai._wire.usage import add_usage, read_usage
+from workers_ai._wire.usage import read_usage, sum_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import (
     BadRequestError,
@@ -66,6 +65,8 @@ _FINAL_STATES: Final = frozenset(
     | {"complete", "completed", "done", "finished", "succeeded", "success"}
 )
 """Final states: a result is in the same response, or never follows."""
+_SUCCESS_FIELDS: Final = frozenset({"id", "index", "external_reference", "result", "success"})
+"""Fields of a successful entry. An entry with other fields may have an error among them."""
 _SEPARATOR_BYTES: Final = 1
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -236,7 +237,7 @@ def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) 
     whole = result.get("usage") if isinstance(result, dict) else None
     if not isinstance(whole, dict):
         records = (item.result.get("usage") for item in items if isinstance(item.result, dict))
-        if usage := functools.reduce(add_usage, map(read_usage, records), None):
+        if usage := sum_usage(map(read_usage, records)):
             return usage
     return read_usage(whole, neurons)
 
@@ -261,7 +262,9 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
     reference = entry.get("external_reference")
     reference = reference if reference is None else str(reference)
     result = entry.get("result")
-    details = read_error({key: value for key, value in entry.items() if key != "result"})
+    details = None
+    if entry.get("success") is not True or not entry.keys() <= _SUCCESS_FIELDS:
+        details = read_error({key: value for key, value in entry.items() if key != "result"})
     if details is not None:
         details = read_error(result) or details
     elif result is None:

@@ -15,7 +15,7 @@ from workers_ai._wire.json_writing import plain_json
 from workers_ai.catalogue import lookup
 from workers_ai.client import ClientArguments
 from workers_ai.errors import ConfigurationError
-from workers_ai.generation._inputs import PromptTemplate, Renderer
+from workers_ai.generation._inputs import PromptTemplate, Renderer, check_fields
 from workers_ai.generation._output import OutputFormat
 from workers_ai.generation._task import GenerateTask
 from workers_ai.ledger._records import Limits, check_mode
@@ -181,19 +181,18 @@ class Options:
     def _check_parameters(self) -> None:
         require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
         extra = self.extra_body or {}
-        if extra.get("stream"):
-            raise ConfigurationError("extra_body must not have stream: answers of a corpus are not streamed; remove it")
-        if extra.get("n", 1) != 1:
-            raise ConfigurationError("extra_body must not have n: pass each input n times, with dedupe=False")
-        if not self.output.is_text and {"response_format", "guided_json"} & extra.keys():
-            raise ConfigurationError("extra_body has response_format or guided_json: pass that or schema=, not both")
+        try:
+            json.dumps(dict(extra), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ConfigurationError(f"extra_body cannot be written as JSON: {exc}") from None
+        check_fields(extra, "extra_body", is_text=self.output.is_text)
 
     @cached_property
     def renderer(self) -> Renderer:
         """Renders items of the source to chat requests."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
-        return Renderer(template, self.system, self.dedupe)
+        return Renderer(template, self.system, self.dedupe, self.output.is_text)
 
     @cached_property
     def params(self) -> dict[str, JSON]:

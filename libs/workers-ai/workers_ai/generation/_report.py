@@ -41,7 +41,7 @@ class Answer:
         usage: Tokens and neurons of the answer; None if not reported, and for a failed input.
         error: Why the input failed, or why its answer does not match the schema; None for a usable answer.
         message: The assistant message: ``content``, and where present ``reasoning_content``, ``tool_calls``,
-            ``refusal``. None if there is no answer.
+            ``refusal``, ``logprobs``. None if there is no answer.
     """
 
     id: str | int
@@ -86,7 +86,8 @@ def chat_reply(answer: Answer, model: str) -> ChatReply:
         usage = {"prompt_tokens": answer.usage.input_tokens, "completion_tokens": answer.usage.output_tokens}
         if answer.usage.neurons is not None:
             usage["neurons"] = answer.usage.neurons
-    choice = {"message": answer.message or {}, "finish_reason": answer.finish_reason}
+    message = answer.message or {}
+    choice = {"message": message, "finish_reason": answer.finish_reason, "logprobs": message.get("logprobs")}
     return read_chat({"choices": [choice], "usage": usage, "model": model}, ReplyContext(model))
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.chat.request import RUN_ONLY_PARAMS, ChatForm, ChatPlan, chat_form
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
-from workers_ai._wire.usage import add_usage
+from workers_ai._wire.usage import sum_usage
 from workers_ai.catalogue import lookup
-from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError
+from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError, ConfigurationError
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
 from workers_ai.generation._report import misfit
 from workers_ai.ledger._progress import neurons_of
@@ -91,11 +92,12 @@ class GenerateTask:
         card = lookup(model)
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
-        self._api: Api = "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
+        self._api: Api | None = None if mode == "direct" else "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
         # gpt-oss accepts no response_format in the queue
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
-        in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
+        in_request = bool(card.json_schema or card.guided_json) and self._api != "responses"
         self._params = dict(params)
+        self._form: tuple[object, ChatForm] | None = None  # of the last input, and its parameters and fields
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:
@@ -111,12 +113,9 @@ class GenerateTask:
         """Return an item of the source as the ledger stores it."""
         return self._renderer.document(item)
 
-    def _request(self, chat: ChatInput) -> tuple[Sequence[Mapping[str, JSON]], dict[str, JSON]]:
-        """Return messages and parameters of a request."""
-        messages = chat.messages
-        if self._instruction is not None:
-            messages = _with_system(messages, self._instruction)
-        return messages, {**self._params, **chat.params}
+    def _messages(self, chat: ChatInput) -> Sequence[Mapping[str, JSON]]:
+        """Return the messages of a request."""
+        return chat.messages if self._instruction is None else _with_system(chat.messages, self._instruction)
 
     def _plan(self, chat: ChatInput) -> ChatPlan:
         """Plan a request of the queue.
@@ -125,8 +124,40 @@ class GenerateTask:
             BadRequestError: A message cannot be sent to this model.
             ConfigurationError: A parameter is invalid.
         """
-        messages, params = self._request(chat)
-        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
+        found = self._form
+        given = (chat.params, chat.extra_body)
+        if found is None or found[0] != given:
+            self._form = found = given, self._chat_form(chat)
+        return found[1].plan(self._messages(chat))
+
+    def _chat_form(self, chat: ChatInput) -> ChatForm:
+        params = self._parameters(chat)
+        if self._api == "responses" and (misplaced := sorted(RUN_ONLY_PARAMS & params.keys())):
+            raise ConfigurationError(
+                f"{self.model} does not accept {', '.join(misplaced)} in the queue: omit it, or send direct requests"
+            )
+        return chat_form(self.model, params, api=self._api, extra_body=self._fields(chat))
+
+    def _parameters(self, chat: ChatInput) -> dict[str, JSON]:
+        """Return the parameters of a request."""
+        return {**self._params, **chat.params}
+
+    def _fields(self, chat: ChatInput) -> dict[str, JSON]:
+        """Return the fields to add to the body of a request."""
+        return {**(self._extra_body or {}), **chat.extra_body}
+
+    def check(self, chat: ChatInput) -> None:
+        """Check a request that is put into a submission with others.
+
+        Raises:
+            BadRequestError: A message cannot be sent.
+            ConfigurationError: A parameter is invalid.
+        """
+        try:
+            self.document((0, chat))
+            self._plan(chat)
+        except RecursionError:
+            raise BadRequestError("messages are nested too deeply, or contain themselves", model=self.model) from None
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
@@ -149,25 +180,24 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             window = f"the context window of {self.model} is {self._window:,}"
             why = f"the input has about {expected:,} tokens; {window}: shorten it"
-        bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
-        made = bound if isinstance(bound, int) else self._default_max or 0
+        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
         plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
         request, context, _ = plan
-        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
-        body["external_reference"] = _reference(keys[0])
+        body = {**(request.body or {}), "external_reference": _reference(keys[0])}
+        body.pop("model", None)
         return Prepared(body, context)
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
         assert self._connection is not None
-        messages, params = self._request(read_input(texts[0]))
+        chat_input = read_input(texts[0])
         calls = self._connection.calls
-        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
-        plan = plan_call(calls.settings, self.model, messages, options, stream=False)
+        options = cast("ChatKeywords", {**self._parameters(chat_input), "extra_body": self._fields(chat_input)})
+        plan = plan_call(calls.settings, self.model, self._messages(chat_input), options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
 
@@ -203,12 +233,9 @@ class GenerateTask:
             measured = self.measure(again)
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
+        spent = (usage.input_tokens, usage.output_tokens, usage.neurons) if usage else (None, None, None)
         message = canonical_message(reply)
-        row = AnswerEntry(group[0], message, reply.finish_reason, None, None, None, 0, request_id, time.time())
-        if usage:
-            row = row._replace(
-                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, neurons=usage.neurons
-            )
+        row = AnswerEntry(group[0], message, reply.finish_reason, *spent, 0, request_id, time.time())
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -229,14 +256,12 @@ class GenerateTask:
                 {"role": "assistant", "content": reply.text or "(no answer)"},
                 {"role": "user", "content": request},
             ]
-        return canonical(ChatInput([*chat.messages, *added], chat.params))
+        return canonical(replace(chat, messages=[*chat.messages, *added]))
 
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
         """Return the usage of a job. Set the usage of items that report none to a share by the length of the answer."""
         own = [outcome.usage for outcome in outcomes if outcome.usage is not None]
-        total = Usage()
-        for part in own:
-            total = add_usage(total, part) or total
+        total = sum_usage(own) or Usage()
         if usage is not None and usage.total_tokens >= total.total_tokens:
             total = usage._replace(neurons=total.neurons if usage.neurons is None else usage.neurons)
         silent = [outcome for outcome in outcomes if outcome.usage is None and outcome.rows]
@@ -277,6 +302,12 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
 
 
+def _most_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+    bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
+    return max((bound for bound in bounds if isinstance(bound, int)), default=0)
+
+
 def canonical_message(reply: ChatReply) -> str:
     """Return the assistant message of a reply as JSON text."""
     message: dict[str, JSON] = {"role": "assistant", "content": reply.text}
@@ -289,6 +320,8 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
+    if reply.logprobs:
+        message["logprobs"] = reply.logprobs
     return compact_json(message).decode(errors="surrogatepass")
 
 

@@ -6,6 +6,7 @@ leases: the claims of a dead process are adopted by the next run that checks.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -107,17 +108,20 @@ class Ledger(LedgerFile):
         """
         hashes = [document.key for document in documents]
         with self._change() as db:
-            last = db.execute("SELECT MAX(id) FROM texts").fetchone()[0] or 0
-            db.executemany("INSERT OR IGNORE INTO texts (hash) VALUES (?)", [(digest,) for digest in hashes])
             marks = ", ".join("?" * len(hashes))
             by_hash = dict(db.execute(f"SELECT hash, id FROM texts WHERE hash IN ({marks})", hashes))
+            earlier = list(by_hash.values())
+            if fresh := [digest for digest in dict.fromkeys(hashes) if digest not in by_hash]:
+                last = db.execute("SELECT MAX(id) FROM texts").fetchone()[0] or 0
+                by_hash.update(zip(fresh, itertools.count(last + 1)))
+                db.executemany("INSERT INTO texts (hash, id) VALUES (?, ?)", [(key, by_hash[key]) for key in fresh])
             ids = [by_hash[digest] for digest in hashes]
             texts = dict(zip(ids, (document.text for document in documents), strict=True))
             db.executemany(
                 "INSERT INTO docs (run, doc_id, text_id) VALUES (?, ?, ?)",
                 [(run, document.id, text_id) for document, text_id in zip(documents, ids, strict=True)],
             )
-            known = self._known(db, run, [text_id for text_id in texts if text_id <= last])
+            known = self._known(db, run, earlier)
             new = {text_id: text for text_id, text in texts.items() if text_id not in known.all}
             failed = known.failed | self._insert_work(db, run, new, part, measure)
         failing = sum(text_id in failed for text_id in ids)
@@ -161,9 +165,11 @@ class Ledger(LedgerFile):
 
     def waiting(self, part: int | None = None) -> int:
         """Return the number of unclaimed inputs; with ``part``, of those in requests of that size."""
-        query = "SELECT COUNT(*) FROM work WHERE job IS NULL AND ? IN (part, 0)"
+        unclaimed = "SELECT COUNT(*) FROM work WHERE job IS NULL"
         with self._reading() as db:
-            return int(db.execute(query, (part or 0,)).fetchone()[0])
+            if part is None:  # counted by the index alone
+                return int(db.execute(unclaimed).fetchone()[0])
+            return int(db.execute(f"{unclaimed} AND part = ?", (part,)).fetchone()[0])
 
     # Claims
 

@@ -326,7 +326,7 @@ class _DatabaseRow(Protocol):
 
 def as_mapping(row: object) -> dict[str, object] | None:
     """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
-    if isinstance(row, (Mapping, str, list, tuple)) or not isinstance(row, _DatabaseRow):
+    if isinstance(row, (tuple, str, list, Mapping)) or not isinstance(row, _DatabaseRow):
         return None
     return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
 

@@ -301,12 +301,10 @@ def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: Ca
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     text, reasoning, refusal, in_content = read_content(message.get("content"))
-    calls = (
-        read_tool_calls(message.get("tool_calls"), ids, truncation)
-        or read_tool_calls(message.get("function_call"), ids, truncation)
-        or read_tool_calls(list(in_content), ids, truncation)
-        or read_tool_calls(result.get("tool_calls"), ids, truncation)
-    )
+    calls: tuple[ToolCall, ...] = ()
+    for raw in (message.get("tool_calls"), message.get("function_call"), list(in_content), result.get("tool_calls")):
+        if raw and (calls := read_tool_calls(raw, ids, truncation)):
+            break
     if isinstance(own := message.get("refusal"), str):
         refusal = own or refusal
     return _Answer(

@@ -35,7 +35,9 @@ CREATE TABLE IF NOT EXISTS work (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
     part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER, ahead REAL NOT NULL DEFAULT 0,
     repairs INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS work_by_job ON work (job);
+-- In this order the waiting inputs are claimed. Ledgers of earlier releases have an index of jobs alone.
+DROP INDEX IF EXISTS work_by_job;
+CREATE INDEX IF NOT EXISTS work_by_part ON work (job, part);
 CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
 -- One submission: about to be sent (request_id is null), or accepted. groups: the text ids of each of its requests.
 CREATE TABLE IF NOT EXISTS jobs (
