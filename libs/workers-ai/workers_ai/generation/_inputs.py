@@ -240,8 +240,8 @@ class Renderer:
                 raise BadRequestError(f"{name} of the input {doc_id!r:.200} must be a mapping")
         if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
             raise ConfigurationError(
-                f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat, and "
-                "extra_body for other fields of the body"
+                f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat, "
+                "and extra_body for other fields of the body"
             )
         check_fields({**chat.params, **chat.extra_body}, f"the input {doc_id!r:.200}", is_text=self.is_text)
 
