@@ -253,7 +253,6 @@ def test_a_cancelled_call_leaves_no_trace(
     assert (lane.in_flight, list(lane.waiting)) == (0, [])
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock: Any) -> None:
     for _ in range(2000):
         clock.now += 1.0

@@ -269,7 +269,6 @@ def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Ac
         flow.close()
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_state_of_idle_models_and_accounts_is_released(
     make_calls: Any, limiter_: AccountLimiter, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +314,6 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
 # --- code that interrupts the holder of a lock ---
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_an_abandoned_stream_in_a_reference_cycle_ends_while_the_lock_is_held(account: dict[str, Any]) -> None:
     client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(streaming)), max_concurrency=2)
     calls = client._connection.calls
@@ -390,7 +388,6 @@ def descriptors() -> int:
     return len(list(listed.iterdir())) if listed.is_dir() else 0
 
 
-@pytest.mark.usefixtures("young_garbage")
 @pytest.mark.timeout(100 + CANCELLATIONS / 5 + LOOPS)
 def test_random_cancellations_and_many_event_loops_leave_nothing_behind(account: dict[str, Any]) -> None:
     """Run with ``WORKERS_AI_CANCELLATIONS=1000 WORKERS_AI_LOOPS=200`` for the long form."""

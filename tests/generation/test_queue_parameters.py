@@ -97,7 +97,7 @@ def test_every_parameter_is_part_of_the_item_and_of_its_key(tmp_path: Path, plac
     assert {name: item.get(name) for name in params} == {**params, "stream_options": None}
     assert item["x_mine"] == [7]
     if place in _PART_OF_LEDGER:
-        with pytest.raises(ConfigurationError, match=r"made with extra_body .*'x_mine': \[7\].*, not "):
+        with pytest.raises(ConfigurationError, match=r"created with extra_body .*'x_mine': \[7\].*, not "):
             place(emulator, ledger, {"x_mine": [8]}, **params)
     else:
         place(emulator, ledger, {"x_mine": [8]}, **params)

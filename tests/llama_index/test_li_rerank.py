@@ -131,7 +131,7 @@ class TestLlamaIndex:
         assert [one.node.node_id for one in end.nodes] == [one.node.node_id for one in found]
 
     def test_no_query_raises_before_any_event(self, reranker: Make, call: Caller, events: list[Any]) -> None:
-        with pytest.raises(ValueError, match="Missing query bundle"):
+        with pytest.raises(ValueError, match="the reranker has no query: pass query_bundle="):
             call(reranker(), "postprocess_nodes", nodes())
         with pytest.raises(ValueError, match="both"):
             call(reranker(), "postprocess_nodes", nodes(), query_bundle=QueryBundle("q"), query_str="q")

@@ -262,4 +262,4 @@ def check_fields(fields: Mapping[str, JSON], owner: str, *, is_text: bool) -> No
     if fields.get("n", 1) not in (None, 1):
         raise ConfigurationError(f"{owner} must not have n: pass each input n times, with dedupe=False")
     if not is_text and not {"response_format", "guided_json"}.isdisjoint(fields):
-        raise ConfigurationError(f"{owner} has a response_format of its own: pass that or schema=, not both")
+        raise ConfigurationError(f"{owner} has response_format or guided_json: pass that or schema=, not both")

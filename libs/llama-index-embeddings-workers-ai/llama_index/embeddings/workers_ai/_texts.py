@@ -19,7 +19,7 @@ __all__ = ["Texts"]
 
 
 class Texts:
-    """The texts of one call and their vectors. Equal texts are embedded once, cached ones not at all.
+    """The texts of one call and their vectors. Equal texts are embedded once. Cached texts are not embedded.
 
     Args:
         texts: The texts of the caller, in order.
@@ -34,7 +34,7 @@ class Texts:
         """Texts that were embedded by the service."""
 
     def key(self, text: str) -> str:
-        """Return the cache key of a vector. It includes the options, because a vector depends on each of them."""
+        """Return the cache key of a vector. It includes the options, because a vector depends on each option."""
         return hashlib.sha256(json.dumps([*self._options, text], ensure_ascii=False).encode()).hexdigest()
 
     def entry(self, text: str) -> dict[str, list[float]]:
@@ -61,7 +61,7 @@ class Texts:
         tick(len(texts))
 
     def correct_index(self, error: WorkersAIError, sent: Sequence[str]) -> None:
-        """Replace the index of an error, which counts the texts ``sent``, by the index in the caller's list."""
+        """Replace the index of an error by the index in the caller's list. The error counts the texts in ``sent``."""
         if error.index is not None:
             set_text_index(error, self._texts.index(sent[error.index]))
 
