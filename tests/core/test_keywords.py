@@ -12,8 +12,8 @@ import httpx
 import pytest
 from langchain_core.documents import Document
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.embeddings.workers_ai import WorkersAIEmbedding
-from llama_index.llms.workers_ai import WorkersAI
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
+from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
@@ -230,11 +230,12 @@ def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(acco
         assert make(**account, model="@cf/a/b", reuse_client=False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", CLASSES)
+@pytest.mark.parametrize("make", [*CLASSES, WorkersAIBatchEmbedding, WorkersAIBatchExtractor])
 def test_the_json_schema_describes_every_field(make: Any) -> None:
     properties = make.model_json_schema()["properties"]
-    assert {"http_client", "retry", "binding"}.isdisjoint(properties)
-    described = set(properties) - {"name", "disable_streaming", "output_version", "pydantic_program_mode"}
+    assert {"http_client", "retry", "binding", "docstore"}.isdisjoint(properties)
+    of_the_frameworks = {"disable_streaming", "is_text_node_only", "name", "output_version", "pydantic_program_mode"}
+    described = set(properties) - of_the_frameworks
     assert [name for name in described if not properties[name].get("description")] == []
 
 
