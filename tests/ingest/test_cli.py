@@ -324,7 +324,7 @@ def test_a_missing_credential_names_the_variable(
 def test_a_bad_row_costs_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     docs.write_text(docs.read_text() + '\n{"id": "bad"}')
     line = only_line(workers_ai(*ingest(), status=1))
-    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id'"
+    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id': pass --text-column"
     assert emulator.log.requests == 0
     assert not Path("vectors.parquet.ledger").exists()
 

@@ -208,7 +208,7 @@ def test_a_wrong_type_raises_whatever_the_kind_of_schema(
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"age": -1}, "age is -1, against minimum 0"),
+        ({"age": -1}, "age is -1, but minimum is 0"),
         ({"tags": ["a", "c"]}, r"tags\[1\] is 'c', not one of"),
         ({"home": 5}, "home is a JSON integer, not string or home is a JSON integer, not null"),
         ({"friend": {"age": "x"}}, "friend.age is a JSON string, not integer"),

@@ -112,7 +112,7 @@ class _BaseClient:
 
 
 class Client(_BaseClient):
-    """The blocking client of Workers AI. Pickles and copies without open connections.
+    """The blocking client of Workers AI. Pickles and copies have no open connections.
 
     Args:
         http_client: Your own ``httpx.Client``. URL and credentials are those of the settings; it is never closed.
@@ -166,7 +166,7 @@ class Client(_BaseClient):
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
-        """Embed texts, in concurrent requests of at most the model's cap. Vectors are in the order of the texts.
+        """Embed texts, in concurrent requests of the model's maximum size. Vectors are in the order of the texts.
 
         Args:
             model: Model id.

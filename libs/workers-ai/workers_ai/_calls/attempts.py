@@ -62,7 +62,7 @@ class Attempts:
 
     Attributes:
         ticket: The ticket of the call in the limiter and the gate.
-        made: Attempts so far.
+        made: Number of attempts so far.
     """
 
     def __init__(self, calls: CallState, request: Request, on_busy: OnBusy) -> None:

@@ -63,7 +63,7 @@ class PolledJob:
     Args:
         job: The job.
         pace: Delays between polls.
-        clock: Returns a monotonic time in seconds.
+        clock: Function that returns a monotonic time in seconds.
         unknown_s: Seconds to continue polling after the explicit error for an unknown id (5504).
 
     Attributes:
@@ -133,6 +133,7 @@ class PolledJob:
         )
         lost.code, lost.status_code, lost.request_id = error.code, error.status_code, error.request_id
         lost.response = error.response
+        lost.hint = "" if is_unknown(error) else "Submit the requests again."
         return lost
 
     def wait_s(self) -> float:

@@ -97,7 +97,7 @@ def generate(
         ledger: Path of the ledger; created if it is missing. A ledger of another model, prompt, schema or
             parameter is rejected.
         model: Model id.
-        prompt: Template with ``{name}`` placeholders; ``{{`` and ``}}`` stand for braces.
+        prompt: Template with ``{name}`` placeholders; write ``{{`` and ``}}`` for literal braces.
         system: System message.
         schema: The form of the answers: a Pydantic class, a TypedDict, or a JSON schema.
         labels: Labels, an alternative to ``schema``. Each answer is one of them.

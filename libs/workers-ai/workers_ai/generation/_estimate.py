@@ -94,7 +94,7 @@ def estimate(
     ledger: str | os.PathLike[str] | None = None,
     **options: Unpack[EstimateOptions],
 ) -> GenerateEstimate:
-    """Estimate what :func:`generate` would send and cost. Reads the source and sends nothing.
+    """Estimate what :func:`generate` would send and cost. Read the source, but send nothing.
 
     Input tokens are estimated as a quarter of the bytes. A job in the queue is assumed to last five minutes; direct
     requests are sent at the documented limit per minute.

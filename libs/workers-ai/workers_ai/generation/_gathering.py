@@ -38,7 +38,7 @@ _BURST_S: Final = 0.25
 
 
 _WITHOUT_EFFECT: Final = frozenset({"api", "session_id", "stream_options"})
-"""Keywords of a chat that do not change its answer in the queue: it has one route, and answers come whole."""
+"""Keywords of a chat that do not change its answer in the queue, which has one route and no streams."""
 
 _OF_ONE_REQUEST: Final = PER_CALL - {"extra_body", "session_id"}
 
@@ -129,8 +129,8 @@ class QueuedClient(AsyncClient):
 
         Raises:
             BatchItemError: This request failed.
-            ConfigurationError: The model is another one, a keyword is unknown, or it is a setting of a single HTTP
-                request, such as ``timeout``, ``gateway`` and ``extra_headers``.
+            ConfigurationError: ``model`` is not that of the client, a keyword is unknown, or a keyword is a setting of
+                a single HTTP request, such as ``timeout``, ``gateway`` and ``extra_headers``.
             WorkersAIError: An error that stopped the submission.
         """
         chat = self._input(model, messages, options)

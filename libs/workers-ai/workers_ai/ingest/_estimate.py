@@ -108,7 +108,7 @@ def estimate(
     ledger: str | os.PathLike[str] | None = None,
     **options: Unpack[EstimateOptions],
 ) -> Estimate:
-    """Estimate what :func:`ingest` would send and cost. Reads the source and sends nothing.
+    """Estimate what :func:`ingest` would send and cost. Read the source, but send nothing.
 
     Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is
     assumed to last five minutes, within which most are done

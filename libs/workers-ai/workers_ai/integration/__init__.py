@@ -1,6 +1,7 @@
 """Building blocks for framework packages: fields, checks, flows and wire helpers.
 
-The names here are public for authors of framework packages. They may change in a minor release; the changelog says so.
+The names here are public for authors of framework packages. They may change in a minor release, with an entry in the
+changelog.
 Each name is imported at its first use, so that ``import workers_ai.integration`` costs nothing.
 """
 

@@ -38,7 +38,7 @@ class DescribedModel(BaseModel):
 
 
 def _without_excluded(schema: Any) -> Any:
-    """Return a core schema without the fields that dumps leave out."""
+    """Return a core schema without the fields that dumps omit."""
     if "fields" in schema and schema.get("type") == "model-fields":
         kept = {name: field for name, field in schema["fields"].items() if not field.get("serialization_exclude")}
         return {**schema, "fields": kept}

@@ -231,7 +231,7 @@ class Engine:
             self._sending = False
 
     def _await_turn(self) -> Flow[bool]:
-        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, go on without it."""
+        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, continue without it."""
         until = self.clock() + _TURN_MOST_S
         while not (held := self._turn.acquire(blocking=False)) and self.clock() < until:
             yield Sleep(_TURN_S, "another submission")  # a blocked thread could not end
@@ -265,7 +265,7 @@ class Engine:
         self._stop(
             BatchError(
                 f"the queue returned the request id {job.request_id} for more than one submission, so that their "
-                f"results cannot be told apart; none was stored: run the same call again",
+                f"results cannot be assigned; none was stored: run the same call again",
                 model=self._model,
                 request_ids=[job.request_id],
             )
@@ -648,6 +648,8 @@ class Engine:
 
 class LengthError(BatchItemError):
     """The vectors of an item have another length than those of the ledger."""
+
+    remedy = "Use another ledger."
 
 
 def as_status_error(error: BatchError) -> WorkersAIError:

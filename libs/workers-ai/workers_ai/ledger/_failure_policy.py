@@ -139,7 +139,10 @@ def _half(group: Sequence[int], tries: Mapping[int, tuple[int, int]], per_reques
 
 
 def _is_temporary(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
-    """Return whether an error is temporary. An input can cause a failed execution, unless everything fails."""
+    """Return whether an error is temporary.
+
+    A failed execution is temporary only if every request failed; otherwise an input may be the cause.
+    """
     return kind is not None and kind.is_retryable and (outage or code not in EXECUTION)
 
 

@@ -63,7 +63,7 @@ def split(keywords: Mapping[str, object], options: type[Options], owner: str) ->
 
 
 def only(keywords: Options, options: type[Options], owner: str) -> Options:
-    """Return keywords that are all options of ``owner``.
+    """Return ``keywords`` if all of them are options of ``owner``.
 
     Raises:
         ConfigurationError: A keyword is unknown.
@@ -80,7 +80,7 @@ def sync_client(owner: str, given: Client | None, settings: ClientArguments) -> 
     """Yield the client of a run: the given one, or one that is created and closed here.
 
     Raises:
-        ConfigurationError: A setting is unknown or malformed, or there are settings beside a given client.
+        ConfigurationError: A setting is unknown or malformed, or settings are passed together with a client.
     """
     if given is not None:
         reject_settings(owner, settings)

@@ -131,14 +131,14 @@ def _key(index: JSON) -> int | str | None:
 
 
 class ToolCallAssembler:
-    """Assemble streamed calls. Each call gets one index, and its name and id once, in its first delta.
+    """Assemble streamed calls. Each call has one index. Its first delta has the name and the id, later deltas do not.
 
     Accepts an index of any JSON type, an id, or neither; an index or id shared by several calls; arguments before the
     name; names in fragments or repeated in every piece; whole calls in one piece; arguments as objects; repeated or
     cumulative arguments; and a closing piece full of nulls.
 
     Args:
-        ids: Creates the ids.
+        ids: Object that creates the ids.
         tools: Names of the tools of the request. They decide whether two names are two calls or fragments of one name.
     """
 

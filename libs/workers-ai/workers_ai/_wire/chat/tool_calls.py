@@ -182,7 +182,7 @@ def recover_leaked_calls(
     Args:
         text: The answer.
         forced: Parameter schemas of the forced tools, by name.
-        ids: Creates the ids.
+        ids: Object that creates the ids.
         among_words: Accept a call among words. An agent must not execute an example in a sentence; a parser that
             expects only this call may accept it.
     """

@@ -118,7 +118,7 @@ def _hybrid_tool_calls(session: Session) -> Value:
 def _json_mode(session: Session) -> tuple[int, int | None]:
     reply = session.send(_IMPOSSIBLE_JSON)
     if reply.error is None or "JSON Mode" not in reply.error.message:
-        raise OpenQuestionError(f"the schema that no value fits was not reported: {reply.summary}")
+        raise OpenQuestionError(f"the service did not report that no value matches the schema: {reply.summary}")
     return reply.status, reply.code
 
 
@@ -243,4 +243,4 @@ CHAT_QUESTIONS: Final = (
         where="workers_ai/_wire/chat/request.py",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

@@ -19,13 +19,13 @@ class Question:
     """One question.
 
     Attributes:
-        name: Its name; the name of the emulator's switch if it has one.
-        text: What only the service can answer.
+        name: Name of the question: that of the emulator's switch, if there is one.
+        text: The undocumented fact.
         positions: Possible answers; the first one is what this project assumes.
-        calls: Requests it sends, batches left out.
-        read: Asks the service and returns the answer.
-        batches: Submissions to the queue that it needs.
-        waits: Whether it needs a finished batch; such questions are asked last.
+        calls: Requests to send, without batches.
+        read: Function that sends the requests and returns the answer.
+        batches: Submissions to the queue.
+        waits: Whether the question requires a finished batch. Such questions come last.
         where: File with the assumption; empty if the question is a switch of the emulator.
     """
 

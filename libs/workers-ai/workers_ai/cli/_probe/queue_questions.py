@@ -226,4 +226,4 @@ QUEUE_QUESTIONS: Final = (
         where="workers_ai/_wire/quirks.py (RESPONSES_IN_QUEUE)",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

@@ -136,4 +136,4 @@ VECTOR_QUESTIONS: Final = (
         where="workers_ai/_wire/quirks.py (QUERIES_AND_DOCUMENTS)",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

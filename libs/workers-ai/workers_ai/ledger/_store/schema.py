@@ -176,7 +176,7 @@ def _add_column(connection: sqlite3.Connection, table: str, column: str, kind: s
     try:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
     except sqlite3.OperationalError as exc:
-        if _primary_code(exc) != sqlite3.SQLITE_ERROR:  # SQLITE_ERROR: another process has added it meanwhile
+        if _primary_code(exc) != sqlite3.SQLITE_ERROR:  # SQLITE_ERROR: another process has just added it
             raise
 
 
