@@ -1,8 +1,9 @@
 """One limiter per account, shared by all objects of the process, and one gate per object.
 
 Capacity (3040) concerns one model: a window bounds its requests in flight. A rejection shrinks the window to the
-requests then in flight; successes let it grow slowly. A rate limit (3021) concerns one task, or one model with a limit
-of its own: its calls wait until the minute has passed.
+requests then in flight; successes let it grow slowly. Only calls that were never rejected try a larger window: a
+rejected call is sent again when fewer requests are in flight than the service has served at once. A rate limit (3021)
+concerns one task, or one model with a limit of its own: its calls wait until the minute has passed.
 
 Neither limiter nor gate sleeps. A call presents its ticket and receives the seconds to sleep before it presents the
 ticket again; 0.0 admits it. Waiting calls are admitted in the order of their arrival, across threads and event loops. A
@@ -67,7 +68,9 @@ class Ticket:
         requests_per_minute: The caller's own limit for the task, or None.
         model_limit: The documented limit of the model if it differs from that of the task; else None.
         documented: Whether the documented limit applies before the service has reported it.
+        rejected: Whether the service has rejected the call at capacity.
         in_flight: Whether the call counts as in flight.
+        position: Number of requests in flight when the call was admitted, with itself.
         since: When the call was admitted.
         due: When the call presents the ticket again.
         ahead: Seconds that the call has slept, but that the clock does not show (a patched clock or sleep).
@@ -83,7 +86,9 @@ class Ticket:
     requests_per_minute: int | None = None
     model_limit: int | None = None
     documented: bool = False
+    rejected: bool = False
     in_flight: bool = False
+    position: int = 0
     since: float = 0.0
     due: float = 0.0
     ahead: float = 0.0
@@ -169,6 +174,7 @@ class _ModelState:
 
     changed_at: float
     window: float = _FIRST_WINDOW
+    served_at_once: int = 0
     congested: bool = False
     probing: bool = True
     busy_at: float = 0.0
@@ -366,6 +372,7 @@ class AccountLimiter(_Guarded):
         state.waiting.remove(ticket)
         state.requests[ticket] = None
         state.changed_at = now
+        ticket.position = state.in_flight
         ticket.in_flight, ticket.since = True, now - ticket.ahead
         if ticket.requests_per_minute is not None:
             self._own_minute(ticket, now).sent.append(now)
@@ -401,7 +408,8 @@ class AccountLimiter(_Guarded):
             state.congested, state.probing = False, True
         if not (state.congested or ticket.rejects_if_busy):
             return 0.0
-        free = int(state.window) - state.in_flight
+        window = int(state.window)
+        free = (min(window, state.served_at_once) if ticket.rejected else window) - state.in_flight
         if state.waiting.admits(ticket, free, now) or (
             patience_s is not None and self.used_at - state.changed_at > patience_s
         ):
@@ -419,6 +427,7 @@ class AccountLimiter(_Guarded):
         if state is None:
             return
         state.latency_s += ((self._clock() - ticket.since) - state.latency_s) / 8
+        state.served_at_once = max(state.served_at_once, ticket.position)
         if state.in_flight + 1 >= state.window / 2:  # the window was in use
             growth = 1.0 if state.probing else 1.0 / (_SLOW_GROWTH * state.window)
             state.window = min(state.window + growth, _LARGEST_WINDOW)
@@ -440,7 +449,9 @@ class AccountLimiter(_Guarded):
             return
         now = self._clock()
         state.congested, state.probing, state.busy_at = True, False, now
-        state.window = float(max(1, state.in_flight))
+        state.served_at_once = max(1, state.in_flight)
+        state.window = float(state.served_at_once)
+        ticket.rejected = True
         if for_all or state.in_flight == 0:
             state.hold_until = max(state.hold_until, now + wait_s)
         if returns:
