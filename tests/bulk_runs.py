@@ -6,7 +6,6 @@ import asyncio
 import heapq
 import itertools
 import threading
-import zlib
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -140,11 +139,3 @@ def use_clock(client: Client | AsyncClient, clock: Callable[[], float]) -> None:
     """Let the calls of a client read this clock, and its limiter count by it."""
     client._connection.calls.clock = clock
     client._connection.calls.limiter = limiter.AccountLimiter(clock)
-
-
-def choose_faces(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the fixture ``run`` sync and async; a test with rows of its own runs all of them on one face."""
-    if "run" in metafunc.fixturenames:
-        rows = any(metafunc.definition.iter_markers("parametrize"))
-        one = ("sync", "async")[zlib.crc32(metafunc.function.__name__.encode()) % 2]
-        metafunc.parametrize("run", [one] if rows else ["sync", "async"], indirect=True)

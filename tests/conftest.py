@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import httpx
@@ -21,6 +22,21 @@ TOKEN = "token-of-the-tests-0123456789"
 AT_ONCE = RetryPolicy(max_retries=2, base_s=0.0)
 
 Handler = Callable[[httpx.Request], httpx.Response]
+
+# Every worker and child process imports up to 4,000 modules. Keep the compiled modules for the next run.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without garbage collections, and keep what was collected out of later ones: both take seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,16 +54,7 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("CLOUDFLARE_", "CF_")) or name.upper().endswith("_PROXY"):
             monkeypatch.delenv(name)
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # child processes compile each module once
     monkeypatch.setattr(limiter, "_limiters", {})
-
-
-@pytest.fixture
-def young_garbage() -> Iterator[None]:
-    """Keep objects older than the test out of garbage collections, which then take milliseconds."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ ACCOUNT = "0123456789abcdef0123456789abcdef"
 TOKEN = "secret-token-for-tests"
 Test = Callable[..., None]
 AXES = frozenset({"ask", "call", "mode", "route"})
-"""Fixtures that repeat a test: sync or async, whole or streamed, by route."""
+"""Parameters that are axes although a test lists their values: sync or async, route, whole or streamed."""
+VALUES = frozenset({"sync", "async", "whole", "streamed", "run", "chat_completions"})
+"""Values of the axes that share one flow."""
 
 
 def wired(emulator: Emulator, **settings: Any) -> dict[str, Any]:
@@ -98,19 +100,25 @@ class Caller:
 
 
 def axes_of(item: pytest.Item) -> frozenset[str]:
-    """Return the parameters that repeat a test: those of fixtures, and ``AXES``. Other parameters are its rows."""
+    """Return the parameters that are axes of a test. Its other parameters are its rows.
+
+    Parameters of fixtures are axes. In a test that lists no rows they are rows, except for sync or async, route, and
+    whole or streamed.
+    """
     if not (callspec := getattr(item, "callspec", None)):
         return frozenset()
     marks = [mark.args[0] if mark.args else mark.kwargs["argnames"] for mark in item.iter_markers("parametrize")]
-    rows = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
-    return frozenset(name for name in callspec.params if name in AXES or name not in rows)
+    listed = {name.strip() for names in marks for name in (names.split(",") if isinstance(names, str) else names)}
+    shared = {name for name, value in callspec.params.items() if isinstance(value, str) and value in VALUES}
+    rows = listed - (shared & AXES)
+    return frozenset(callspec.params if rows else shared) - rows
 
 
 def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the items to run: one combination of the axes for each row, and half of them for a test without rows.
+    """Return the items to run: one combination of the axes for each row.
 
-    The rows of a test take the combinations in turn, so that each combination is run. Sync and async, and the routes,
-    share one flow; a row does not need all of them.
+    The rows of a test take the combinations in turn, so that each combination is run. A test without rows takes the one
+    that its name selects, and every eighth such test takes all. Sync and async, and the routes, share one flow.
     """
     by_test: dict[str, dict[Any, list[pytest.Item]]] = {}
     for item in items:
@@ -120,12 +128,10 @@ def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
         by_test.setdefault(item.nodeid.partition("[")[0], {}).setdefault(row, []).append(item)
     kept: set[int] = set()
     for test, by_row in by_test.items():
-        for number, combinations in enumerate(by_row.values(), zlib.crc32(test.encode())):
-            count = len(combinations)
-            if len(by_row) > 1:
-                kept.add(id(combinations[number % count]))
-            else:
-                kept |= {id(item) for item in (combinations if count < 3 else combinations[number % 2 :: 2])}
+        first = zlib.crc32(test.encode())
+        takes_all = len(by_row) == 1 and first % 8 == 0
+        for number, combinations in enumerate(by_row.values(), first):
+            kept |= {id(item) for item in (combinations if takes_all else [combinations[number % len(combinations)]])}
     return [item for item in items if id(item) in kept]
 
 

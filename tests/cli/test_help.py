@@ -10,6 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from workers_ai.cli._app import app
+from workers_ai.cli._errors import _OPTIONS
 
 ROOT = get_command(app)
 COMMANDS = ROOT.commands  # type: ignore[attr-defined]
@@ -26,6 +27,12 @@ def test_examples_are_commands(name: str) -> None:
         program, command, *arguments = shlex.split(example.rpartition(" | ")[2])
         assert (program, command) == ("workers-ai", name)
         COMMANDS[name].make_context(name, arguments)
+
+
+def test_errors_name_existing_options() -> None:
+    assert set(_OPTIONS.values()) <= {
+        option for one in COMMANDS.values() for param in one.params for option in param.opts
+    }
 
 
 def test_help_is_plain_without_a_terminal() -> None:

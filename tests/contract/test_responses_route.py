@@ -241,7 +241,7 @@ def test_a_failed_response_is_the_typed_error_of_its_code(code: Any, enveloped: 
         return httpx.Response(200, json={"result": body, "success": True} if enveloped else body)
 
     one = face(answer, max_retries=2)
-    with pytest.raises(e.WorkersAIError, match="It broke" if code else "status failed: it gave no reason") as caught:
+    with pytest.raises(e.WorkersAIError, match="It broke" if code else "status failed: no reason was given") as caught:
         one.stream(MODEL, HI, api="responses") if stream else one.chat(MODEL, HI, api="responses")
     assert (type(caught.value), len(seen)) == (error, tries)
     assert caught.value.is_retryable is (tries > 1)

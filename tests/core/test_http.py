@@ -55,14 +55,12 @@ def test_httpx_is_imported_at_the_first_call() -> None:
     assert not {"httpx", "anyio"} & set(done.stdout.split())
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_one_client_in_two_event_loops_one_after_the_other(aclient: AsyncClient) -> None:
     for _ in range(2):
         assert asyncio.run(aclient.chat(MODEL, HI)).text
     gc.collect()  # what was left open would warn here, and warnings are errors
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> None:
     failures: list[BaseException] = []
 
@@ -146,7 +144,6 @@ def test_clients_that_keep_no_connection_are_used_last() -> None:
     assert {clients.take(), clients.take()} == set(taken[KEPT_CONNECTIONS:])
 
 
-@pytest.mark.usefixtures("young_garbage")
 @pytest.mark.parametrize("clean", [True, False], ids=["asyncio.run", "loop.close"])
 def test_clients_of_a_closed_event_loop_are_released(clean: bool, account: dict[str, Any]) -> None:
     client = AsyncClient(**account, base_url="http://127.0.0.1:9", max_retries=0)

@@ -15,7 +15,8 @@ import pytest
 from workers_ai import Client, RetryPolicy
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.steps import Flow, Send, Sleep
-from workers_ai._limits.limiter import AccountLimiter, Ticket, limiter_for
+from workers_ai._limits.limiter import AccountLimiter, limiter_for
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.request import Request
 
 
@@ -266,7 +267,6 @@ def test_a_cancelled_call_leaves_no_trace(
     assert (lane.in_flight, list(lane.waiting)) == (0, [])
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock: Any) -> None:
     for _ in range(2000):
         clock.now += 1.0

@@ -24,7 +24,9 @@ from workers_ai._calls.chat import chat, plan_call
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import adrive, drive
 from workers_ai._flow.steps import Send, Sleep
-from workers_ai._limits.limiter import AccountLimiter, Gate, Ticket, limiter_for
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import AccountLimiter, limiter_for
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator
 
@@ -39,8 +41,8 @@ pytestmark = pytest.mark.timeout(100)
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 0.05)
-    monkeypatch.setattr("workers_ai._limits.limiter._LOCK_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.tickets.IDLE_STREAM_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.gate._LOCK_S", 0.05)
 
 
 class Drip(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -100,7 +102,7 @@ def test_idle_streams_do_not_fill_the_window_of_a_congested_model(face: Callable
 def test_a_wait_for_a_slot_ends_with_an_error_that_names_it(
     face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 1000.0)
+    monkeypatch.setattr("workers_ai._limits.tickets.IDLE_STREAM_S", 1000.0)
     with pytest.raises(e.APITimeoutError, match=r"max_concurrency=1 became free within timeout=0\.2 s"):
         nested(face(streaming, max_concurrency=1, timeout=0.2), 1)
     with pytest.raises(e.APITimeoutError, match=r"total_timeout=0\.1 s .*max_concurrency=1"):
@@ -267,7 +269,6 @@ def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: Ac
         flow.close()
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_state_of_idle_models_and_accounts_is_released(
     make_calls: Any, limiter_: AccountLimiter, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,7 +305,7 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
     paced = connection.paced(lambda: never.wait(5), anever)
     plan = plan_call(paced.settings, CHAT, HI, {}, stream=False)
     run = drive if one.mode == "sync" else lambda *args: asyncio.run(adrive(*args))
-    with pytest.raises(e.APITimeoutError, match=r"no request passed rate_limiter within 0\.1 s"):
+    with pytest.raises(e.APITimeoutError, match=r"rate_limiter admitted no request within 0\.1 s"):
         run(chat(paced.calls, plan), paced.transport)
     never.set()
     assert CHAT not in connection.calls.limiter._models
@@ -313,7 +314,6 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
 # --- code that interrupts the holder of a lock ---
 
 
-@pytest.mark.usefixtures("young_garbage")
 def test_an_abandoned_stream_in_a_reference_cycle_ends_while_the_lock_is_held(account: dict[str, Any]) -> None:
     client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(streaming)), max_concurrency=2)
     calls = client._connection.calls
@@ -388,7 +388,6 @@ def descriptors() -> int:
     return len(list(listed.iterdir())) if listed.is_dir() else 0
 
 
-@pytest.mark.usefixtures("young_garbage")
 @pytest.mark.timeout(100 + CANCELLATIONS / 5 + LOOPS)
 def test_random_cancellations_and_many_event_loops_leave_nothing_behind(account: dict[str, Any]) -> None:
     """Run with ``WORKERS_AI_CANCELLATIONS=1000 WORKERS_AI_LOOPS=200`` for the long form."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.bulk_runs import VirtualTime, choose_faces, use_clock, virtual_time
+from tests.bulk_runs import VirtualTime, use_clock, virtual_time
 
 from workers_ai import AsyncClient, Client
 from workers_ai.generation import GenerateReport, agenerate, generate
@@ -180,10 +180,7 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "answers.ledger"
 
 
-pytest_generate_tests = choose_faces
-
-
-@pytest.fixture
+@pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest, account: dict[str, Any], ledger: Path, clock: VirtualTime) -> Generator:
     """Generates; the test runs once for each face."""
     return Generator(request.param, account, ledger, clock)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.bulk_runs import VirtualTime, choose_faces, use_clock, virtual_time
+from tests.bulk_runs import VirtualTime, use_clock, virtual_time
 
 from workers_ai import AsyncClient, Client
 from workers_ai.ingest import IngestReport, aingest, ingest
@@ -78,10 +78,7 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "corpus.ledger"
 
 
-pytest_generate_tests = choose_faces
-
-
-@pytest.fixture
+@pytest.fixture(params=["sync", "async"])
 def run(
     request: pytest.FixtureRequest, account: dict[str, Any], emulator: Emulator, ledger: Path, clock: VirtualTime
 ) -> Ingestor:

@@ -149,7 +149,7 @@ def test_requests_of_a_long_list_run_side_by_side(call: Any) -> None:
 )
 def test_mismatched_scores_are_an_error(rows: list[Any], emulator: Emulator, reranker: Make, call: Any) -> None:
     scored(emulator, *rows)
-    with pytest.raises(ours.APIResponseValidationError, match="and 2 were requested") as caught:
+    with pytest.raises(ours.APIResponseValidationError, match="but 2 were requested") as caught:
         call(reranker(), "rerank", ["a", "b"], "q")
     assert isinstance(caught.value, ModelError)
 
@@ -166,7 +166,7 @@ def test_errors_are_subclasses_of_both_trees(method: str, emulator: Emulator, re
 @pytest.mark.parametrize(
     ("given", "query", "says"),
     [
-        (TEXTS, "", "the query must be a string that is not empty"),
+        (TEXTS, "", "the query must be a non-empty string"),
         ([None], "q", "a NoneType, not a string"),
         (["a", 7], "q", "a int, not a string"),
         ("abc", "q", "texts must be a list of strings, not one string"),

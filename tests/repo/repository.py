@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PACKAGES", "READMES", "ROOT", "leaf_of", "project_of", "tracked"]
+__all__ = ["PACKAGES", "READMES", "ROOT", "leaf_of", "named", "project_of", "tracked"]
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -34,6 +34,16 @@ def tracked() -> tuple[Path, ...]:
         return tuple(path for path in sorted(ROOT.rglob("*")) if path.is_file() and not _is_ignored(path))
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     return tuple(path for name in sorted(set(names)) if name and (path := ROOT / name).is_file())
+
+
+def named(end: str) -> list[Path]:
+    """Return the tracked files whose path ends with a path."""
+    return [path for path, whole in _whole_paths() if whole.endswith(f"/{end}")]
+
+
+@functools.cache
+def _whole_paths() -> tuple[tuple[Path, str], ...]:
+    return tuple((path, f"/{path.relative_to(ROOT)}") for path in tracked())
 
 
 def _is_ignored(path: Path) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from page_code import ELSEWHERE, blocks, run_block
-from repository import PACKAGES, READMES, ROOT, project_of, tracked
+from repository import PACKAGES, READMES, ROOT, named, project_of
 from tests.support import every_row
 
 from workers_ai import Settings, errors
@@ -18,8 +18,6 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "cassettes").rglob("*.md"),
-    *(ROOT / "examples").rglob("*.md"),
-    *(ROOT / "notebooks").rglob("*.md"),
     *(ROOT / "examples").rglob("*.md"),
     *(ROOT / "notebooks").rglob("*.md"),
     *(ROOT / "tests").rglob("*.md"),
@@ -36,7 +34,7 @@ CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if a
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-@pytest.mark.usefixtures("event_loop_of_llama_index", "young_garbage")
+@pytest.mark.usefixtures("event_loop_of_llama_index")
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -52,7 +50,7 @@ def test_code_runs_on_the_emulator(
     gc.collect()
 
 
-@pytest.mark.parametrize(("sign", "place"), ELSEWHERE.items())
+@every_row(("sign", "place"), ELSEWHERE.items())
 def test_blocks_that_run_elsewhere_have_a_test(sign: str, place: str) -> None:
     assert (ROOT / place).exists()
     assert any(sign in code for path in CODE for _, code in blocks(path))
@@ -78,18 +76,16 @@ def test_links_resolve(path: Path) -> None:
 def test_files_in_backticks_exist(path: Path) -> None:
     """Each path in backticks is the end of a path in the repository."""
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    named = re.findall(r"`([\w./-]+\.(?:py|md|toml|ipynb|json|mjs))(?:::[\w.*:\[\]-]+)?`", text)
-    ends = [f"/{file.relative_to(ROOT)}" for file in tracked()]
-    assert [name for name in named if not any(end.endswith(f"/{name.lstrip('./')}") for end in ends)] == []
+    cited = re.findall(r"`([\w./-]+\.(?:py|md|toml|ipynb|json|mjs))(?:::[\w.*:\[\]-]+)?`", text)
+    assert [name for name in cited if not named(name.lstrip("./"))] == []
 
 
 @every_row("path", DOCUMENTS)
 def test_cited_tests_exist(path: Path) -> None:
-    named = re.findall(r"([\w/]+\.py)::((?:\w+::)*\w+)", path.read_text(encoding="utf-8"))
+    cited = re.findall(r"([\w/]+\.py)::((?:\w+::)*\w+)", path.read_text(encoding="utf-8"))
     missing = []
-    for file, test in named:
-        found = [one for one in tracked() if f"/{one.relative_to(ROOT)}".endswith(f"/{file}")]
-        sources = [one.read_text(encoding="utf-8") for one in found]
+    for file, test in cited:
+        sources = [one.read_text(encoding="utf-8") for one in named(file)]
         patterns = [rf"(?:def|class) {part}\w*\b" for part in test.split("::")]
         if not all(any(re.search(pattern, source) for source in sources) for pattern in patterns):
             missing.append(f"{file}::{test}")
@@ -169,7 +165,7 @@ def test_the_settings_table_has_every_setting() -> None:
     assert first - settings == {"api_key", "http_client", "http_async_client"}
 
 
-@pytest.mark.parametrize("path", [*READMES, ROOT / "docs" / "index.md"], ids=name_of)
+@every_row("path", [*READMES, ROOT / "docs" / "index.md"])
 def test_the_table_of_versions_is_what_the_packages_require(path: Path) -> None:
     projects = [project_of(ROOT / "libs" / name)["project"] for name in PACKAGES]
     required = {line for project in projects for line in project["dependencies"]}

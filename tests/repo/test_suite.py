@@ -37,7 +37,8 @@ def test_an_expected_failure_that_passes_fails() -> None:
 
 def skips(path: Path) -> Iterator[ast.Call]:
     """Yield the calls that skip a test or expect its failure."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source if any(f".{name}(" in source for name in SKIPS) else "")):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SKIPS:
             yield node
 

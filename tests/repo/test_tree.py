@@ -6,8 +6,8 @@ import importlib
 import re
 from collections import Counter
 
-import pytest
 from repository import PACKAGES, ROOT, leaf_of, project_of, tracked
+from tests.support import every_row
 
 TOP_LEVEL = {
     ".ci",
@@ -39,7 +39,7 @@ def test_every_folder_of_libs_is_a_package() -> None:
     assert {path.relative_to(ROOT / "libs").parts[0] for path in MODULES} == set(PACKAGES)
 
 
-@pytest.mark.parametrize("distribution", PACKAGES)
+@every_row("distribution", PACKAGES)
 def test_a_package_has_its_types_license_and_readme(distribution: str) -> None:
     folder = ROOT / "libs" / distribution
     assert (leaf_of(distribution) / "py.typed").read_bytes() == b""
@@ -47,7 +47,7 @@ def test_a_package_has_its_types_license_and_readme(distribution: str) -> None:
     assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {distribution}\n")
 
 
-@pytest.mark.parametrize("distribution", PACKAGES)
+@every_row("distribution", PACKAGES)
 def test_nothing_above_the_leaf_is_a_package(distribution: str) -> None:
     """``llama_index`` and its categories are namespaces, shared with other distributions."""
     folder, leaf = ROOT / "libs" / distribution, leaf_of(distribution)
@@ -56,7 +56,7 @@ def test_nothing_above_the_leaf_is_a_package(distribution: str) -> None:
     assert (leaf / "__init__.py").is_file()
 
 
-@pytest.mark.parametrize("distribution", PACKAGES)
+@every_row("distribution", PACKAGES)
 def test_a_wheel_contains_the_package_only(distribution: str) -> None:
     folder = ROOT / "libs" / distribution
     targets = project_of(folder)["tool"]["hatch"]["build"]["targets"]
@@ -69,7 +69,7 @@ def test_a_wheel_contains_the_package_only(distribution: str) -> None:
     assert beside == {"LICENSE", "README.md", "pyproject.toml"}
 
 
-@pytest.mark.parametrize("name", PACKAGES.values())
+@every_row("name", PACKAGES.values())
 def test_every_exported_name_exists_and_is_in_order(name: str) -> None:
     module = importlib.import_module(name)
     optional = {"WorkersAIDecisions"}  # appended if langchain-core is new enough
@@ -84,7 +84,7 @@ def test_names_of_test_files_are_unique() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize(("folder", "suffix"), [("examples", ".py"), ("notebooks", ".ipynb")])
+@every_row(("folder", "suffix"), [("examples", ".py"), ("notebooks", ".ipynb")])
 def test_every_example_is_listed_and_has_a_test(folder: str, suffix: str) -> None:
     names = {path.name for path in tracked() if path.parent == ROOT / folder and path.suffix == suffix}
     readme = (ROOT / folder / "README.md").read_text(encoding="utf-8")

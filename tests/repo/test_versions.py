@@ -6,19 +6,19 @@ import importlib
 import importlib.metadata
 import re
 
-import pytest
 from repository import PACKAGES, ROOT, project_of
+from tests.support import every_row
 
 VERSION: str = project_of(ROOT)["project"]["version"]
 
 
-@pytest.mark.parametrize(("distribution", "name"), PACKAGES.items())
+@every_row(("distribution", "name"), PACKAGES.items())
 def test_every_distribution_has_the_version_of_the_workspace(distribution: str, name: str) -> None:
     assert importlib.import_module(name).__version__ == VERSION
     assert importlib.metadata.version(distribution) == VERSION
 
 
-@pytest.mark.parametrize("distribution", PACKAGES)
+@every_row("distribution", PACKAGES)
 def test_distributions_require_each_other_in_this_version(distribution: str) -> None:
     project = project_of(ROOT / "libs" / distribution)["project"]
     needed = [need for need in project["dependencies"] if re.split(r"[\[=<>]", need)[0] in PACKAGES]

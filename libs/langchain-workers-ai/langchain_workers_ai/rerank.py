@@ -80,10 +80,10 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         Args:
             documents: Texts or documents.
             query: The query.
-            top_n: Number of results; None for the object's own ``top_n``.
+            top_n: Number of results; None for the ``top_n`` of this object.
 
         Returns:
-            ``{"index", "relevance_score"}`` of each, best first. Scores are between 0 and 1.
+            ``{"index", "relevance_score"}`` for each result, best first. Scores are between 0 and 1.
 
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
@@ -124,7 +124,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
 
 def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
-    # Invalid arguments are passed on: the core rejects them with their index.
+    # Invalid arguments are passed on. The core rejects them, and its message has their index.
     if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
         return documents
     return [document.page_content if isinstance(document, Document) else document for document in documents]

@@ -69,7 +69,7 @@ class Prompt:
     everything: str
 
     def material(self, found: re.Match[str]) -> str:
-        """Return the text that an instruction refers to: a marked block, the rest of the turn, or earlier turns."""
+        """Return the text for an instruction: a marked block, the rest of the turn, or earlier turns."""
         for pattern in _BLOCKS:
             blocks = pattern.findall(self.text)
             if blocks:
@@ -126,7 +126,7 @@ def _sub_questions(prompt: Prompt, _: re.Match[str]) -> str | None:
 
 
 def _about(question: str, tool: str) -> str:
-    """Drop the names of a question that the description of a tool does not have."""
+    """Remove the names from a question that are not in the description of a tool."""
     names = Source(question).names
     if not any(name.lower() in tool.lower() for name in names):
         return question
@@ -318,16 +318,22 @@ class Intent(NamedTuple):
     """One kind of prompt and its answer.
 
     Attributes:
-        name: The requested form of answer.
-        scope: Searched text: ``all`` includes system turns, ``request`` is the request alone.
+        name: The requested kind of answer.
+        scope: Text to search: ``all`` includes system turns, ``request`` is only the request.
         pattern: Regular expression of prompts with this intent.
         answer: Returns the answer; None if the prompt has another intent.
+        words: Lower-case texts of which every match has one; empty for any. They spare the search of the pattern.
     """
 
     name: str
     scope: str
     pattern: str
     answer: Callable[[Prompt, re.Match[str]], str | None]
+    words: tuple[str, ...] = ()
+
+    def may_match(self, lowered: str) -> bool:
+        """Return whether the pattern can match a text in lower case; letters outside ASCII have other lower cases."""
+        return not self.words or not lowered.isascii() or any(word in lowered for word in self.words)
 
 
 # The first row that matches and returns an answer applies.
@@ -346,12 +352,14 @@ INTENTS = (
         r"|output should be[^.\n]{0,40}(?:\bJSON\b|markdown code snippet)|JSON schema (?:to follow|below)"
         r"|\bas JSON\b|\b(?:must|should) be (?:a )?(?:valid )?JSON\b",
         _json,
+        ("json", "markdown code snippet"),
     ),
     Intent(
         "verdict",
         "all",
         r"(?i)YES or NO\b|YES\s*/\s*NO\b|['\"]?yes['\"]? or ['\"]?no['\"]?|return YES if|\"Y\" or \"N\"",
         _verdict,
+        ("yes", '"y" or "n"'),
     ),
     Intent("standalone question", "all", r"(?i)standalone question", _standalone),
     Intent("improved question", "all", r"(?i)improved question|rewrite the question", _better_question),
@@ -366,18 +374,21 @@ INTENTS = (
         "all",
         rf"(?i)\b(?:give|extract|provide|list)\b[^.\n]{{0,40}}?(?:{_COUNT}\s+)?(?:\w+\s+)?keywords",
         _keywords,
+        ("keywords",),
     ),
     Intent(
         "title",
         "all",
         r"(?i)\b(?:give|generate|write|suggest|what is|create|come up with)\b[^.?\n]{0,40}\btitle\b",
         _title,
+        ("title",),
     ),
     Intent(
         "questions",
         "all",
         rf"(?i)\b(?:generate|write|create|setup)\s+(?:only\s+)?(?:{_COUNT}\s+)?(?:\w+\s+)?questions\b",
         _questions,
+        ("questions",),
     ),
     Intent("summary", "request", r"(?i)\bsummari[sz]e\b|\bsummary (?:of|for)\b|\btl;?dr\b", _summary),
     Intent(
@@ -386,6 +397,7 @@ INTENTS = (
         r"(?i)\b(?:write|create|provide|give)\b[^.\n]{0,30}\bsummary\b|\bdistill\b|extract the highest quality"
         r"|(?:^|\n)summari[sz]e\b",
         _summary,
+        ("summar", "distill", "extract the highest quality"),
     ),
     Intent(
         "translation",
@@ -433,8 +445,9 @@ def intent_answer(request: ChatRequest, reading: Reading) -> str | None:
     if len(shown) > _HEAD + _TAIL:  # instructions are at the beginning or at the end
         shown = f"{shown[:_HEAD]}\n{shown[-_TAIL:]}"
     scopes = {"all": shown, "request": reading.request}
+    lowered = {scope: text.lower() for scope, text in scopes.items()}
     for intent, pattern in _COMPILED:
-        found = pattern.search(scopes[intent.scope])
+        found = pattern.search(scopes[intent.scope]) if intent.may_match(lowered[intent.scope]) else None
         text = intent.answer(prompt, found) if found else None
         if text:
             return text

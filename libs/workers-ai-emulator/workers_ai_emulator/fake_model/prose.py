@@ -18,29 +18,28 @@ _NAMED = re.compile(r"(?i:\bmy name is|\bi am|\bi'm|\bthis is)\s+([A-Z]\w+)|(?i:
 _OF_ONESELF = re.compile(r"(?i)(?:please\s+)?(?:i|i'm|i've|my|remember)\b")
 _ABOUT_MODEL = re.compile(r"(?i)\b(?:what can you do|who are you|what are you|can you help|what do you do)\b")
 _LONG_RESULT = 400
-_FACTS = sentences_of(FACTS)
+_FACTS = [(fact, content_stems(fact)) for fact in sentences_of(FACTS)]
 
 
-def answer_text(reading: Reading, images: int) -> str:
-    """Return an answer in prose.
-
-    Args:
-        reading: The conversation.
-        images: Number of images in it; the fake model only counts them.
-    """
+def answer_text(reading: Reading) -> str:
+    """Return an answer in prose."""
     if reading.results:
         return _from_results(reading)
-    seen = f"I see {images} image{'s' if images > 1 else ''}. " if images else ""
     found = _calculated(reading) or best_sentences(reading.question, reading.context)
     if found:
-        return seen + " ".join(found)
-    return seen + (_small_talk(reading) or " ".join(known_facts(reading.question)) or _unknown(reading))
+        return " ".join(found)
+    return _small_talk(reading) or " ".join(known_facts(reading.question)) or _unknown(reading)
+
+
+def seen_text(images: int) -> str:
+    """Return the sentence before an answer that counts the images of the conversation; empty if it has none."""
+    return f"I see {images} image{'s' if images > 1 else ''}. " if images else ""
 
 
 def known_facts(question: str) -> list[str]:
     """Return the general facts with all content words of a question's topic."""
     topic = content_stems(topic_of(question))
-    return [fact for fact in _FACTS if topic and topic <= content_stems(fact)][:2]
+    return [fact for fact, stems in _FACTS if topic and topic <= stems][:2]
 
 
 def thinking_text(reading: Reading, effort: str) -> str:

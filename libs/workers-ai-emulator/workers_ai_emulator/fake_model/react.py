@@ -54,7 +54,7 @@ def react_text(request: ChatRequest, reading: Reading) -> str | None:
     calls = tools.choose(one_by_one, own, lambda name, number: name)
     if calls:
         return _action(calls[0].name, calls[0].arguments, json_form=json_form)
-    answer = answer_text(own, 0)
+    answer = answer_text(own)
     if json_form:
         return f"Thought: I can answer without using any more tools.\nAnswer: {answer}"
     return f"I now know the final answer.\nFinal Answer: {answer}"

@@ -1,7 +1,7 @@
 """Deterministic vectors by feature hashing: texts that share words are near each other.
 
-Each word has two positions in the vector, with a sign at each. Its weight grows with the logarithm of its count;
-stop words have a small weight. Vectors have unit length. The length of the service's vectors is not documented.
+Each word has two positions in the vector, each with a sign. Its weight grows with the logarithm of its count. Stop
+words have a small weight. Vectors have unit length. The length of the service's vectors is not documented.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def sparse_vector(text: str, dimensions: int, salt: str = "") -> dict[int, float
     norm = math.sqrt(sum(value * value for value in sums.values()))
     if norm < 1e-9:
         return {len(text) % dimensions: 1.0}
-    return {place: round(value / norm, 7) for place, value in sums.items()}
+    rounded = {value: round(value / norm, 7) or 0.0 for value in set(sums.values())}  # few values occur, each often
+    return {place: rounded[value] for place, value in sums.items()}
 
 
 def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
@@ -56,7 +57,7 @@ def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
 
 
 def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0) -> str:
-    """Return a text's vector as JSON text; faster than ``json.dumps`` of :func:`vector`.
+    """Return a text's vector as JSON text. Faster than ``json.dumps`` of :func:`vector`.
 
     Args:
         text: Any text.
@@ -64,16 +65,21 @@ def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0)
         salt: Name of the vector space.
         length: Length of the vector.
     """
-    values = ["0.0"] * dimensions
-    for place, value in sparse_vector(text, dimensions, salt).items():
-        values[place] = repr(value * length)
-    return f"[{','.join(values)}]"
+    sparse = sparse_vector(text, dimensions, salt)
+    written = {value: f"{value * length!r}," for value in set(sparse.values())}
+    pieces: list[str] = []
+    end = 0
+    for place in sorted(sparse):
+        pieces += ("0.0," * (place - end), written[sparse[place]])
+        end = place + 1
+    values = f"{''.join(pieces)}{'0.0,' * (dimensions - end)}"
+    return f"[{values[:-1]}]"
 
 
 def relevance(query: str, text: str) -> float:
-    """Return the share of the query's words that a text has, between 0 and 1.
+    """Return the share of the query's words that are in a text, between 0 and 1.
 
-    A higher density of the query's words adds slightly.
+    A higher density of these words increases the value slightly.
     """
     weights = {stem(word): (_STOP_WEIGHT if word in STOP_WORDS else 1.0) for word in words_of(query)}
     found = Counter(stem(word) for word in words_of(text))

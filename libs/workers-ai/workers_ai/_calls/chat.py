@@ -28,7 +28,7 @@ from workers_ai.types import ChatReply
 __all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 
 AUTO_ROUTER: Final = "cloudflare/auto"
-"""The model id with which AI Gateway chooses a model for each request."""
+"""Model id that lets AI Gateway choose a model for each request."""
 
 PLANNED: Final = frozenset({"session_id", "extra_body"})
 """Settings of a call that its plan applies."""
@@ -42,7 +42,7 @@ def plan_call(
     *,
     stream: bool,
 ) -> ChatPlan:
-    """Return the plan of a chat call.
+    """Check a chat call and return its plan.
 
     Args:
         settings: The settings of the call.
@@ -74,7 +74,7 @@ def plan_call(
         )
     except RecursionError:
         raise BadRequestError(
-            "messages, tools or schema are nested too deeply, or contain themselves", model=model
+            "messages, tools or schema are nested too deep, or contain themselves: pass flatter values", model=model
         ) from None
 
 
@@ -108,7 +108,7 @@ def exchange_chat(
 
 
 def chat(calls: Calls, plan: ChatPlan) -> Flow[ChatReply]:
-    """Return one whole answer."""
+    """Send a chat request and return the whole answer."""
     reply = yield from exchange_chat(calls, plan.request)
     if isinstance(reply.data, bytes):
         return calls.read(read_chat_events, reply.data, plan.context, reply.headers, calls.settings._scrub)

@@ -1,4 +1,4 @@
-"""Turn a response, or the failure to get one, into a reply or a typed error."""
+"""Convert a response, or a failure of the transport, to a reply or a typed error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers_ai import catalogue
-from workers_ai._transports.http import body_text, parsed, untie
+from workers_ai._transports.http import body_text, free_body, parsed
 from workers_ai._wire.chat.reply import is_failed_response, kept_headers
 from workers_ai._wire.chat.responses_route import reply_in_events
 from workers_ai._wire.error_mapping import error_from_reply, read_error
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from workers_ai._limits.limiter import Ticket
+    from workers_ai._limits.tickets import Ticket
     from workers_ai._settings.settings import Settings
 
 __all__ = ["Reply", "connection_error", "read_reply"]
@@ -79,7 +79,7 @@ def read_reply(
         if isinstance(result, dict) and is_failed_response(result):
             body, failed = result, True
     if response.is_success and is_json and not failed:
-        untie(response)
+        free_body(response)
         return Reply(body, kept_headers(response.headers.raw))
     if response.is_success and not is_json:
         what = "an empty body" if not response.content.strip() else "a body that is not JSON"
@@ -97,7 +97,7 @@ def read_reply(
         scrub=settings._scrub,
         successor=catalogue.successor,
     )
-    error.hint = getattr(response, "hint", "")  # a ParsedResponse may know the remedy
+    error.hint = getattr(response, "hint", "")  # a ParsedResponse may have one
     return error
 
 
@@ -110,17 +110,17 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
     """Return the typed error for an exception of the transport; raise ``exc`` if it is not a transport error."""
     import httpx
 
-    if isinstance(exc, APIResponseValidationError):  # its body is too large, or in a coding that was not requested
+    if isinstance(exc, APIResponseValidationError):  # the body is too large or has an unexpected encoding
         if exc.status_code is not None and exc.status_code >= 400:
             return error_from_reply(exc.status_code, {}, exc.message, model=model)
         exc.model = exc.model or model
         return exc
     host = _host_of(exc) or httpx.URL(settings.base_url).host
     if isinstance(exc, httpx.TimeoutException):
-        late = f"{host} did not answer in time while {_PHASES.get(type(exc).__name__, 'waiting for the response')}"
+        message = f"{host} did not answer in time while {_PHASES.get(type(exc).__name__, 'waiting for the response')}"
         if settings.total_timeout is not None:
-            late += f"; total_timeout is {settings.total_timeout:g} s"
-        error: APIConnectionError = APITimeoutError(late, model=model)
+            message += f"; total_timeout is {settings.total_timeout:g} s"
+        error: APIConnectionError = APITimeoutError(message, model=model)
     elif isinstance(exc, httpx.RequestError):
         detail = _USER_OF_URL.sub("//[redacted]@", settings._scrub(str(exc))) or type(exc).__name__
         error = APIConnectionError(f"no response from {host}: {detail}", model=model)
@@ -132,9 +132,9 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         )
     else:
         raise exc
-    # `exc` stays the context of the error. Remove the token from it: the request's headers, and the tracebacks of its
-    # own causes, hold it.
-    with suppress(AttributeError, RuntimeError):  # it has no request
+    # `exc` remains the context of the error. Remove the token from it: the headers of the request and the tracebacks of
+    # its causes contain the token.
+    with suppress(AttributeError, RuntimeError):  # `exc` has no request
         exc.request = httpx.Request(exc.request.method, exc.request.url)
     exc.__cause__ = exc.__context__ = None
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))

@@ -1,4 +1,4 @@
-"""The flows of a client: one exchange with its retries, and what every call needs."""
+"""The flows of a client: one exchange with its retries, and the state that all calls use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from workers_ai._calls.per_call import PER_CALL, Overrides, override
 from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
-from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import AccountLimiter, Limiter, limiter_for
+from workers_ai._limits.tickets import Ticket
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
 from workers_ai._wire.sse import is_event_stream, looks_like_events
@@ -43,10 +46,10 @@ class Calls:
         settings: Checked settings.
         limiter: Shared by all objects of the account.
         policy: The retry policy.
-        on_retry: Called before each wait.
-        clock: Returns the time in seconds.
-        overrides: Overrides of one call for its requests, or None.
-        gate: The bound of the object's requests in flight; None for no bound.
+        on_retry: Function to call before each wait.
+        clock: Function that returns a monotonic time in seconds.
+        overrides: Settings of one call that change its requests, or None.
+        gate: The limit of the object's requests in flight; None for no limit.
         paced: Whether each request waits for a turn at a framework's rate limiter, which the transport has.
         ends: When the call has to end, by ``clock``; None for no bound.
     """
@@ -178,7 +181,7 @@ class Calls:
             raise
 
     def finish(self, ticket: Ticket) -> None:
-        """Release the slots of a call that was served."""
+        """Release the slots of a completed call."""
         self.limiter.done(ticket)
         self.leave_gate(ticket)
 
@@ -202,7 +205,7 @@ class Calls:
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Call a reader and return its result. Remove secrets that the reply repeats from its error."""
+        """Call a reader and return its result. If it raises, remove secrets from the error: a reply may repeat them."""
         try:
             return reader(*args, **options)
         except WorkersAIError as exc:

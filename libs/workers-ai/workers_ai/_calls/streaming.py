@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workers_ai._calls.chat import exchange_chat
 from workers_ai._calls.replies import Reply, connection_error
 from workers_ai._flow.steps import Body, Close, Read
-from workers_ai._limits.limiter import Ticket
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.stream import ChatStreamReader, deltas_of
 from workers_ai._wire.sse import SSEDecoder
@@ -25,7 +25,7 @@ __all__ = ["ChatStream", "open_chat"]
 
 
 class ChatStream:
-    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None; :meth:`leave` ends it early.
+    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None. :meth:`leave` ends it early.
 
     Args:
         calls: The flows of the client.

@@ -41,7 +41,7 @@ class GatewayOptions:
         max_attempts: Tries by the gateway: 1 to 5.
         retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
         backoff: Growth of that delay: constant, linear or exponential.
-        allowed_models: Models among which the Auto Router (model ``"cloudflare/auto"``) may choose, such as
+        allowed_models: Models that the Auto Router (model ``"cloudflare/auto"``) may choose, such as
             ``["@cf/*"]``; see https://developers.cloudflare.com/ai-gateway/features/auto-router/.
 
     Raises:
@@ -145,7 +145,7 @@ def gateway_options(given: GatewayOptions | Mapping[str, object] | str | None) -
         if unknown := given.keys() - GATEWAY_OPTIONS:
             options = ", ".join(sorted(GATEWAY_OPTIONS))
             raise ConfigurationError(f"gateway has no option {min(unknown)!r}; options are {options}")
-        require("id" in given, "gateway needs an id")
+        require("id" in given, "gateway has no id: add the key 'id'")
         return GatewayOptions(**cast("dict[str, Any]", given))
     require_kind("gateway", given, GatewayOptions, "an id or GatewayOptions")
     return given

@@ -27,7 +27,7 @@ __all__ = [
 
 _GATEWAY_HOST: Final = "gateway.ai.cloudflare.com"
 _GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
-_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:v1|run)(?:/.*)?$")
+_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:(?:v1|run)(?:/.*)?|@.*)$")
 _ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
 """A URL of the account, up to any route of Workers AI."""
 
@@ -80,7 +80,10 @@ def batch_worker_options(
     if isinstance(given, str):
         given = BatchWorker(given)
     elif isinstance(given, Mapping):
-        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker accepts url and headers")
+        require(
+            given.keys() <= {"url", "headers"} and "url" in given,
+            "batch_worker must have the key url, and may have the key headers; remove other keys",
+        )
         given = BatchWorker(**cast("_BatchWorkerKeywords", given))
     require_kind("batch_worker", given, BatchWorker, "a URL or a BatchWorker")
     if given is not None:
@@ -141,7 +144,7 @@ def is_gateway_url(url: str) -> bool:
 def check_base_url(url: str, allow_insecure_http: bool) -> tuple[str, str | None]:
     """Return the base URL without account and route, and the account that ``url`` contains.
 
-    The URLs of the account that the dashboard and the documentation show are understood:
+    URLs of the account, as in the dashboard and the documentation, are accepted:
     ``.../client/v4/accounts/ACCOUNT/ai``, ``.../ai/v1``, ``.../ai/v1/chat/completions``, ``.../ai/run/MODEL``.
 
     Raises:

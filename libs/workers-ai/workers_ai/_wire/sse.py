@@ -91,7 +91,7 @@ def _as_error(data: bytes) -> bytes:
 
 
 def is_event_stream(status_code: int, content_type: str | None) -> bool:
-    """Return whether a response is a successful event stream. Its body is then left unread."""
+    """Return whether a response is a successful event stream. The transport leaves its body unread."""
     return status_code < 300 and "event-stream" in (content_type or "").lower()
 
 

@@ -15,7 +15,7 @@ _NUMBER = r"(?<![\w.])-?\d+(?:\.\d+)?"
 _EARLIER = r"(?:the\s+)?(?:previous\s+|last\s+)?(?:result|output|answer|outcome)(?:\s+of\s+(?:that|this|it))?"
 _OPERAND = rf"({_NUMBER}|\bANS\b)"
 _PRONOUN = rf"({_NUMBER}|\bANS\b|\b(?:it|that|this)\b)"
-# Patterns of words and their symbols. The first rows shift positions slightly, which does no harm.
+# Patterns of words and their symbols. The first rows shift the positions slightly. Only their order matters.
 _WORDS = (
     (r"(?<=\d),(?=\d{3}\b)", ""),
     (_EARLIER, "ANS"),
@@ -40,6 +40,14 @@ _WORDS = (
     (r"\b(?:to\s+the\s+power\s+of|raised\s+to)\b|\^", "**"),
     (r"\bsquared\b", "** 2"),
 )  # fmt: skip
+_COMPILED = [(re.compile(pattern, re.IGNORECASE), symbol) for pattern, symbol in _WORDS]
+# A text without a digit or an operator, as a symbol or as a word of _WORDS, has no step.
+_OPERATOR = re.compile(
+    r"[+*/^\u00d7\u00f7]|(?<=\s)-(?=\s)|-(?=\()|\d\s*x|\b(?:add|sum|plus|subtract|difference|minus|multiply|multiplied|product"
+    r"|times|divide|divided|quotient|power|squared)\b",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d|\bsquared\b", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{2,4}|\b24/7\b")
 _RUN = re.compile(
     r"(?:\(\s*)*(?:-?\d+(?:\.\d+)?|ANS)(?:\s*\)|\s*(?:\*\*|[+*/]|(?<=\s)-(?=\s)"
@@ -84,9 +92,10 @@ class Step:
 
 def steps_of(text: str) -> list[Step]:
     """Return the operations in a text, innermost first."""
-    symbols = reduce(
-        lambda held, rule: re.sub(rule[0], rule[1], held, flags=re.IGNORECASE), _WORDS, _DATE.sub(" ", text)
-    )
+    undated = _DATE.sub(" ", text)
+    if not (_DIGIT.search(undated) and _OPERATOR.search(undated)):
+        return []
+    symbols = reduce(lambda held, rule: rule[0].sub(rule[1], held), _COMPILED, undated)
     steps: list[Step] = []
     for found in _RUN.finditer(symbols):
         expression = _balanced(found.group().strip())
@@ -118,7 +127,7 @@ def plain(value: float) -> int | float:
 
 
 def _balanced(expression: str) -> str:
-    """Drop unbalanced parentheses."""
+    """Remove unbalanced parentheses."""
     surplus = expression.count("(") - expression.count(")")
     if surplus > 0:
         return expression.replace("(", "", surplus)

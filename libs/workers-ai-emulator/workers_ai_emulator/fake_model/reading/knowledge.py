@@ -46,12 +46,14 @@ _SENTIMENTS = {
     0: ("neutral", "mixed", "calm"),
 }
 
-_LANGUAGES = {
-    "Spanish": "el los las una estoy que muy por para con es de haberte seremos buenos creo esta pero como te voy su",
-    "French": "le les une je vous est et pour avec très nous des dans pas que suis mais ce",
-    "German": "der die das ich und ist nicht ein eine sehr mit wir sie auf für bin aber",
-    "Italian": "il gli una sono che molto per con di è non questo della ma",
-    "English": "the is a and of to in i you it that my was for with on are this",
+_COMMON_WORDS = {
+    "Spanish": word_set(
+        "el los las una estoy que muy por para con es de haberte seremos buenos creo esta pero como te voy su"
+    ),
+    "French": word_set("le les une je vous est et pour avec très nous des dans pas que suis mais ce"),
+    "German": word_set("der die das ich und ist nicht ein eine sehr mit wir sie auf für bin aber"),
+    "Italian": word_set("il gli una sono che molto per con di è non questo della ma"),
+    "English": word_set("the is a and of to in i you it that my was for with on are this"),
 }
 COLORS = word_set(
     "black white red green blue yellow orange purple pink brown blond blonde grey gray silver gold turquoise"
@@ -136,9 +138,9 @@ def sentiment_word(text: str, values: list[str]) -> str | None:
 
 
 def language_of(text: str) -> str:
-    """Return the name of the language whose common words a text has most of; English if none."""
+    """Return the language of a text, by its number of common words of each language; English by default."""
     words = words_of(text)
-    counts = {name: sum(word in common.split() for word in words) for name, common in _LANGUAGES.items()}
+    counts = {name: sum(word in common for word in words) for name, common in _COMMON_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
     return best if counts[best] else "English"
 
@@ -151,6 +153,6 @@ def known_list(text: str) -> list[str]:
 
 
 def translation(text: str, language: str) -> str:
-    """Return the translation of a phrase; an unknown phrase is returned with the language as a prefix."""
+    """Return the translation of a phrase. An unknown phrase is returned with the language as a prefix."""
     known = TRANSLATIONS.get(re.sub(r"[^\w\s]", "", text).strip().lower(), {})
     return known.get(language.lower(), f"({language.capitalize()}) {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ _OPENINGS = word_set(
     "hi hello hey dear i'm i've i'll it's that's what's json play call book send tell find show get give search compare"
     " convert order schedule create write add set open read"
 )
+_NEVER_FIRST = STOP_WORDS | _OPENINGS
 _SCALE = re.compile(
     r"(?i)\b(?:from|between)\s+\d+\s+(?:to|and)\s+\d+|\bscale\s+of\s+\d+(?:\s*(?:to|-)\s*\d+)?|\b\d+-\d+\s+scale"
 )
@@ -86,7 +88,7 @@ _FILLERS = {"num", "number", "of", "count", "total", "max", "min", "in", "the", 
 
 
 class Source:
-    """Values in a text; each is returned once per kind, in the order of the text.
+    """Values in a text. Each value is returned once, in the order of the text.
 
     Args:
         text: Text to search first, usually the last user turn.
@@ -116,17 +118,17 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """Return the capitalised phrases, those after a word of place first."""
+        """Return the capitalised phrases. Phrases after a preposition of place come first."""
         return list(dict.fromkeys([*self.placed, *self.others]))
 
     @property
     def people(self) -> list[str]:
-        """Return the capitalised phrases, those after a word of place last."""
+        """Return the capitalised phrases. Phrases after a preposition of place come last."""
         return list(dict.fromkeys([*self.others, *self.placed]))
 
     @property
     def stated(self) -> str:
-        """Return the text; the background if the text is a question."""
+        """Return the text. If the text is a question, return the background."""
         return self._background if self.text.strip().endswith("?") and self._background.strip() else self.text
 
     @property
@@ -157,27 +159,24 @@ class Source:
 
         Args:
             name: The name of the property.
-            sure: Whether to use unambiguous kinds alone, such as e-mail addresses.
+            sure: Whether to use only unambiguous kinds, such as e-mail addresses.
         """
         words = ["email"] if name in _ADDRESSED and "@" in self.everything else split_name(name)
-        for named, is_sure, find in KINDS:
-            if any(word in named or stem(word) in named for word in words):
-                left = [] if sure and not is_sure else [one for one in find(self) if not self._taken(one)]
-                about = topic_stems(" ".join(words))
-                return sorted(left, key=lambda one: not about & topic_stems(one))
-        return None
+        rank = _kind_rank(tuple(words))
+        if rank == len(KINDS):
+            return None
+        _, is_sure, find = KINDS[rank]
+        left = [] if sure and not is_sure else [one for one in find(self) if not self._taken(one)]
+        about = topic_stems(" ".join(words))
+        return sorted(left, key=lambda one: not about & topic_stems(one))
 
     def _taken(self, candidate: str) -> bool:
-        """Return whether a value, or a longer value with it, was returned before."""
+        """Return whether a value, or a longer value that contains it, was returned before."""
         return any(candidate == given or f" {candidate}" in given for given in self._given)
 
     def rank_of(self, name: str) -> int:
-        """Return the rank of a property: specific kinds choose values first."""
-        words = split_name(name)
-        fitting = [
-            rank for rank, kind in enumerate(KINDS) if any(word in kind[0] or stem(word) in kind[0] for word in words)
-        ]
-        return fitting[0] if fitting else len(KINDS)
+        """Return the rank of a property. Properties of specific kinds get their values first."""
+        return _kind_rank(tuple(split_name(name)))
 
     def measured(self, name: str) -> str | None:
         """Return the number next to the words or the unit of a property: ``3 nights``, ``41 years old``."""
@@ -224,7 +223,7 @@ def _phones(source: Source) -> list[str]:
 
 
 def _identifiers(source: Source) -> list[str]:
-    """Return words with digits in them, those with letters first."""
+    """Return the words that contain digits. Words that also contain letters come first."""
     found = _all(_IDENTIFIER, _without(source.text, [_MONEY, _PHONE, _DATE, *FORMATS.values()]))
     return sorted(found, key=str.isdigit)
 
@@ -233,7 +232,8 @@ def _near(pattern: re.Pattern[str]) -> Callable[[Source], list[str]]:
     return lambda source: _all(pattern, source.text) + _all(pattern, source.everything)
 
 
-# Words of a property's name, whether the kind is unambiguous, and its values. The first matching row applies.
+# Words in the name of a property, whether the kind is unambiguous, and a function that returns the values. The first
+# matching row applies.
 KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = (
     (word_set("email mail recipient attendee"), True, _near(FORMATS["email"])),
     (word_set("phone telephone mobile tel fax cell"), True, _phones),
@@ -266,12 +266,21 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
     ),
     (word_set("task action todo"), False, _near(_DUTY)),
 )
+
+
+@functools.lru_cache(maxsize=1_000)
+def _kind_rank(words: tuple[str, ...]) -> int:
+    """Return the index of the first row of :data:`KINDS` with one of the words; the number of rows if none has."""
+    forms = {form for word in words for form in (word, stem(word))}
+    return next((rank for rank, (named, _, _) in enumerate(KINDS) if forms & named), len(KINDS))
+
+
 _PHONE_LIKE = re.compile(r"\(?\d{3}\)?[\s.-]\d{3,4}[\s.-]\d{4}|\+\d[\d\s-]{7,}\d")
 _DATE_LIKE = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}|(?<![\w.])\d{1,2}(?=\s*[ap]\.?m\b)")
 
 
 def _names(text: str) -> tuple[list[str], list[str], list[str]]:
-    """Return capitalised phrases after a word of place, other ones, and single words that only begin a sentence.
+    """Return phrases after a preposition of place, other capitalised phrases, and single words that begin a sentence.
 
     The first word of a sentence is a name if a verb or a comma follows.
     """
@@ -281,7 +290,7 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
     last: list[str] | None = None
     for match in _NAME.finditer(_without(text, [_CODE_NAME, *FORMATS.values()])):
         words = match.group().split()
-        while words and (words[0].lower() in STOP_WORDS | _OPENINGS or _CALENDAR.match(words[0])):
+        while words and (words[0].lower() in _NEVER_FIRST or _CALENDAR.match(words[0])):
             words.pop(0)
         before = text[max(0, match.start() - _NEAR) : match.start()]
         begins = not before.strip() or before.rstrip()[-1] in ".!?:\n"
@@ -301,7 +310,7 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def _without(text: str, patterns: Iterable[re.Pattern[str]]) -> str:
-    """Blank the matches in a text, so that positions stay."""
+    """Replace the matches in a text by spaces, so that positions do not change."""
     for pattern in patterns:
         text = pattern.sub(lambda match: " " * len(match.group()), text)
     return text

@@ -1,4 +1,4 @@
-"""Write the request of the Responses route (gpt-oss only, whole answers only), and find its reply among events.
+"""Create the request body of the Responses route (gpt-oss and third-party models), and find its reply among events.
 
 Source: https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/.
 """
@@ -22,7 +22,7 @@ _RENAMED: Final = {"max_tokens": "max_output_tokens"}
 
 
 def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the body of ``POST /ai/v1/responses`` for prepared chat messages and parameters."""
+    """Return the body of ``POST /ai/v1/responses``, from prepared chat messages and parameters."""
     body: dict[str, JSON] = {
         "model": model,
         "input": [item for message in messages for item in _items(message)],
@@ -54,7 +54,7 @@ def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
 
 
 def _content(content: JSON) -> JSON:
-    """Return a text, or the parts with the names of this route."""
+    """Return a text unchanged; convert parts to the types of this route."""
     return content if isinstance(content, str) else [_part(part) for part in _dicts(content)]
 
 
@@ -66,7 +66,7 @@ def _part(part: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _function(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the function of a nested tool, choice or call. This route has flat ones."""
+    """Return the function inside a tool, choice or call. This route has no nesting."""
     function = value.get("function")
     return function if isinstance(function, dict) else {}
 

@@ -32,22 +32,21 @@ _JSON_CHARACTERS: Final = frozenset('{}[]":')
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 _TEXT_BESIDE: Final = frozenset({"response", "reasoning", "reasoning_content", "tool_calls"})
-"""Keys beside ``choices`` under which an event may repeat or add text and calls."""
+"""Keys beside ``choices`` that may repeat or add text and calls."""
 
 
 class ChatStreamReader:
     """Convert the data of events, of any family, to :class:`ChatDelta` values.
 
-    Call :meth:`read` for each event, then :meth:`finish`. It returns the last delta, or raises if the stream was
-    interrupted.
+    Call :meth:`read` for each event, then :meth:`finish`, which returns the last delta.
 
     Attributes:
         done: Whether the end mark has been read. Later events are ignored.
 
     Args:
-        context: The facts of the request that the reply is read with.
+        context: Facts of the request that the reader needs.
         headers: Response headers.
-        scrub: Removes secrets from the text of an error.
+        scrub: Function that removes secrets from the text of an error.
     """
 
     __slots__ = (
@@ -93,7 +92,7 @@ class ChatStreamReader:
         self.done = False
         # For text and for reasoning; set by the first event with a lone surrogate.
         self._joiners: tuple[SurrogateJoiner, SurrogateJoiner] | None = None
-        self._has_plain_text = False  # whether text has begun, and is passed on as it arrives
+        self._has_plain_text = False  # whether text has begun and is returned as it arrives
         self._calls_beside: bool | None = None
         self._id: JSON = None
         self._model: JSON = None
@@ -153,7 +152,7 @@ class ChatStreamReader:
         return event
 
     def _read_text(self, event: JSON) -> None:
-        """Read an event that is not an object: the end mark or an error text. Ignore any other."""
+        """Read an event that is not an object: the end mark or an error text. Ignore other texts."""
         if event == _DONE:
             self.done = True
         elif isinstance(event, str) and (details := read_error(event)):
@@ -191,7 +190,7 @@ class ChatStreamReader:
         )
 
     def _unread_part(self, choice: Mapping[str, JSON]) -> JSON:
-        """Return the ``message`` of a choice without delta; of one that repeats the answer at the end, the rest."""
+        """Return the ``message`` of a choice without delta. If it repeats the answer, return only the unread rest."""
         message = choice.get("message")
         if not (isinstance(message, dict) and choice.get("finish_reason") and self._text):
             return message
@@ -202,7 +201,10 @@ class ChatStreamReader:
         return {"tool_calls": list(content.calls), **rest, "content": content.text[len(partial) :]}
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
-        """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""
+        """Return the calls of an event: those in the delta, or those beside ``choices`` (llama-3.3), never both.
+
+        The place of the first call decides for the whole stream.
+        """
         if self._calls_beside is None and (calls or beside):
             self._calls_beside = not calls
         return beside if self._calls_beside else calls
@@ -271,7 +273,7 @@ class ChatStreamReader:
         return error
 
     def finish(self) -> ChatDelta:
-        """Return the last delta. Call it after the last event.
+        """Return the last delta. Call this after the last event.
 
         Raises:
             StreamInterruptedError: The stream had neither an end mark nor a finish reason.
@@ -331,6 +333,7 @@ def joined(deltas: Iterable[ChatDelta]) -> ChatReply:
     """Return the whole reply of all deltas of a stream. The last delta must be among them."""
     texts, reasoning, refusals, logprobs = [], [], [], []
     pieces: dict[int, list[ToolCallDelta]] = {}
+    delta = ChatDelta()
     for delta in deltas:
         texts.append(delta.text)
         reasoning.append(delta.reasoning)
