@@ -127,6 +127,29 @@ TWO = [{"text": ["a"]}, {"text": ["b"]}]
 THREE_JOBS = [{"text": ["x" * 4_000_000]} for _ in range(6)]
 
 
+KIMI = "@cf/moonshotai/kimi-k2.6"
+
+
+def test_a_job_of_forty_minutes_is_collected_and_its_polls_count_against_no_limit(
+    queue: Callable[..., Queue], clock: VirtualTime
+) -> None:
+    """Recorded: jobs of 10 to 40 minutes, and 231 polls at 58 a minute on an account with 20 requests a minute."""
+    began = clock.now
+
+    def answer(body: Any) -> httpx.Response:
+        if "requests" in body:
+            return accepted()(body)
+        return RUNNING(body) if clock.now < began + 2400 else finished({"response": "a"})(body)
+
+    stub = Stub(answer)
+    items = queue(stub, requests_per_minute=1)("run", KIMI, [{"messages": [{"role": "user", "content": "hi"}]}])
+
+    assert [item.result for item in items] == [{"response": "a"}]
+    assert 80 <= len(stub.polls) <= 100
+    assert 2400 <= clock.now - began <= 2431
+    assert max(clock.waits) == 30.0
+
+
 class TestEveryTask:
     def test_embeddings(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
         requests = [{"text": ["red", "green"]}, {"text": ["blue"]}]
