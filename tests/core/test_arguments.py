@@ -201,7 +201,7 @@ FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "text"), FOREIGN.values(), ids=FOREIGN)
+@every_row(("call", "text"), FOREIGN.values())
 def test_a_model_of_another_task_raises_an_error_with_suitable_models(
     call: Callable[[Client], Any], text: str, account: dict[str, Any]
 ) -> None:

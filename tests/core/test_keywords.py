@@ -15,6 +15,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import AsyncClient, Client, Limiter, RetryPolicy, Settings
@@ -181,7 +182,7 @@ ALIAS_VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("make", [Client, AsyncClient, *CLASSES])
+@every_row("make", [Client, AsyncClient, *CLASSES])
 def test_names_of_other_libraries_are_accepted(make: Any, account: dict[str, Any]) -> None:
     assert set(ALIAS_VALUES) == set(ALIASES)
     for alias, value in ALIAS_VALUES.items():
@@ -197,7 +198,7 @@ def test_names_of_other_libraries_are_accepted(make: Any, account: dict[str, Any
             )
 
 
-@pytest.mark.parametrize("make", CLASSES)
+@every_row("make", CLASSES)
 def test_policies_are_passed_to_the_clients_and_stay_out_of_dumps(make: Any, account: dict[str, Any]) -> None:
     sent: list[httpx.Request] = []
 
@@ -230,7 +231,7 @@ def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(acco
         assert make(**account, model="@cf/a/b", reuse_client=False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", [*CLASSES, WorkersAIBatchEmbedding, WorkersAIBatchExtractor])
+@every_row("make", [*CLASSES, WorkersAIBatchEmbedding, WorkersAIBatchExtractor])
 def test_the_json_schema_describes_every_field(make: Any) -> None:
     properties = make.model_json_schema()["properties"]
     assert {"http_client", "retry", "binding", "docstore"}.isdisjoint(properties)

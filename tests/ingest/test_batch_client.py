@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client
 from workers_ai._limits import limiter
@@ -259,7 +260,7 @@ class TestSubmitting:
             queue(stub)("submit", BGE, THREE_JOBS)
         assert stub.bodies == []
 
-    @pytest.mark.parametrize(
+    @every_row(
         ("model", "requests", "error", "words"),
         [
             (BGE, [{"text": ["a"]}, {"text": ["x"] * 101}], BadRequestError, "request 1 has 101 texts; .* accepts 100"),
@@ -363,7 +364,7 @@ class TestItems:
 class TestUnknowns:
     """What the documentation leaves open, each choice of it."""
 
-    @pytest.mark.parametrize(
+    @every_row(
         "choice",
         [
             {},
@@ -378,7 +379,6 @@ class TestUnknowns:
             {"progress": "at_once"},
             {"polls": 5},
         ],
-        ids=str,
     )
     def test_the_result_is_the_same(self, choice: dict[str, Any], queue: Callable[..., Queue]) -> None:
         emulator = Emulator(clock=Clock("jump"), queue=QueueSettings(**choice))
