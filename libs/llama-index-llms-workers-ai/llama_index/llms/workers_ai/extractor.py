@@ -102,12 +102,14 @@ class WorkersAIBatchExtractor(DescribedModel, BaseExtractor):
     _report: GenerateReport | None = PrivateAttr(default=None)
     _failures: list[Failure] = PrivateAttr(default_factory=list)
 
-    def __init__(self, **data: Any) -> None:
-        known = type(self).model_fields.keys() | {"class_name"}
-        if unknown := sorted(data.keys() - known):
-            raise unknown_keyword(type(self).__name__, unknown[0], known, "additional_kwargs of the llm")
-        super().__init__(**data)
-        self._check()
+    if not TYPE_CHECKING:  # type checkers read the fields
+
+        def __init__(self, **data: Any) -> None:
+            known = type(self).model_fields.keys() | {"class_name"}
+            if unknown := sorted(data.keys() - known):
+                raise unknown_keyword(type(self).__name__, unknown[0], known, "additional_kwargs of the llm")
+            super().__init__(**data)
+            self._check()
 
     def _check(self) -> None:
         try:
