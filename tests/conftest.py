@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 from tests.support import thin_out
 
@@ -26,6 +27,14 @@ Handler = Callable[[httpx.Request], httpx.Response]
 # Every worker and child process imports up to 4,000 modules. Keep the compiled modules for the next run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
+hypothesis.settings.register_profile(
+    "suite",
+    hypothesis.settings.get_profile("ci"),
+    max_examples=int(os.environ.get("WORKERS_AI_FUZZ_EXAMPLES", "30")),
+)
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.hookimpl(wrapper=True)

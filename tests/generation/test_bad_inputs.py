@@ -134,13 +134,13 @@ ITEMS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("item", "says"), ITEMS, ids=range(len(ITEMS)))
 def test_an_invalid_item_ends_the_run_and_what_came_before_is_kept(sync: Generator, item: Any, says: str) -> None:
-    source = [*inputs(1000), item]
+    source = [*inputs(100), item]
     queue = FakeQueue()
     with pytest.raises(BadRequestError, match=says):
-        sync(source, queue, requests_per_job=1000, max_concurrency=1)
-    report = sync(inputs(1000), queue)
-    assert len(queue.sent) == 1000
-    assert report.answered + report.reused == 1000
+        sync(source, queue, requests_per_job=100, max_concurrency=1)
+    report = sync(inputs(100), queue)
+    assert len(queue.sent) == 100
+    assert report.answered + report.reused == 100
 
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -187,7 +187,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
     assert emulator.queue.submitted == 0
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "status", "says"),
     [
         (["generate", "rows.jsonl", "out.jsonl"], 2, "--model"),

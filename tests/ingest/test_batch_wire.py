@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
 from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
@@ -30,7 +31,7 @@ def entry(index: Any, result: Any = "ok", **more: Any) -> dict[str, Any]:
 BOTH = [entry(0, "first"), entry(1, "second")]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [
         enveloped({"responses": BOTH}),
@@ -58,7 +59,7 @@ def test_results_in_every_place_are_matched_by_id(data: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("failed", "code", "words"),
     [
         ({"success": False, "error": {"message": "AiError: too long", "code": 3030}}, 3030, "too long"),
@@ -100,7 +101,7 @@ def test_a_job_of_unknown_size_has_the_items_that_came() -> None:
     assert [(item.index, item.success) for item in status.items] == [(0, True), (2, True), (10**15, True)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("result", "state"),
     [
         ({"status": "queued", "request_id": "r-1"}, "queued"),
@@ -116,7 +117,7 @@ def test_pending_with_and_without_a_status(result: Any, state: str) -> None:
     assert read_poll(enveloped(result), JOB) == (state, (), None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "words"),
     [
         (enveloped({"status": "failed", "error": {"code": 3043, "message": "model crashed"}}), "model crashed"),

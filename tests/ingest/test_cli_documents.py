@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 
 from workers_ai.cli._documents import Document, InputError, read_documents
 
@@ -51,7 +52,7 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     assert json.loads(document.metadata) == metadata
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "says"),
     [
         ("{", "Expecting property name"),

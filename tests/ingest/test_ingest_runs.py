@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
@@ -134,7 +135,7 @@ def test_a_ledger_of_other_options_is_rejected(
     assert len(list(first.vectors())) == 3
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("options", "says"),
     [
         ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
@@ -251,7 +252,7 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         assert held.find(["a\ud800b"]) == [vectors["half"]]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("document", "says"),
     [
         (("a", None), "the text of 'a' is a NoneType, not a string"),

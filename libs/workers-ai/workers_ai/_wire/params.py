@@ -23,6 +23,7 @@ __all__ = [
     "ChatParams",
     "EmbedKeywords",
     "EmbedShape",
+    "ModelFilters",
 ]
 
 
@@ -111,6 +112,21 @@ class EmbedKeywords(EmbedShape, CallKeywords, total=False):
 
     kind: Literal["document", "query"]
     """Whether the texts are documents (the default) or queries."""
+
+
+class ModelFilters(TypedDict, total=False):
+    """Filters of a list of models. None selects all."""
+
+    task: str | None
+    """Name of a task, such as ``"Text Generation"``."""
+    search: str | None
+    """Part of a name."""
+    author: str | None
+    """Name of an author."""
+    source: int | None
+    """Number of a source."""
+    hide_experimental: bool | None
+    """Whether to leave experimental models out."""
 
 
 CHAT_PARAMS: Final = frozenset(ChatParams.__annotations__)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from weakref import WeakKeyDictionary
 
 from workers_ai._validation import require, require_kind
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai.generation._report import Answer
     from workers_ai.ledger._records import Failure
     from workers_ai.types import JSON, ChatReply
@@ -118,7 +119,9 @@ class QueuedClient(AsyncClient):
         vars(self).update(state)
         self._reset()
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: object) -> ChatReply:
+    async def chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
+    ) -> ChatReply:
         """Return the answer to a conversation, through the queue.
 
         Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from workers_ai._calls.polling import EXECUTION, is_unknown
 from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
 from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError
-from workers_ai.retry import MINUTE_S, required_wait_s
+from workers_ai.retry import MINUTE_S, backoff_s, required_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -292,4 +292,4 @@ class Health:
         wait = required_wait_s(error)
         if wait is not None:
             return wait
-        return float(min(0.5 * 2.0**self._strikes, MINUTE_S))
+        return backoff_s(self._strikes, 1.0, MINUTE_S)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from workers_ai.cli._probe.calls import Call
 from workers_ai.cli._probe.session import Session
 
-__all__ = ["Question", "Value"]
+__all__ = ["Question", "Value", "acceptance"]
 
 Value: TypeAlias = str | int | bool | None
 
@@ -47,3 +47,9 @@ class Question:
     def cost_usd(self) -> float:
         """Estimated cost of this question alone."""
         return sum(call.cost_usd for call in (*self.calls, *self.batches))
+
+
+def acceptance(name: str, text: str, call: Call, *, assumed: Literal["accept", "reject"], where: str = "") -> Question:
+    """Return the question whether the service accepts a call."""
+    other = "reject" if assumed == "accept" else "accept"
+    return Question(name, text, (assumed, other), (call,), lambda session: session.send(call).accepted, where=where)
