@@ -214,9 +214,9 @@ class Renderer:
 
     def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
         """Return whether a text, or every value of a row that the prompt uses, is blank."""
-        values = (
-            [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
-        )
+        if isinstance(given, str):
+            return not given.strip()
+        values = [given[name] for name in (self.prompt.names if self.prompt else ())]
         return all(isinstance(value, str) and not value.strip() for value in values)
 
     def _system(self) -> list[Mapping[str, JSON]]:

@@ -304,8 +304,8 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
 
 def _most_tokens(body: Mapping[str, JSON]) -> int:
     """Return the bound of the answer's tokens in a request body; 0 without a bound."""
-    bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
-    return max((bound for bound in bounds if isinstance(bound, int)), default=0)
+    names = ("max_tokens", "max_output_tokens", "max_completion_tokens")
+    return max([bound for name in names if isinstance(bound := body.get(name), int)], default=0)
 
 
 def canonical_message(reply: ChatReply) -> str:
