@@ -14,7 +14,7 @@ from tests.support import every_row
 
 from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
 from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
-from workers_ai.types import BatchJob
+from workers_ai.types import BatchJob, Usage
 
 MODEL = "@cf/baai/bge-m3"
 JOB = BatchJob("r-1", MODEL, 2)
@@ -142,6 +142,20 @@ def test_usage_and_neurons_of_the_whole_job() -> None:
     status = read_poll(enveloped({"responses": BOTH, "usage": usage}), JOB, neurons="0.5")
     assert status.usage is not None
     assert (status.usage.input_tokens, status.usage.output_tokens, status.usage.neurons) == (12, 3, 0.5)
+
+
+def test_usage_that_some_items_report_is_summed() -> None:
+    records = [
+        {"prompt_tokens": 1, "completion_tokens": 2, "neurons": 0.5},
+        {"prompt_tokens": 3, "completion_tokens": 4},
+        None,
+    ]
+    entries = [
+        {"id": index, "success": True, "result": {"response": "x", "usage": record}}
+        for index, record in enumerate(records)
+    ]
+    status = read_poll(enveloped({"responses": entries}), BatchJob("r", "m", 3))
+    assert status.usage == Usage(4, 6, 10, neurons=0.5)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
