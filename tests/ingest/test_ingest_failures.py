@@ -95,12 +95,12 @@ def test_a_corpus_of_bad_texts_is_reported_text_by_text(run: Any, texts: Any, em
 
 
 def test_a_run_ends_if_everything_is_rejected(run: Any, texts: Any, emulator: Any, mode: str) -> None:
-    """A fault of all requests alike is not taken for one of three thousand texts."""
+    """A fault of all requests alike is not taken for one of many texts."""
     transport = rejecting(emulator, lambda body: b"request_id" not in body, 400, 5006)
     with pytest.raises(BadRequestError, match="code 5006"):
-        run(texts(3000), mode=mode, transport=transport)
-    report = run(texts(3000), mode=mode)
-    assert (report.embedded, report.failed) == (3000, 0)
+        run(texts(1100), mode=mode, transport=transport)
+    report = run(texts(1100), mode=mode)
+    assert (report.embedded, report.failed) == (1100, 0)
 
 
 def test_a_failure_that_passes_is_tried_again_alone(run: Any, texts: Any, emulator: Any) -> None:
@@ -338,12 +338,12 @@ def test_an_outage_ends_the_run_after_minutes(
 
 
 def test_the_limit_on_cost_stops_before_it_is_passed(run: Any, texts: Any, emulator: Any) -> None:
-    """4,000 texts of 4 tokens at $0.02 for a million: $0.00032 in all."""
-    with pytest.raises(BatchError, match=r"the cost limit of \$0.0002 is reached: run the same call again"):
-        run(texts(4000), limit_cost_usd=0.0002, texts_per_job=100, max_concurrency=2)
-    assert 2000 < emulator.log.texts_embedded <= 2500
-    report = run(texts(4000))
-    assert report.embedded + report.reused == 4000
+    """2,000 texts of 4 tokens at $0.02 for a million: $0.00016 in all."""
+    with pytest.raises(BatchError, match=r"the cost limit of \$0.0001 is reached: run the same call again"):
+        run(texts(2000), limit_cost_usd=0.0001, texts_per_job=100, max_concurrency=2)
+    assert 1000 < emulator.log.texts_embedded <= 1250
+    report = run(texts(2000))
+    assert report.embedded + report.reused == 2000
     assert emulator.log.texts_repeated == 0
 
 
@@ -352,16 +352,16 @@ def test_the_limit_on_cost_stops_before_it_is_passed(run: Any, texts: Any, emula
 
 def test_what_the_source_raises_ends_the_run_and_what_was_paid_stays(run: Any, texts: Any, emulator: Any) -> None:
     def source() -> Iterator[tuple[str, str]]:
-        yield from texts(3000)
+        yield from texts(2000)
         raise LookupError("no more of these")
 
     with pytest.raises(LookupError, match="no more of these"):
         run(source(), max_concurrency=1)
     sent = emulator.log.texts_embedded
-    report = run(texts(3500))
-    assert report.embedded + report.reused == 3500
-    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (3500, 0)
-    assert sent >= 2000
+    report = run(texts(2500))
+    assert report.embedded + report.reused == 2500
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2500, 0)
+    assert sent >= 1000
 
 
 def test_an_interrupt_leaves_a_usable_ledger(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:
@@ -384,9 +384,9 @@ def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any,
         assert task is not None
 
         def source() -> Iterator[tuple[str, str]]:
-            yield from texts(2000)
+            yield from texts(1000)
             loop.call_soon_threadsafe(task.cancel)
-            yield from texts(2000, 2000)
+            yield from texts(1000, 1000)
 
         async with httpx.AsyncClient(transport=emulator.transport()) as http:
             client = AsyncClient(http_async_client=http, **account)
@@ -398,8 +398,8 @@ def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any,
         assert all(job.request_id and not job.alive for job in held.in_flight())
     with httpx.Client(transport=emulator.transport()) as http:
         client = Client(http_client=http, **account)
-        report = ingest(texts(4000), ledger=ledger, model=MODEL, client=client, progress=False)
-    assert report.embedded + report.reused == 4000
+        report = ingest(texts(2000), ledger=ledger, model=MODEL, client=client, progress=False)
+    assert report.embedded + report.reused == 2000
     assert emulator.log.texts_repeated <= 1000, "more than the one submission that was being sent"
 
 
