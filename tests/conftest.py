@@ -39,6 +39,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Undo the freeze: Hypothesis, which the summary imports, rejects an object whose referrers it cannot find."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run each row on one combination of sync or async, route and so on; ``WORKERS_AI_ALL_AXES`` runs it on all."""
