@@ -22,11 +22,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from killing import killed
 from measure import ENVIRONMENT, peak_mb, section, show
+from queue_floor import emulator, run_job
 
 MODEL = "@cf/baai/bge-base-en-v1.5"
 TEXTS_PER_JOB, TEXTS_PER_REQUEST = 1000, 100
@@ -47,21 +47,6 @@ def corpus(count: int) -> Iterator[tuple[str, str]]:
         yield f"doc-{number}", f"{number} {' '.join(words)}"
 
 
-@contextmanager
-def emulator(polls: int) -> Iterator[str]:
-    """Run an emulator in another process. Yield its base URL."""
-    command = [sys.executable, "-m", "workers_ai_emulator", "--port", "0", "--batch-polls", str(polls)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("export CLOUDFLARE_BASE_URL="):
-                    yield line.partition("=")[2].strip()
-                    return
-        finally:
-            process.terminate()
-
-
 def floor(url: str, count: int) -> dict[str, float]:
     """Raw httpx: submit, poll, parse, one after the other."""
     import httpx
@@ -73,11 +58,7 @@ def floor(url: str, count: int) -> dict[str, float]:
 
         def job() -> None:
             groups = [texts[i : i + TEXTS_PER_REQUEST] for i in range(0, len(texts), TEXTS_PER_REQUEST)]
-            accepted = client.post(target, json={"requests": [{"text": group} for group in groups]}).json()
-            request_id = accepted["result"]["request_id"]
-            while "responses" not in (reply := client.post(target, json={"request_id": request_id}).json())["result"]:
-                pass
-            assert len(reply["result"]["responses"]) == len(groups)
+            run_job(client, target, [{"text": group} for group in groups])
             texts.clear()
 
         for _, text in corpus(count):

@@ -58,7 +58,8 @@ uv run --group rivals python tests/benchmarks/run.py
 {behind}
 
 Ingestion and generation keep every input and every result in a ledger on disk. Raw httpx keeps nothing, so it is faster
-there, and with the canned replies of this benchmark by a larger factor than with a real queue.
+there. The rates are measured with the emulator. A second rate of generation is measured with canned answers, which take
+the server almost no time: it shows what the client costs alone. A real queue takes far longer than both.
 
 {tables}
 ## Growth with size

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from workers_ai._transports import http
+from workers_ai._transports import clients
 from workers_ai.cli._app import app
 from workers_ai_emulator import Emulator
 
@@ -25,7 +25,7 @@ def emulator() -> Emulator:
 def workers_ai(emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """Return a function that runs the command in an empty folder, and checks that the token is not printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(http, "_client_options", lambda *_: {"transport": emulator.transport()})
+    monkeypatch.setattr(clients, "_client_options", lambda *_: {"transport": emulator.transport()})
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", account["account_id"])
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", account["api_token"])
 

@@ -70,7 +70,7 @@ def test_missing_settings_are_all_named_and_nothing_is_sent(
     ("settings", "problems", "remedy"),
     [
         ({"tokens": []}, {"token": "failed", "call": "failed"}, "create a token"),
-        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "Account > Workers AI > Read"),
+        ({"unpermitted": True}, {"models": "warning", "call": "failed"}, "permission Workers AI Read"),
         ({"unlisted": True}, {"models": "warning"}, "only `workers-ai models --check`"),
         ({"owned": True}, {}, ""),
         ({"accounts": []}, {"models": "failed", "call": "failed"}, "copy the account id"),
@@ -125,13 +125,14 @@ def test_states_of_a_token(workers_ai: Any, emulator: Emulator, reply: Fault, ex
     [
         (Fault.busy(), "warning", "code 3040", "try again"),
         (Fault.error(429, 4006, "daily free allocation used up"), "failed", "code 4006", "UTC"),
-        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043", "platform/errors"),
+        (Fault.error(500, 3043, "Internal server error"), "failed", "code 3043", "Retry later"),
+        (Fault.error(400, 5006, "Bad input"), "failed", "code 5006", "platform/errors"),
         (Fault.error(403, 5035, "paid plan"), "failed", "code 5035", "Workers Paid plan"),
         (Fault.error(401, 2009, "Unauthorized", layer="gateway"), "failed", "code 2009", "GatewayOptions(id, token="),
         (Fault.error(400, 5007, "No such model"), "failed", "code 5007", "model id"),
         (Fault.drop(), "failed", "no response", "network"),
     ],
-    ids=["busy", "quota", "broken", "plan", "gateway", "model", "dropped"],
+    ids=["busy", "quota", "broken", "input", "plan", "gateway", "model", "dropped"],
 )
 def test_results_of_the_call(
     workers_ai: Any, emulator: Emulator, fault: Fault, expected: str, says: str, remedy: str
@@ -179,7 +180,7 @@ UNTRUSTED.verify_message = "self-signed certificate in certificate chain"
 def test_connections_that_fail(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch, transport: Any, detail: str, remedy: str
 ) -> None:
-    monkeypatch.setattr("workers_ai._transports.http._client_options", lambda *_: {"transport": transport})
+    monkeypatch.setattr("workers_ai._transports.clients._client_options", lambda *_: {"transport": transport})
     checks = examine(workers_ai)
     assert detail in checks["connection"]["detail"]
     assert remedy in checks["connection"]["remedy"]
@@ -220,7 +221,7 @@ def test_the_issuer_of_the_certificate_is_named(
         return response
 
     transport = httpx.MockTransport(send)
-    monkeypatch.setattr("workers_ai._transports.http._client_options", lambda *_: {"transport": transport})
+    monkeypatch.setattr("workers_ai._transports.clients._client_options", lambda *_: {"transport": transport})
     detail = examine(workers_ai)["tls"]["detail"]
     assert detail == "TLSv1.3, certificate of Inspector Ltd until Jan  5 00:00:00 2027 GMT"
 

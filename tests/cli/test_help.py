@@ -10,6 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from workers_ai.cli._app import app
+from workers_ai.cli._errors import _OPTIONS
 
 ROOT = get_command(app)
 COMMANDS = ROOT.commands  # type: ignore[attr-defined]
@@ -28,12 +29,20 @@ def test_examples_are_commands(name: str) -> None:
         COMMANDS[name].make_context(name, arguments)
 
 
+def test_errors_name_existing_options() -> None:
+    assert set(_OPTIONS.values()) <= {
+        option for one in COMMANDS.values() for param in one.params for option in param.opts
+    }
+
+
 def test_help_is_plain_without_a_terminal() -> None:
     for name in COMMANDS:
         result = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "100"})
         assert result.exit_code == 0
         assert "\x1b" not in result.output
         assert "Exit status: 0" in result.output
+        uses_account = "account_id" in {parameter.name for parameter in COMMANDS[name].params}
+        assert ("CLOUDFLARE_API_TOKEN" in result.output) == uses_account, name
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from shapes import CLOCK, HI, Call, Want, nested
 
 from workers_ai import errors as e
 from workers_ai._wire.batch import read_submission
+from workers_ai._wire.chat.reply import read_chat
+from workers_ai._wire.request import ReplyContext
 
 MODEL = "@cf/openai/gpt-oss-120b"
 USAGE = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12, "output_tokens_details": {"reasoning_tokens": 3}}
@@ -239,12 +241,103 @@ def test_a_failed_response_is_the_typed_error_of_its_code(code: Any, enveloped: 
         return httpx.Response(200, json={"result": body, "success": True} if enveloped else body)
 
     one = face(answer, max_retries=2)
-    with pytest.raises(e.WorkersAIError, match="It broke" if code else "status failed: it gave no reason") as caught:
+    with pytest.raises(e.WorkersAIError, match="It broke" if code else "status failed: no reason was given") as caught:
         one.stream(MODEL, HI, api="responses") if stream else one.chat(MODEL, HI, api="responses")
     assert (type(caught.value), len(seen)) == (error, tries)
     assert caught.value.is_retryable is (tries > 1)
     item = read_submission({"responses": [{"id": 0, "result": body, "success": True}]}, MODEL, 1).answer.items[0]
     assert item.success is (code is None)
+
+
+BROKE = {"code": "server_error", "message": "It broke."}
+STARTED = {"type": "response.created", "response": response(status="in_progress")}
+DELTA = {"type": "response.output_text.delta", "delta": "Hel"}
+CHAT_EVENTS = [
+    {"choices": [{"index": 0, "delta": {"reasoning": "hm", "content": "Hel"}, "logprobs": {"content": [1]}}]},
+    {"choices": [{"index": 0, "delta": {"content": "lo"}, "logprobs": {"content": [2]}}]},
+    {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "clock"}}]}}]},
+    {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":"Oslo"}'}}]}}]},
+    {"choices": [{"delta": {}, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": 5, "completion_tokens": 7}},
+]
+EVENTS: dict[str, tuple[list[Any], Want | type[e.WorkersAIError], int]] = {
+    "completed": (
+        [STARTED, DELTA, {"type": "response.completed", "response": response(message("Hello"))}],
+        Want("Hello"),
+        1,
+    ),
+    "incomplete": (
+        [STARTED, {"type": "response.incomplete", "response": response(message("Hel"), **CUT)}],
+        Want("Hel", finish="length"),
+        1,
+    ),
+    "failed": (
+        [STARTED, DELTA, {"type": "response.failed", "response": response(status="failed", error=BROKE)}],
+        e.InternalServerError,
+        3,
+    ),
+    "failed without a reason": (
+        [{"type": "response.failed", "response": response(status="failed", error=None)}],
+        e.APIResponseValidationError,
+        1,
+    ),
+    "an error": ([STARTED, {"type": "error", **BROKE}], e.InternalServerError, 3),
+    "an error inside": ([{"type": "error", "error": BROKE}], e.InternalServerError, 3),
+    "quota": ([{"type": "error", "code": "insufficient_quota", "message": "No."}], e.QuotaExhaustedError, 1),
+    "at capacity": ([{"errors": [{"code": 3040, "message": "Busy."}], "success": False}], e.CapacityError, 3),
+    "cut": ([STARTED, DELTA], e.APIResponseValidationError, 1),
+    "chat": (CHAT_EVENTS, Want("Hello", "hm", (CLOCK_CALL,), "tool_calls", usage=(5, 7, 12)), 1),
+    "chat, an error after the end": (
+        [*CHAT_EVENTS, "[DONE]", {"error": BROKE}],
+        Want("Hello", "hm", (CLOCK_CALL,), "tool_calls", usage=(5, 7, 12)),
+        1,
+    ),
+    "chat, cut": (CHAT_EVENTS[:2], e.StreamInterruptedError, 1),
+    "chat, an error after text": ([CHAT_EVENTS[0], {"error": BROKE}], e.InternalServerError, 3),
+}
+
+
+def sse(events: list[Any]) -> str:
+    """Return the events with their types as names, as the Responses route writes them."""
+    names = [event.get("type") if isinstance(event, dict) else None for event in events]
+    data = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return "".join(
+        f"event: {name}\ndata: {text}\n\n" if name else f"data: {text}\n\n"
+        for name, text in zip(names, data, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("api", "media"), [("responses", "text/event-stream"), ("chat_completions", "text/plain")])
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_stream_in_place_of_a_whole_answer_is_read(name: str, api: str, media: str, face: Any) -> None:
+    events, want, tries = EVENTS[name]
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, headers={"content-type": media}, text=sse(events))
+
+    one = face(answer)
+    if isinstance(want, Want):
+        reply = one.chat(MODEL, HI, api=api)
+        assert disagreements(want, of_reply(reply)) == []
+        stored = of_reply(read_chat(reply.raw, ReplyContext(MODEL)))  # as a ledger of answers reads it
+        assert (stored.text, stored.reasoning, stored.calls) == (want.text, want.reasoning, want.calls)
+    else:
+        with pytest.raises(e.WorkersAIError) as caught:
+            one.chat(MODEL, HI, api=api)
+        assert type(caught.value) is want
+    assert len(seen) == tries
+
+
+@pytest.mark.parametrize("name", ["an error", "at capacity"])
+def test_an_error_in_a_stream_of_another_media_type_is_retried(name: str, face: Any) -> None:
+    replies = [EVENTS[name][0][-1:], CHAT_EVENTS]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/plain"}, text=sse(replies.pop(0)))
+
+    assert of_deltas(face(answer).stream(MODEL, HI)).text == "Hello"
+    assert replies == []
 
 
 def test_a_response_without_items_is_an_empty_answer(face: Any) -> None:

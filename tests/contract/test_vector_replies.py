@@ -173,5 +173,5 @@ def test_scores_of_every_shape(result: Any, face: Any) -> None:
 )
 def test_scores_that_are_missing_are_an_error(result: Any, face: Any) -> None:
     one = face(lambda request: httpx.Response(200, json=enveloped(result)))
-    with pytest.raises(e.APIResponseValidationError, match="and 2 were requested"):
+    with pytest.raises(e.APIResponseValidationError, match="but 2 were requested"):
         one.rerank(RERANKER, "q", ["a", "b"])

@@ -72,7 +72,7 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a text to rank": (lambda c: c.rerank(RERANK, "q", "abc"), "texts must be a list of strings, not one string"),
     "nothing to rank": (lambda c: c.rerank(RERANK, "q", None), "texts must be a list of strings, not a NoneType"),
     "a number to rank": (lambda c: c.rerank(RERANK, "q", ["a"] * 150 + [5]), "text 150 is a int, not a string"),
-    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "a string that is not empty, not None"),
+    "no query": (lambda c: c.rerank(RERANK, None, ["a"]), "a non-empty string, not None"),
     "no requests": (lambda c: c.batch.run(BGE, None), "requests must be a list of inputs .* not a NoneType"),
     "one request": (lambda c: c.batch.run(BGE, {"text": ["a"]}), "requests must be a list of inputs .* not a dict"),
     "requests that run out": (lambda c: c.batch.run(BGE, iter([])), "requests must be a list of inputs .* not a list_"),
@@ -88,12 +88,12 @@ ODD_DATA: dict[str, tuple[Callable[[Any], Any], str]] = {
 ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a number of tools": (
         lambda c: c.chat(CHAT, HI, tools=5),
-        "tools must be a list, not a int: the form of a tool is",
+        "tools must be a list, not a int: pass each tool as",
     ),
     "one tool": (lambda c: c.chat(CHAT, HI, tools=tool({})), "tools must be a list, not a dict"),
-    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "a tool must be a dict, not a int"),
-    "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "a tool must be a dict"),
-    "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "a tool has no name"),
+    "a number among tools": (lambda c: c.chat(CHAT, HI, tools=[5]), "tool 0 must be a dict, not a int"),
+    "a function": (lambda c: c.chat(CHAT, HI, tools=[{"function": "f"}]), "tool 0 must be a dict"),
+    "a name": (lambda c: c.chat(CHAT, HI, tools=[{"function": {"name": 5}}]), "tool 0 has no name"),
     "parameters": (lambda c: c.chat(CHAT, HI, tools=[tool([1])]), "parameters of tool 'clock' must be a JSON schema"),
     "properties, null": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": None})]), "'clock' must be an object"),
     "properties, a list": (lambda c: c.chat(CHAT, HI, tools=[tool({"properties": [1]})]), "'clock' must be an object"),
@@ -101,7 +101,7 @@ ODD_OPTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "response_format": (lambda c: c.chat(CHAT, HI, response_format=5), "response_format must be a dict such as"),
     "extra_body": (
         lambda c: c.chat(CHAT, HI, extra_body="x"),
-        "extra_body must be a dict of fields of the body, not s",
+        "extra_body must be a dict of body fields, not s",
     ),
     "options": (
         lambda c: c.chat(CHAT, HI, extra_body={"options": 5}, on_busy="raise"),

@@ -73,7 +73,7 @@ MALFORMED = {
     "placeholder as account": ({"account_id": "${CLOUDFLARE_ACCOUNT_ID}"}, "CLOUDFLARE_ACCOUNT_ID"),
     "path as account": ({"account_id": "a/../b"}, "CLOUDFLARE_ACCOUNT_ID"),
     "token as account": ({"account_id": "v1.0-secret-token"}, "CLOUDFLARE_ACCOUNT_ID"),
-    "the very token as account": ({"account_id": "the-token", "api_token": "the-token"}, "holds the API token"),
+    "the very token as account": ({"account_id": "the-token", "api_token": "the-token"}, "is the API token"),
     "something as long as a token": ({"account_id": "A1b2" * 10}, "or the API token"),
     "placeholder as token": ({"api_token": "${CLOUDFLARE_API_TOKEN}"}, "CLOUDFLARE_API_TOKEN"),
     "two words as token": ({"api_token": "Bearer secret"}, "CLOUDFLARE_API_TOKEN"),
@@ -292,7 +292,7 @@ def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> Non
     given = httpx.Timeout(5, read=None)
     assert Settings.resolve(**account, timeout=given.as_dict()).timeout == given
     for odd in ({"reed": 5}, {"read": 5}):
-        with pytest.raises(ConfigurationError, match="a timeout mapping needs connect, read, write and pool"):
+        with pytest.raises(ConfigurationError, match="a timeout mapping must have the keys connect, read"):
             Settings.resolve(**account, timeout=odd)
 
 
@@ -301,7 +301,9 @@ def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
     assert Settings.resolve(**account, timeout=timeout).timeout is timeout
 
 
-@pytest.mark.parametrize("end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run"])
+@pytest.mark.parametrize(
+    "end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run", "/workers-ai/@cf/meta/llama"]
+)
 def test_every_form_of_a_gateway_url_is_one(end: str) -> None:
     base_url = f"https://gateway.ai.cloudflare.com/v1/{HEX}/gw"
     settings = Settings.resolve(account_id=HEX, api_token="t", base_url=base_url + end)

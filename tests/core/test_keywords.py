@@ -19,8 +19,8 @@ from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as Llama
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import AsyncClient, Client, Limiter, RetryPolicy, Settings
 from workers_ai import errors as e
+from workers_ai._settings.checks import CHECKS
 from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
-from workers_ai._settings.settings import _CHECKS
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
 from workers_ai._wire.vectors import EmbedOptions
 from workers_ai.generation import GenerateOptions, agenerate, generate
@@ -59,7 +59,7 @@ VALUES: dict[str, Any] = {
 def test_settings_are_the_same_in_every_list() -> None:
     fixed = {"reject_if_busy", "allow_insecure_http"}  # read once, by Settings.resolve
     assert {field.name for field in fields(Settings)} - {"token_from_env"} == set(SETTINGS) - fixed
-    assert set(_CHECKS) == set(SETTINGS) - fixed - {"account_id", "api_token", "base_url", "batch_worker"}
+    assert set(CHECKS) == set(SETTINGS) - fixed - {"account_id", "api_token", "base_url", "batch_worker"}
     handles = {"http_client", "http_async_client", "binding", "on_retry", "retry", "limiter"}
     assert set(ConnectionFields.model_fields) - handles == set(SETTINGS)
     assert PER_CALL - {"extra_headers", "extra_body"} <= {*SETTINGS, *ALIASES}
@@ -215,6 +215,10 @@ def test_policies_are_passed_to_the_clients_and_stay_out_of_dumps(make: Any, acc
 
 def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(account: dict[str, Any]) -> None:
     own = httpx.AsyncClient()
+    transport: Any = AsyncClient(**account, async_http_client=own)._connection.transport
+    assert transport._own_async is own
+    with pytest.raises(e.ConfigurationError, match="twice"):
+        AsyncClient(**account, async_http_client=own, http_async_client=own)
     for make in CLASSES:
         assert make(**account, model="@cf/a/b", async_http_client=own).http_async_client is own
     for make in (WorkersAI, WorkersAIEmbedding, LlamaRerank):

@@ -15,7 +15,8 @@ import pytest
 from workers_ai import Client, RetryPolicy
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.steps import Flow, Send, Sleep
-from workers_ai._limits.limiter import AccountLimiter, Ticket, limiter_for
+from workers_ai._limits.limiter import AccountLimiter, limiter_for
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.request import Request
 
 

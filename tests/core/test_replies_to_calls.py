@@ -42,6 +42,14 @@ def test_a_missing_reply_raises_with_host_and_whether_the_request_may_have_arriv
     assert (caught.value.delivered, caught.value.model, caught.value.attempts, tries) == (delivered, "@cf/a", 3, 3)
 
 
+def test_a_proxy_with_an_impossible_port_is_a_connection_error(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:99999")
+    with pytest.raises(
+        e.APIConnectionError, match=r"no response from api.cloudflare.com: .*Check .* the proxy settings"
+    ):
+        face(None, max_retries=0).chat("@cf/a", HI)
+
+
 def test_a_closed_client_of_the_caller_is_in_the_error(account: dict[str, Any]) -> None:
     own = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200)))
     own.close()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,42 @@ def test_no_frame_of_a_constructor_that_raises_shows_a_secret(made: str, wrong: 
     with pytest.raises(e.ConfigurationError) as caught:
         make(**{**secret_settings(), **wrong})
     assert shown_secrets(caught.value) == set()
+
+
+WRONG_OPTIONS: dict[str, Callable[[], Any]] = {
+    "malformed id": lambda: GatewayOptions("a b", SECRETS["gateway"]),
+    "missing id": lambda: GatewayOptions(None, token=SECRETS["gateway"]),  # type: ignore[arg-type]
+    "line break in the token": lambda: GatewayOptions("gw", SECRETS["gateway"] + "\n"),
+    "token in a list": lambda: GatewayOptions("gw", [SECRETS["gateway"]]),  # type: ignore[arg-type]
+    "misspelt token": lambda: GatewayOptions("gw", tokn=SECRETS["gateway"]),  # type: ignore[call-arg]
+    "option of another type": lambda: GatewayOptions("gw", SECRETS["gateway"], skip_cache="yes"),  # type: ignore[arg-type]
+    "metadata of another type": lambda: GatewayOptions("gw", SECRETS["gateway"], metadata={"a": object()}),  # type: ignore[dict-item]
+    "metadata that is not JSON": lambda: GatewayOptions("gw", SECRETS["gateway"], metadata={"a": float("nan")}),
+    "models of another type": lambda: GatewayOptions("gw", SECRETS["gateway"], allowed_models=[5]),  # type: ignore[list-item]
+    "no URL": lambda: BatchWorker(None, {"x-key": SECRETS["worker"]}),  # type: ignore[arg-type]
+    "another scheme": lambda: BatchWorker("ftp://w.example", {"x-key": SECRETS["worker"]}),
+    "password in the URL": lambda: BatchWorker(f"https://me:{SECRETS['worker']}@w.example"),
+    "token in the query": lambda: BatchWorker(f"https://w.example?token={SECRETS['worker']}"),
+    "line break in a header": lambda: BatchWorker("https://w.example", {"x-key": SECRETS["worker"] + "\n"}),
+    "header in a list": lambda: BatchWorker("https://w.example", {"x-key": [SECRETS["worker"]]}),  # type: ignore[dict-item]
+    "headers in a list": lambda: BatchWorker("https://w.example", [("x-key", SECRETS["worker"])]),  # type: ignore[arg-type]
+    "misspelt headers": lambda: BatchWorker("https://w.example", hedrs={"x-key": SECRETS["worker"]}),  # type: ignore[call-arg]
+}
+
+
+@every_row("make", WRONG_OPTIONS.values())
+def test_no_frame_of_an_options_object_that_raises_shows_a_secret(make: Callable[[], Any]) -> None:
+    with pytest.raises(e.ConfigurationError) as caught:
+        make()
+    assert shown_secrets(caught.value) == set()
+
+
+def test_settings_and_options_mask_secrets_that_are_passed_as_text() -> None:
+    worker = BatchWorker("https://w.example", {"x-key": SECRETS["worker"]})
+    gateway = replace(GatewayOptions("gw", SECRETS["gateway"]), id="other")
+    settings = Settings("a" * 32, SECRETS["token"], gateway=gateway, batch_worker=worker)  # type: ignore[arg-type]
+    assert not any(secret in repr(settings) for secret in SECRETS.values())
+    assert settings._headers()["cf-aig-authorization"] == f"Bearer {SECRETS['gateway']}"
 
 
 def refuse(request: httpx.Request) -> httpx.Response:

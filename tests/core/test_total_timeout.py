@@ -15,7 +15,7 @@ import pytest
 
 from workers_ai import AsyncClient, Client
 from workers_ai import errors as e
-from workers_ai._transports.bodies import bound
+from workers_ai._transports.total_timeout import bound
 
 HI = [{"role": "user", "content": "hi"}]
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: "

@@ -24,7 +24,9 @@ from workers_ai._calls.chat import chat, plan_call
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import adrive, drive
 from workers_ai._flow.steps import Send, Sleep
-from workers_ai._limits.limiter import AccountLimiter, Gate, Ticket, limiter_for
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import AccountLimiter, limiter_for
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.request import Request
 from workers_ai_emulator import Emulator
 
@@ -39,8 +41,8 @@ pytestmark = pytest.mark.timeout(100)
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 0.05)
-    monkeypatch.setattr("workers_ai._limits.limiter._LOCK_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.tickets.IDLE_STREAM_S", 0.05)
+    monkeypatch.setattr("workers_ai._limits.gate._LOCK_S", 0.05)
 
 
 class Drip(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -100,7 +102,7 @@ def test_idle_streams_do_not_fill_the_window_of_a_congested_model(face: Callable
 def test_a_wait_for_a_slot_ends_with_an_error_that_names_it(
     face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers_ai._limits.limiter.IDLE_STREAM_S", 1000.0)
+    monkeypatch.setattr("workers_ai._limits.tickets.IDLE_STREAM_S", 1000.0)
     with pytest.raises(e.APITimeoutError, match=r"max_concurrency=1 became free within timeout=0\.2 s"):
         nested(face(streaming, max_concurrency=1, timeout=0.2), 1)
     with pytest.raises(e.APITimeoutError, match=r"total_timeout=0\.1 s .*max_concurrency=1"):
@@ -303,7 +305,7 @@ def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable
     paced = connection.paced(lambda: never.wait(5), anever)
     plan = plan_call(paced.settings, CHAT, HI, {}, stream=False)
     run = drive if one.mode == "sync" else lambda *args: asyncio.run(adrive(*args))
-    with pytest.raises(e.APITimeoutError, match=r"no request passed rate_limiter within 0\.1 s"):
+    with pytest.raises(e.APITimeoutError, match=r"rate_limiter admitted no request within 0\.1 s"):
         run(chat(paced.calls, plan), paced.transport)
     never.set()
     assert CHAT not in connection.calls.limiter._models

@@ -14,6 +14,7 @@ daft = pytest.importorskip("daft", reason="Daft is in the dependency group 'engi
 from daft.errors import RetryAfterError  # noqa: E402
 from daft.functions import embed_text  # noqa: E402
 
+from workers_ai import RetryPolicy  # noqa: E402
 from workers_ai.daft import WorkersAIProvider  # noqa: E402
 from workers_ai.errors import CapacityError, ConfigurationError  # noqa: E402
 from workers_ai_emulator import Emulator, Fault  # noqa: E402
@@ -93,9 +94,12 @@ def test_on_error_ignore_drops_the_failed_batch_only(emulator: Emulator, setting
 
 
 def test_daft_gets_the_delay_of_the_service(emulator: Emulator, settings: dict[str, Any]) -> None:
-    for told, expected in (("7", 7.0), (None, 5.0)):
+    never: list[dict[str, Any]] = [{"max_retries": 0}, {"retry": RetryPolicy(max_retries=0)}]
+    for told, expected, policy in (("7", 7.0, never[0]), (None, 5.0, never[1])):
         emulator.faults.add(Fault.busy(times=1, retry_after=told))
-        embedder = WorkersAIProvider(**settings, max_retries=0).get_text_embedder(BGE).instantiate()
+        embedder = pickle.loads(
+            pickle.dumps(WorkersAIProvider(**settings, **policy).get_text_embedder(BGE))
+        ).instantiate()
         with pytest.raises(RetryAfterError) as caught:
             asyncio.run(embedder.embed_text(["a"]))
         assert caught.value.retry_after == expected

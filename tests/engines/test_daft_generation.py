@@ -124,7 +124,7 @@ def test_labels(provider: Any, emulator: Emulator, tmp_path: Path, queue: bool) 
 def test_columns_that_are_not_text_raise(provider: Any, emulator: Emulator) -> None:
     frame = daft.from_pydict({"text": ["What is this?"], "image": [b"pixels"]})
     answers = prompt([daft.col("text"), daft.col("image")], provider=provider, model=MODEL)
-    with pytest.raises(Exception, match=r"takes columns of text, not bytes.*data URLs"):
+    with pytest.raises(Exception, match=r"accepts columns of text, not bytes.*data URLs"):
         frame.with_column("answer", answers).collect()
     assert emulator.log.requests == 0
 

@@ -188,13 +188,15 @@ def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
     chats = [
         ChatInput([{"role": "user", "content": "a"}], {"max_tokens": 7, "tools": [tool]}),
         ChatInput([{"role": "user", "content": "a"}]),
+        ChatInput([{"role": "user", "content": "c"}], {"max_tokens": 7}),
     ]
     queue = FakeQueue(lambda request: f"cap {request['max_tokens']}")
     report = sync(list(enumerate(chats)), queue)
-    assert [answer.text for answer in report.answers()] == ["cap 7", "cap 100"]
+    assert [answer.text for answer in report.answers()] == ["cap 7", "cap 100", "cap 7"]
+    assert ["tools" in body for body in queue.bodies] == [True, False, False]
     with Answers(sync.ledger) as answers:
         replies = answers.find([*chats, ChatInput([{"role": "user", "content": "b"}])])
-    assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", None]
+    assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", "cap 7", None]
     assert replies[0]
     assert replies[0].usage
     assert replies[0].usage.output_tokens == 7
@@ -207,28 +209,37 @@ def test_tool_calls_survive_the_ledger(sync: Generator) -> None:
             message = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]}
             return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
 
-    chat = ChatInput(
-        [{"role": "user", "content": "a"}], {"tools": [{"type": "function", "function": {"name": "look"}}]}
-    )
-    sync([("a", chat)], Calling())
+    params: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "look"}}]}
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    history = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "x"},
+    ]
+    first = {"role": "user", "content": "a"}
+    chats = [ChatInput([first, *history], params), ChatInput([first], params)]
+    sync(list(enumerate(chats)), Calling())
     with Answers(sync.ledger) as answers:
-        (reply,) = answers.find([chat])
-    assert reply is not None
-    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("look", '{"q": 1}')]
-    assert (reply.reasoning, reply.finish_reason) == ("hm", "tool_calls")
+        replies = answers.find(chats)
+    for reply, call_id in zip(replies, ("c1~turn2", "c1"), strict=True):  # ids are unique in each conversation
+        assert reply is not None
+        assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [(call_id, "look", '{"q": 1}')]
+        assert (reply.reasoning, reply.finish_reason) == ("hm", "tool_calls")
 
 
 def test_a_changed_argument_is_rejected_with_the_difference(sync: Generator, ledger: Path) -> None:
     made: dict[str, Any] = {"prompt": "Summarise in one sentence: {text}", "schema": City, "temperature": 0.0}
     sync(inputs(1), FakeQueue(lambda request: '{"name": "x", "people": 1}'), **made)
     changed: list[tuple[dict[str, Any], str]] = [
-        ({"prompt": "Summarise in two sentences: {text}"}, r"made with prompt .*one sentence.*, not .*two sentences"),
-        ({"schema": Mood}, "made with schema"),
-        ({"temperature": 1.0}, r"made with temperature 0\.0, not 1\.0"),
-        ({"max_tokens": 200}, "made with max_tokens 100, not 200"),
-        ({"system": "Be brief."}, "made with system None, not 'Be brief.'"),
-        ({"model": SCOUT}, "made with model"),
-        ({"extra_body": {"top_p": 0.5}}, "made with extra_body None"),
+        (
+            {"prompt": "Summarise in two sentences: {text}"},
+            r"created with prompt .*one sentence.*, not .*two sentences",
+        ),
+        ({"schema": Mood}, "created with schema"),
+        ({"temperature": 1.0}, r"created with temperature 0\.0, not 1\.0"),
+        ({"max_tokens": 200}, "created with max_tokens 100, not 200"),
+        ({"system": "Be brief."}, "created with system None, not 'Be brief.'"),
+        ({"model": SCOUT}, "created with model"),
+        ({"extra_body": {"top_p": 0.5}}, "created with extra_body None"),
     ]
     for change, says in changed:
         with pytest.raises(ConfigurationError, match=says):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 from typer.testing import CliRunner, Result
 
 from workers_ai.cli._app import app
@@ -51,8 +52,8 @@ def test_labels_into_jsonl_then_again_for_free(command: Any, emulator: Emulator)
     assert "answered   5" in result.stdout
     rows = lines()
     assert [row["id"] for row in rows] == list(range(5))
-    assert {json.loads(row["data"]) for row in rows} <= {"good", "bad"}
-    assert json.loads(rows[0]["metadata"]) == {"lang": "en"}
+    assert {row["data"] for row in rows} <= {"good", "bad"}
+    assert rows[0]["metadata"] == {"lang": "en"}
     assert list(rows[0]) == [
         "id", "input_hash", "answer", "data", "finish_reason", "input_tokens", "output_tokens", "error_code", "error",
         "metadata",
@@ -75,14 +76,110 @@ def test_a_failed_row_is_in_the_parquet_file(command: Any, emulator: Emulator) -
     assert (table[3]["error_code"], table[3]["id"]) == (5004, "3")
 
 
-def test_lines_of_openai_batches(command: Any) -> None:
-    body = {"model": "gpt", "messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 50, "n": 1}
-    body["metadata"] = {"part": "a"}
-    Path("rows.jsonl").write_text(json.dumps({"custom_id": "r1", "method": "POST", "url": "/v1", "body": body}))
-    command(*COMMAND)
-    assert lines()[0]["id"] == "r1"
-    Path("rows.jsonl").write_text(json.dumps({"custom_id": "r1", "body": {**body, "n": 2}}))
-    assert "unsupported parameters: n" in command(*COMMAND, status=1).stderr
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}},
+    "required": ["name", "tags"],
+}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_objects_are_json_values_in_jsonl_and_json_text_in_parquet(command: Any, suffix: str) -> None:
+    Path("schema.json").write_text(json.dumps(SCHEMA))
+    Path("rows.jsonl").write_text('{"id": "\u00e9", "text": "hi", "score": NaN, "tags": ["a", {"b": 1}]}')
+    output = f"out.{suffix}"
+    command("generate", "rows.jsonl", output, *COMMAND[3:], "--schema", "schema.json")
+    (row,) = lines() if suffix == "jsonl" else pq.read_table(output).to_pylist()
+    if suffix == "parquet":
+        row |= {name: json.loads(row[name]) for name in ("data", "metadata")}
+    assert row["id"] == "\u00e9"
+    assert row["data"].keys() == {"name", "tags"}
+    assert isinstance(row["data"]["tags"], list)
+    assert row["data"] == json.loads(row["answer"])
+    assert row["metadata"] == {"score": None, "tags": ["a", {"b": 1}]}
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+ASK = [{"role": "user", "content": "Hello"}]
+FLAT_TOOL = {"type": "function", "name": "clock", "description": "Time.", "parameters": {"type": "object"}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+LINES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"model": "gpt", "messages": ASK, "max_completion_tokens": 50, "n": 1, "metadata": {"part": "a"}, "user": "u"},
+        {"messages": ASK, "max_tokens": 50},
+    ),
+    ({"model": MODEL, "messages": ASK, "top_p": 0.5, "stop": None}, {"messages": ASK, "top_p": 0.5}),
+    ({"input": "Hello", "max_output_tokens": 60}, {"messages": ASK, "max_tokens": 60}),
+    (
+        {"input": "Hello", "instructions": "Be brief.", "reasoning": {"effort": "low"}, "store": False},
+        {"messages": [{"role": "system", "content": "Be brief."}, *ASK], "reasoning_effort": "low"},
+    ),
+    (
+        {
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+                {"type": "function_call", "call_id": "c1", "name": "clock", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "noon"},
+            ],
+            "tools": [FLAT_TOOL],
+        },
+        {"messages": [*ASK, {"role": "assistant", "content": "", "tool_calls": [CALL]},
+                      {"role": "tool", "tool_call_id": "c1", "content": "noon"}]},
+    ),
+    (
+        {"input": "Hello", "text": {"format": {"type": "json_schema", "name": "City", "schema": SCHEMA}}},
+        {"messages": ASK, "response_format": {"type": "json_schema", "json_schema": {"title": "City", **SCHEMA}}},
+    ),
+    (
+        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": PIXEL, "detail": "auto"}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PIXEL}}]}]},
+    ),
+]  # fmt: skip
+
+
+def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
+    for number, (body, _) in enumerate(LINES):
+        url = "/v1/responses" if "input" in body else "/v1/chat/completions"
+        line = {"custom_id": f"r{number % 6}", "method": "POST", "url": url, "body": body}
+        with Path("rows.jsonl").open("a" if number else "w") as file:
+            file.write(json.dumps(line) + "\n")
+    found = json.loads(command(*COMMAND, "--temperature", "0.5", "--json").stdout)
+    assert (found["answered"], found["reused"], found["duplicate_ids"]) == (7, 0, 1)
+    assert [row["id"] for row in lines()] == ["r0", "r1", "r2", "r3", "r4", "r5", "r0"]
+    sent = [item for entry in emulator.log.entries for item in (entry.json or {}).get("requests", ())]
+    assert len(sent) == 7
+    for item, (body, expected) in zip(sent, LINES, strict=True):
+        assert {name: item[name] for name in expected} == expected
+        assert item["temperature"] == 0.5
+        assert item["max_tokens"] == expected.get("max_tokens", 200)
+        assert not {"model", "user", "metadata", "n", "store", "stop", "input"} & item.keys()
+        assert [tool["function"]["name"] for tool in item.get("tools", ())] == ["clock"] * len(body.get("tools", ()))
+
+
+@every_row(
+    ("changes", "says"),
+    [
+        ({"body": {"messages": ASK, "n": 2}}, "n: write one line for each answer"),
+        ({"body": {"messages": ASK, "stream": True}}, "stream"),
+        ({"body": {"messages": ASK, "logit_bias": {}}}, "unsupported parameters: logit_bias"),
+        ({"body": {"messages": ASK, "model": "@cf/other/model"}}, "pass one file for each model"),
+        ({"body": {"messages": "hi"}}, "messages must be a list of objects"),
+        ({"body": {"input": 5}}, "input must be a text or a list"),
+        ({"body": {"input": [{"type": "web_search_call"}]}}, "'web_search_call', which cannot be sent"),
+        ({"body": {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}}, "'input_file', which cannot"),
+        ({"body": {"prompt": "hi"}}, "neither messages nor input"),
+        ({"url": "/v1/embeddings"}, "url is '/v1/embeddings': only /chat/completions and /responses"),
+        ({"custom_id": None}, "neither a string nor an integer"),
+    ],
+)
+def test_an_invalid_line_of_a_batch_is_named_before_anything_is_sent(
+    command: Any, emulator: Emulator, changes: dict[str, Any], says: str
+) -> None:
+    good = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": ASK}}
+    Path("rows.jsonl").write_text("\n".join(json.dumps(line) for line in (good, {**good, **changes})))
+    assert says in command(*COMMAND, status=1).stderr
+    assert "rows.jsonl, line 2" in command(*COMMAND, status=1).stderr
+    assert emulator.log.requests == 0
 
 
 def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
@@ -99,11 +196,11 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         (["generate", "rows.jsonl", "rows.jsonl", "--model", MODEL], 2, "overwritten"),
         (["generate", "rows.jsonl", "out.csv", "--model", MODEL], 2, "jsonl or .parquet"),
         (["generate", "none.jsonl", "out.jsonl", "--model", MODEL], 1, "does not exist"),
-        ([*COMMAND, "--prompt", "{nothing}"], 1, "which --prompt names|has no nothing"),
+        ([*COMMAND, "--prompt", "{nothing}"], 1, r"has no nothing .*\(option --prompt\)"),
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
-        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "no price"),
-        ([*COMMAND[:-2], "--limit-cost", "1"], 1, "--limit-cost needs --max-tokens, which bounds"),
+        ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "price of @cf/acme/new is unknown"),
+        ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
 )
 def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:

@@ -120,7 +120,7 @@ class TestExtractor:
     def test_failed_node_raises_after_the_others_were_stored(self, extractor: Make, emulator: Emulator) -> None:
         emulator.queue.settings.failures.append(ItemFailure(contains="number 2 ", message="broken", times=1))
         emulator.queue.settings.failures.append(ItemFailure(contains="number 2 ", message="broken", times=9))
-        with pytest.raises(BatchItemError, match="1 of 5 nodes failed, the first of them n2: broken"):
+        with pytest.raises(BatchItemError, match="1 of 5 nodes failed, the first is n2: broken"):
             run("sync", extractor(), nodes(5))
         emulator.queue.settings.failures.clear()
         before = len(items(emulator))
@@ -258,7 +258,7 @@ class TestPredictMany:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"prompt": PromptTemplate("{text} {more}")}, "row 0 has no more"),
+            ({"prompt": PromptTemplate("{text} {more}")}, "row 0 has no value for more"),
             ({"output_cls": dict}, "pydantic class"),
             ({"llm_kwargs": {"timeout": 3}}, "timeout cannot be set"),
             ({"limit_cost": 3}, "limit_cost_usd"),

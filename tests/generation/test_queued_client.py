@@ -140,7 +140,7 @@ def test_small_submissions_warn_once(queued: Callable[..., QueuedClient]) -> Non
     ("options", "message"),
     [
         ({"model": "@cf/other/model"}, "not to @cf/other/model"),
-        ({"extra_body": {"a": 1}}, "no extra_body"),
+        ({"extra_body": {"n": 2}}, "must not have n: "),
         ({"temprature": 1}, "temperature"),
     ],
 )

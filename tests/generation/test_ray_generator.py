@@ -11,6 +11,7 @@ np = pytest.importorskip("numpy", reason="numpy comes with the extra ray")
 
 from pydantic import BaseModel  # noqa: E402
 
+from workers_ai import RetryPolicy  # noqa: E402
 from workers_ai.errors import ConfigurationError, QuotaExhaustedError  # noqa: E402
 from workers_ai.ray import WorkersAIGenerator  # noqa: E402
 from workers_ai_emulator import Emulator, Fault, QueueSettings  # noqa: E402
@@ -108,14 +109,21 @@ def test_exhausted_quota_stops_the_run(make: Make, emulator: Emulator) -> None:
         make()(batch(3))
 
 
+def test_retry_policy_is_passed_to_the_client(make: Make) -> None:
+    own = RetryPolicy(max_retries=1, base_s=0.0)
+    for given, expected in ((own, own), (None, RetryPolicy(max_retries=10))):
+        assert make(retry=given)._client._connection.calls.policy == expected
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"prompt": "{text}", "messages_column": "chat"}, "not both"),
         ({"prompt": "no placeholder"}, "no placeholder"),
-        ({"output": "error"}, "name two columns"),
+        ({"output": "error"}, "use two different columns"),
         ({"labels": ["a"]}, "label"),
         ({"max_token": 3}, "max_token"),
+        ({"retry": 3}, "retry must be a workers_ai.RetryPolicy"),
     ],
 )
 def test_invalid_arguments_raise(make: Make, options: dict[str, Any], message: str) -> None:

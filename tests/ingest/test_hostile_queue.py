@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from workers_ai.catalogue import ModelCard
 from workers_ai.errors import (
     APIConnectionError,
     APIResponseValidationError,
@@ -25,8 +26,9 @@ from workers_ai.errors import (
 )
 from workers_ai.ledger import _engine as engine
 
-TEXTS = 2000
-PER_JOB = 200
+TEXTS = 500
+PER_JOB = 50
+PER_REQUEST = 25
 
 
 def vector(text: str) -> list[float]:
@@ -268,6 +270,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_queue(run: Any, texts: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Texts are sent at most ``factor`` times: 1.1, and 1.15 if one is found by halving (1.1 for a larger corpus)."""
+    monkeypatch.setattr(ModelCard, "texts_per_request", PER_REQUEST)  # a smaller corpus of as many requests
     monkeypatch.setattr(engine, "JOB_DEADLINE_S", 3600.0)  # a shorter day
     monkeypatch.setattr(engine, "_POLL_SLEEP_S", 10.0)
     case = CASES[name]

@@ -345,7 +345,7 @@ def test_a_new_ledger_waits_for_the_process_that_creates_it(ledger: Path) -> Non
     other.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.1, other.close)
     release.start()
-    connect(ledger, make=True).close()
+    connect(ledger, create=True).close()
     release.join()
 
 
@@ -354,7 +354,7 @@ def test_a_ledger_that_stays_locked_is_an_error(ledger: Path, monkeypatch: pytes
     with contextlib.closing(sqlite3.connect(ledger, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerError, match="another process holds it"):
-            connect(ledger, make=True)
+            connect(ledger, create=True)
 
 
 def changed(path: Path, script: str) -> None:
@@ -486,7 +486,7 @@ def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
 
 @pytest.mark.parametrize("model", ["@cf/openai/gpt-oss-120b", "@cf/baai/bge-reranker-base"])
 def test_a_model_of_another_task_is_rejected_before_sending(run: Any, texts: Any, emulator: Any, model: str) -> None:
-    with pytest.raises(ConfigurationError, match="embed with one such as"):
+    with pytest.raises(ConfigurationError, match="use an embedding model such as"):
         run(texts(3), model=model)
     assert emulator.log.requests == 0
 

@@ -154,7 +154,7 @@ def test_a_ledger_of_other_options_is_rejected(
         ({"instruction": 5}, "instruction must be a string or None, not 5"),
         ({"model": "no such model"}, "malformed"),
         ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),
-        ({"model": "@cf/someone/model", "limit_cost_usd": 1.0}, "no price of @cf/someone/model is known"),
+        ({"model": "@cf/someone/model", "limit_cost_usd": 1.0}, "the price of @cf/someone/model is unknown"),
     ],
 )
 def test_options_are_checked_before_anything_is_created(
@@ -242,7 +242,7 @@ def test_an_empty_text_is_reported_or_embedded_as_a_space(run: Any, emulator: An
 def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator: Any) -> None:
     report = run([("half", "a\ud800b"), ("whole", "text"), ("long", "x" * 9_900_001)])
     assert [(failure.id, failure.message) for failure in report.failures] == [
-        ("long", "the text has 9,900,003 bytes; 9,900,000 can be sent"),
+        ("long", "the text has 9,900,003 bytes; the limit is 9,900,000 bytes: split it"),
     ]
     vectors = dict(report.vectors())
     assert list(vectors) == ["half", "whole"], "a lone surrogate is replaced, as in direct calls"
@@ -260,12 +260,12 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         ((True, "text"), "the id True is neither a string nor an integer of 64 bits"),
         ((2**63, "text"), "the id 9223372036854775808 is neither"),
         (("\ud800", "text"), r"the id '\ud800' contains a lone surrogate"),
-        ("text", "a document is a pair of id and text, or a mapping with 'id' and 'text', not 'text'"),
+        ("text", "a document must be a pair of id and text, or a mapping with 'id' and 'text', not 'text'"),
         (
             ("a", "text", {}),
-            "a document is a pair of id and text, or a mapping with 'id' and 'text', not ('a', 'text', {})",
+            "a document must be a pair of id and text, or a mapping with 'id' and 'text', not ('a', 'text', {})",
         ),
-        (7, "a document is a pair of id and text, or a mapping with 'id' and 'text', not 7"),
+        (7, "a document must be a pair of id and text, or a mapping with 'id' and 'text', not 7"),
     ],
 )
 def test_an_invalid_document_ends_the_run_with_its_index(run: Any, document: Any, says: str) -> None:

@@ -305,7 +305,9 @@ def test_options_are_checked_before_sending(
 def test_options_of_indexing_need_a_record_manager(
     ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller
 ) -> None:
-    with pytest.raises(ConfigurationError, match="cleanup: these options need a record manager"):
+    with pytest.raises(
+        ConfigurationError, match="cleanup cannot be used without a record manager: pass record_manager="
+    ):
         call(ingestor(record_manager=None), "ingest", pages("one"), cleanup="full")
 
 

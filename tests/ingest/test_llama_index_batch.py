@@ -163,7 +163,7 @@ class TestQueries:
         call(embedding(), BATCH, texts(2))
         emulator.log.clear()
 
-        with pytest.raises(ConfigurationError, match="was made with model"):
+        with pytest.raises(ConfigurationError, match="was created with model"):
             call(embedding(model="@cf/baai/bge-m3"), BATCH, texts(2))
 
         assert emulator.log.requests == 0
@@ -198,7 +198,7 @@ class TestFailures:
         emulator.queue.settings.failures = [ItemFailure(contains="number17", code=3030, message="too many tokens")]
         given = nodes(40)
 
-        with pytest.raises(BatchItemError, match="1 of 40 texts failed, the first of them text 17") as raised:
+        with pytest.raises(BatchItemError, match="1 of 40 texts failed, the first is text 17") as raised:
             transform(call.mode, embedding(), given)
         assert (raised.value.index, raised.value.code) == (17, 3030)
         assert [node.embedding for node in given] == [None] * 40

@@ -124,8 +124,8 @@ CLIP = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
 @pytest.mark.parametrize(
     ("state", "says"),
     [
-        ([CLIP] * 5, "the state has 5 audio: Clef models accept 4"),
-        ([{**CLIP, "base64": "A" * (12 << 20)}], "the limit is 8 MiB"),
+        ([CLIP] * 5, "the state has 5 audio: pass at most 4"),
+        ([{**CLIP, "base64": "A" * (12 << 20)}], "pass at most 8 MiB each"),
         ([{"type": "video", "url": "https://example.org/a.mp4"}], "a link or has no media type"),
         ([{"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}], "'file'"),
     ],
@@ -140,7 +140,7 @@ def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, 
 @pytest.mark.parametrize(
     ("state", "questions", "says"),
     [
-        ([IMAGE] * 5, {"a": URGENT}, "5 images: Clef models accept 4"),
+        ([IMAGE] * 5, {"a": URGENT}, "5 images: pass at most 4"),
         ([{"type": "image", "url": "https://example.org/a.png"}], {"a": URGENT}, "as base64 or as a data: URL"),
         ([{"type": "audio", "base64": "x", "mime_type": "audio/wav"}], {"a": URGENT}, "'audio'"),
         (["x"], {"a": decisions.Box(instructions="Where?")}, "'a' is a Box: use Noul, Choice or Score"),

@@ -88,6 +88,12 @@ def test_scores_are_matched_by_id_and_documents_copied(emulator: Emulator, reran
     assert given == documents()
 
 
+def test_metadata_of_a_result_is_a_copy_at_every_depth(reranker: Make) -> None:
+    given = [Document("a", metadata={"tags": ["x"]})]
+    reranker().compress_documents(given, QUERY)[0].metadata["tags"].append("y")
+    assert given[0].metadata == {"tags": ["x"]}
+
+
 def test_texts_and_documents(emulator: Emulator, reranker: Make, call: Any) -> None:
     best = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]
     scored(emulator, row(1, 0.9), row(0, 0.1))
@@ -143,7 +149,7 @@ def test_requests_of_a_long_list_run_side_by_side(call: Any) -> None:
 )
 def test_mismatched_scores_are_an_error(rows: list[Any], emulator: Emulator, reranker: Make, call: Any) -> None:
     scored(emulator, *rows)
-    with pytest.raises(ours.APIResponseValidationError, match="and 2 were requested") as caught:
+    with pytest.raises(ours.APIResponseValidationError, match="but 2 were requested") as caught:
         call(reranker(), "rerank", ["a", "b"], "q")
     assert isinstance(caught.value, ModelError)
 
@@ -160,7 +166,7 @@ def test_errors_are_subclasses_of_both_trees(method: str, emulator: Emulator, re
 @pytest.mark.parametrize(
     ("given", "query", "says"),
     [
-        (TEXTS, "", "the query must be a string that is not empty"),
+        (TEXTS, "", "the query must be a non-empty string"),
         ([None], "q", "a NoneType, not a string"),
         (["a", 7], "q", "a int, not a string"),
         ("abc", "q", "texts must be a list of strings, not one string"),

@@ -155,7 +155,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"account_id": ""}, "CLOUDFLARE_ACCOUNT_ID"),
     ({"account_id": "${CLOUDFLARE_ACCOUNT_ID}"}, "CLOUDFLARE_ACCOUNT_ID"),
     ({"account_id": "a/../b"}, "CLOUDFLARE_ACCOUNT_ID"),
-    ({"account_id": "token-of-mine"}, "holds the API token"),
+    ({"account_id": "token-of-mine"}, "is the API token"),
     ({"api_token": None}, "CLOUDFLARE_API_TOKEN.*CF_API_TOKEN"),
     ({"api_token": "to ken"}, "api_token is malformed"),
     ({"api_token": "**********"}, "masked as in a dump"),
@@ -225,8 +225,8 @@ def test_an_unknown_keyword_names_the_nearest(
         ({"tools": 5}, "tools must be a list of tools, not a int"),
         ({"tools": "clock"}, "tools must be a list of tools, not a str"),
         ({"model_kwargs": [1]}, "model_kwargs must be a dict"),
-        ({"tools": [{"type": "function"}]}, "a tool has no name"),
-        ({"tools": [{"type": "function", "function": {}}]}, "a tool has no name"),
+        ({"tools": [{"type": "function"}]}, "tool 0 has no name"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tool 0 has no name"),
     ],
 )
 def test_bad_values_of_one_call(

@@ -510,8 +510,8 @@ def test_the_service_has_no_answer(
         (Colour, {}, "a TypedDict or a dict, not Colour"),
         (list[Person], {}, "a TypedDict or a dict, not"),
         (Union[Person, Trip], {}, "a TypedDict or a dict, not"),  # noqa: UP007
-        (Person, {"tools": []}, "tools: method='function_calling' sets this itself"),
-        (Person, {"method": "json_schema", "response_format": {}}, "response_format: method='json_schema' sets this"),
+        (Person, {"tools": []}, "tools is set by method='function_calling'"),
+        (Person, {"method": "json_schema", "response_format": {}}, "response_format is set by method='json_schema'"),
     ],
 )
 def test_bad_input_is_named_when_it_is_given(

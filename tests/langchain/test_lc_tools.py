@@ -285,7 +285,7 @@ def test_no_tools_at_all(
 
 @pytest.mark.parametrize("choice", ["weather", {"type": "function", "function": {"name": "weather"}}])
 def test_a_choice_of_an_unknown_tool(choice: Any, chat: Callable[..., ChatWorkersAI]) -> None:
-    with pytest.raises(ours.ConfigurationError, match=r"'weather' is not one of the tools: clock, search"):
+    with pytest.raises(ours.ConfigurationError, match=r"'weather' is not one of the tools: use one of clock, search"):
         chat().bind_tools([clock, search], tool_choice=choice)
 
 
@@ -458,7 +458,7 @@ def test_empty_tools_are_omitted_and_invalid_lists_rejected(chat: Callable[..., 
     for odd in (5, "clock", {"type": "function", "function": {"name": "clock"}}):
         with pytest.raises(ours.ConfigurationError, match="tools must be a list of tools, not a"):
             chat().bind_tools(odd)  # type: ignore[arg-type]
-    with pytest.raises(ours.ConfigurationError, match="a int cannot become a tool: Unsupported function"):
+    with pytest.raises(ours.ConfigurationError, match=r"a int cannot become a tool \(Unsupported function"):
         chat().bind_tools([5])  # type: ignore[list-item]
 
 

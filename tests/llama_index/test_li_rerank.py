@@ -131,14 +131,14 @@ class TestLlamaIndex:
         assert [one.node.node_id for one in end.nodes] == [one.node.node_id for one in found]
 
     def test_no_query_raises_before_any_event(self, reranker: Make, call: Caller, events: list[Any]) -> None:
-        with pytest.raises(ValueError, match="Missing query bundle"):
+        with pytest.raises(ValueError, match="the reranker has no query: pass query_bundle="):
             call(reranker(), "postprocess_nodes", nodes())
         with pytest.raises(ValueError, match="both"):
             call(reranker(), "postprocess_nodes", nodes(), query_bundle=QueryBundle("q"), query_str="q")
         assert not [event for event in events if isinstance(event, ReRankStartEvent)]
 
     def test_empty_query_is_rejected(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
-        with pytest.raises(BadRequestError, match="the query must be a string that is not empty"):
+        with pytest.raises(BadRequestError, match="the query must be a non-empty string"):
             call(reranker(), "postprocess_nodes", nodes(), query_str="")
         assert emulator.log.requests == 0
 

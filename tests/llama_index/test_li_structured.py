@@ -104,7 +104,9 @@ class TestByTool:
     @FORMS
     def test_plain_text_raises(self, llm: Make, script: Script, call: Caller, form: str) -> None:
         prose(script, form, "Sure! Ann is 41.")
-        with pytest.raises(APIResponseValidationError, match=r"valid Person: plain text instead of a tool call.*Ann"):
+        with pytest.raises(
+            APIResponseValidationError, match=r"valid Person: the model wrote text instead of a tool call.*Ann"
+        ):
             call(llm(), form, Person, ASK, text="x")
 
     @FORMS

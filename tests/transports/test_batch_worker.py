@@ -114,7 +114,7 @@ def test_without_an_account_the_worker_is_all_there_is(face: Callable[..., Any],
         lambda: client.embed(BGE, ["a"], queue="overflow"),
         lambda: client.chat("@cf/openai/gpt-oss-120b", [{"role": "user", "content": "a"}]),
     ):
-        with pytest.raises(errors.ConfigurationError, match="serves only the queue: other calls need account_id"):
+        with pytest.raises(errors.ConfigurationError, match="serves only the queue: other calls require account_id"):
             call()
     assert len(service.seen) == sent
 
@@ -375,7 +375,7 @@ def test_accepted_submissions_are_collected_by_the_next_run(
         ("https://user:pw@batch.example", "must not have a user"),
         ("https://batch.example/?token=x", "must not have a user, query"),
         ("https://batch.example/../x", "must not contain '..'"),
-        ({"url": URL, "token": "x"}, "accepts url and headers"),
+        ({"url": URL, "token": "x"}, "must have the key url"),
         ({"url": URL, "headers": {"X-Key": "line\nbreak"}}, "value of header X-Key"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
+import httpx
 from langchain_core.decisions import ClassifierResponse, Noul
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
@@ -66,6 +67,15 @@ def construct_with_documented_forms() -> None:
     WorkersAIEmbeddings(model_name="@cf/baai/bge-m3", api_key="t", account_id="a")
     WorkersAIRerank(top_n=3, api_key="t", account_id="a", gateway={"id": "gw"})
     WorkersAIDecisions(api_key="t", account_id="a")
+
+
+def fields_have_their_types(model: ChatWorkersAI) -> None:
+    assert_type(model.timeout, float | httpx.Timeout | None)
+    assert_type(model.http_client, httpx.Client | None)
+    assert_type(model.http_async_client, httpx.AsyncClient | None)
+    assert_type(model.retry, RetryPolicy | None)
+    assert_type(model.limiter, Limiter | None)
+    model.on_retry = None
 
 
 async def achat(model: ChatWorkersAI) -> None:

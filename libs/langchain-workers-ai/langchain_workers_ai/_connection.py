@@ -1,4 +1,4 @@
-"""Settings of a connection, with errors of LangChain's classes."""
+"""Connection settings. Invalid settings raise the error classes of this package."""
 
 from __future__ import annotations
 

@@ -79,10 +79,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         llm = ChatWorkersAI(model="@cf/meta/llama-3.3-70b-instruct-fp8-fast")
         llm.invoke("Why is the sky blue?")
 
-    Each call accepts every parameter, too (``llm.invoke(..., temperature=0)``), and ``model``, ``api``, ``on_busy``,
+    Each call also accepts every parameter (``llm.invoke(..., temperature=0)``), and ``model``, ``api``, ``on_busy``,
     ``reject_if_busy``, ``session_id`` and ``model_kwargs``. Parameters that are not set are not sent. An unknown
-    keyword raises, here and per call. See :class:`~workers_ai.integration.ConnectionFields` for the settings of the
-    connection, and :class:`~workers_ai.integration.ChatFields` for the parameters.
+    keyword raises an error, in the constructor and in calls. :class:`~workers_ai.integration.ConnectionFields` lists
+    the settings of the connection, and :class:`~workers_ai.integration.ChatFields` the parameters.
 
     Raises:
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
@@ -119,9 +119,9 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     queue: Literal["never", "always"] = "never"
     """``"always"`` sends the inputs of ``batch`` and ``batch_as_completed``, and of their async forms, through the
-    asynchronous queue. Other calls are direct."""
+    asynchronous queue. Other calls are sent directly."""
     ledger: str | None = None
-    """Path of the ledger for ``queue="always"``, which keeps every answer; None for a temporary ledger per call."""
+    """Path of the ledger for ``queue="always"``, which stores every answer; None for a temporary ledger per call."""
 
     _queued: QueuedClient | None = PrivateAttr(default=None)
 
@@ -329,13 +329,13 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         Use it in runnables that call the model once per input: ``RunnableParallel``, ``RunnableLambda``, a graph, or
         ``abatch_as_completed`` of a chain. Only calls that wait at the same time share a submission, so leave
-        ``max_concurrency`` unset. Answers are stored in the ledger; an equal call is answered from it. ``astream``
-        yields the answer as one chunk. Sync calls are sent directly.
+        ``max_concurrency`` unset. Answers are stored in the ledger, and an equal call returns the stored answer.
+        ``astream`` yields the answer as one chunk. Sync calls are sent directly.
 
         Args:
             ledger: Path of the ledger, on a local disk. It is created if missing.
             window_s: Maximum seconds from the first waiting call to the submission.
-            max_items: Maximum calls per submission; more calls of one burst make several.
+            max_items: Maximum calls per submission. More waiting calls are sent in several submissions.
             deadline_s: Maximum seconds from the submission of waiting calls to their answers; None for no limit.
 
         Raises:
@@ -343,7 +343,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """
         with framework_errors:
             client = limited(self.async_client, self.rate_limiter)
-            twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+            twin: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
             twin._queued = client.queued(
                 self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
             )
@@ -356,7 +356,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         _check_configs(config, len(inputs))
         with framework_errors:
             run = self._queue_run(inputs, kwargs, self._cached(inputs, kwargs))
-            return run.run(limited(self.client, self.rate_limiter))
+            return run.run(limited(self.client, self.rate_limiter, run.options))
 
     async def _aanswered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
@@ -365,7 +365,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         _check_configs(config, len(inputs))
         with framework_errors:
             run = self._queue_run(inputs, kwargs, await self._acached(inputs, kwargs))
-            return await run.arun(limited(self.async_client, self.rate_limiter))
+            return await run.arun(limited(self.async_client, self.rate_limiter, run.options))
 
     def _queue_run(
         self, inputs: Sequence[LanguageModelInput], kwargs: Mapping[str, object], cached: Sequence[bool]
@@ -375,6 +375,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
         stop, given = _split_stop(kwargs)
         model, _, options = self._call([], stop, given, None)
+        params, extra_body = queue_params(options), options.get("extra_body") or {}
         requests: dict[str, tuple[int, ChatInput]] = {}
         for index, (item, is_cached) in enumerate(zip(inputs, cached, strict=True)):
             if is_cached:
@@ -383,9 +384,10 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
                 wire = to_wire(self._convert_input(item).to_messages())
             except (WorkersAIError, ValueError, TypeError):  # raised again when LangChain invokes this input
                 continue
-            requests.setdefault(request_key(wire, options), (index, ChatInput(wire, queue_params(options))))
+            requests.setdefault(request_key(wire, options), (index, ChatInput(wire, params, extra_body)))
         owner = self if self.rate_limiter is None else self.model_copy(update={"rate_limiter": None})
-        return QueueRun(owner, model, requests, options.get("extra_body"), self.ledger, self.total_timeout)
+        deadline_s = options.pop("total_timeout", None) or self.total_timeout
+        return QueueRun(owner, model, requests, options, self.ledger, deadline_s)
 
     def _cache(self) -> BaseCache | None:
         """Return LangChain's cache for this model, or None."""
@@ -522,7 +524,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
-            retry_if_exception_type: Errors to retry; by default those for which
+            retry_if_exception_type: Errors to retry. Default: errors for which
                 :func:`~langchain_workers_ai.is_retryable` returns True.
             **options: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
@@ -569,7 +571,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @property
     def lc_secrets(self) -> dict[str, str]:
-        """Return the secret that a dump replaces by the name of an environment variable."""
+        """Return the secret field and the environment variable that replaces it in a dump."""
         return {"api_token": "CLOUDFLARE_API_TOKEN"}
 
     @property
@@ -583,7 +585,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             attributes["batch_worker"] = self.batch_worker.url
         if self.default_headers:
             attributes["default_headers"] = None
-        if hasattr(self.timeout, "as_dict"):
+        if not (self.timeout is None or isinstance(self.timeout, (int, float))):
             attributes["timeout"] = self.timeout.as_dict()
         return attributes
 
@@ -592,7 +594,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         return len(self.get_token_ids(text))
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return as many placeholder ids as :meth:`get_num_tokens` estimates. No tokenizer is loaded."""
+        """Return placeholder ids. Their number is the estimate of :meth:`get_num_tokens`; no tokenizer is loaded."""
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
         return list(range(math.ceil(len(text.encode(errors="replace")) / 4)))
@@ -609,7 +611,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
             vars(self)["profile"] = self._resolve_model_profile()
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
-        """Return a copy. Profile and cache key follow a changed model."""
+        """Return a copy. A changed ``model`` also changes the profile and the cache key."""
         copied: Self = super().model_copy(update=update, deep=deep)
         copied._forget()
         if "profile" not in (update or {}) and isinstance(copied.profile, ResolvedProfile):

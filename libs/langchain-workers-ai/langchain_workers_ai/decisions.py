@@ -49,7 +49,7 @@ _FIELDS: Final = {
     "audio": ("audio", 4, 8 << 20, 32 << 20),
     "video": ("videos", 2, 16 << 20, 16 << 20),
 }
-"""Media by kind: field of the body, maximum count, maximum bytes of one and of all. The limit for images is not
+"""Media by kind: body field, maximum count, maximum bytes of each and in total. The limit for images is not
 documented. Source: https://developers.cloudflare.com/workers-ai/models/clef-omni/."""
 _AUDIO_FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _LINK: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -104,7 +104,7 @@ class WorkersAIDecisions(Connection, BaseDecisionModel):
         """Retry failed calls. See :meth:`langchain_core.runnables.Runnable.with_retry`.
 
         Args:
-            retry_if_exception_type: Errors to retry; by default those for which
+            retry_if_exception_type: Errors to retry. Default: errors for which
                 :func:`~langchain_workers_ai.is_retryable` returns True.
             **options: ``wait_exponential_jitter``, ``exponential_jitter_params``, ``stop_after_attempt`` (3).
         """
@@ -132,7 +132,7 @@ def _decision_request(
     """Return the request for these questions.
 
     Raises:
-        BadRequestError: The models do not support a question or a part of the state.
+        BadRequestError: The model does not support a question or a part of the state.
     """
     plain_questions: Fields = {}
     for name, question in questions.items():
@@ -175,7 +175,7 @@ class _Media:
     def _named(self, kind: str, block: Mapping[str, object]) -> str:
         if kind not in _FIELDS or (kind != "image" and not self._model.endswith("/clef-omni")):
             raise self._error(
-                f"the state has a block of type {kind!r}: Clef models accept text and images; clef-omni also audio "
+                f"the state has a block of type {kind!r}: use text and images, or clef-omni, which also accepts audio "
                 "and video"
             )
         url = _data_url(kind, block)
@@ -192,16 +192,16 @@ class _Media:
         """Return the fields of the body with the media.
 
         Raises:
-            BadRequestError: The media are too many or too large.
+            BadRequestError: The state has too many media, or they are too large.
         """
         for kind, (field, most, size, together) in _FIELDS.items():
             found = self._found[kind]
             sizes = [(len(url) - url.index(",") - 1) * 3 // 4 for url in found]
             if len(found) > most:
-                raise self._error(f"the state has {len(found)} {field}: Clef models accept {most}")
+                raise self._error(f"the state has {len(found)} {field}: pass at most {most}")
             if max(sizes, default=0) > size or sum(sizes) > together:
                 raise self._error(
-                    f"{field} of the state are too large: the limit is {size >> 20} MiB each and {together >> 20} MiB "
+                    f"{field} of the state are too large: pass at most {size >> 20} MiB each and {together >> 20} MiB "
                     "in total"
                 )
         return {_FIELDS[kind][0]: found for kind, found in self._found.items() if found}
@@ -246,7 +246,7 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
     """Return the answers of a reply.
 
     Raises:
-        APIResponseValidationError: An answer is missing or has another kind than its question.
+        APIResponseValidationError: An answer is missing, or its type differs from its question's.
     """
     result = unwrap(reply.data)
     body: Fields = result if isinstance(result, dict) else {}
@@ -255,7 +255,7 @@ def _read_decision(reply: Reply, model: str, questions: Mapping[str, Question]) 
     wrong = [name for name, question in questions.items() if _kind(answers.get(name)) != question.type]
     try:
         if wrong:
-            raise ValueError(f"missing or wrong kind of answer to {', '.join(wrong)}")
+            raise ValueError(f"the answer to {', '.join(wrong)} is missing or of another type than the question")
         return ClassifierResponse(
             model=model,
             answers=answers,

@@ -29,8 +29,8 @@ _Kind = Literal["document", "query"]
 class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
     """Embedding models of Cloudflare Workers AI.
 
-    A request holds at most as many texts as the model accepts. Several requests run at a time. Order, count and length
-    of the vectors are checked::
+    Texts are sent in requests of up to ``batch_size`` texts, several at a time. The order, count and length of the
+    vectors are checked::
 
         embeddings = WorkersAIEmbeddings(model="@cf/baai/bge-m3")
         vectors = embeddings.embed_documents(["first", "second"])
@@ -92,7 +92,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         )
 
     def _connection(self) -> CoreConnection:
-        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        """Return the connection of both clients. Its requests wait for ``rate_limiter``."""
         connection, limiter = super()._connection(), self.rate_limiter
         return connection if limiter is None else connection.paced(limiter.acquire, limiter.aacquire)
 

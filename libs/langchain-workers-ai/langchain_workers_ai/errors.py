@@ -3,7 +3,7 @@
 ``except workers_ai.errors.CapacityError``, ``except langchain_core.exceptions.ModelRateLimitError`` and
 ``except langchain_workers_ai.CapacityError`` all catch the same error. With default arguments,
 ``ModelRetryMiddleware``, ``with_retry`` of the classes of this package, and LangGraph's ``RetryPolicy`` retry only
-errors that another try can solve (``is_retryable``).
+errors that a retry can solve (``is_retryable``).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ framework_errors = _Boundary()
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Return whether the same call can succeed when it is retried. It is the default of ``with_retry`` here.
+    """Return whether a retry of the same call can succeed. ``with_retry`` of this package uses it by default.
 
     True for errors with a true ``is_retryable``, and for answers that could not be parsed.
     For chains: ``chain.with_retry(retry_if_exception_type=is_retryable)``.

@@ -89,6 +89,7 @@ def answer_message(answer: Answer, model: str) -> BaseMessage:
         finish_reason=finish,
         usage=answer.usage,
         refusal=None if refusal is None else str(refusal),
+        logprobs=message.get("logprobs"),
     )
     return to_result(reply, model).generations[0].message
 
@@ -115,14 +116,14 @@ class WorkersAIBatchGenerator:
             ``bind_tools`` or ``with_structured_output``), and output parsers.
         ledger: Path of the ledger. A missing file is created.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
-        requests_per_job: Inputs per submission; None for 200, and 1,000 for more than a million inputs.
-        limit_cost_usd: Maximum cost of one call in USD, by list price. Needs ``max_tokens`` of the model.
+        requests_per_job: Inputs per submission. None for 200, or for 1,000 above a million inputs.
+        limit_cost_usd: Maximum cost of one call in USD, by list price. Requires ``max_tokens`` on the model.
         deadline_s: Timeout in seconds; None for no limit.
         raise_on_failure: Raise if an input failed.
         progress: Show a progress bar.
 
     Raises:
-        ConfigurationError: The chain has a step of another kind.
+        ConfigurationError: The chain has an unsupported step.
     """
 
     runnable: Runnable[Any, Any]
@@ -143,7 +144,7 @@ class WorkersAIBatchGenerator:
                 names = ", ".join(type(step).__name__ for step in steps)
                 raise ConfigurationError(
                     f"the chain has no ChatWorkersAI among its steps ({names}): use prompt | model | parser, without "
-                    "with_retry and with_fallbacks; failed inputs are retried"
+                    "with_retry and with_fallbacks (the generator retries failed inputs)"
                 )
             self._prompts = steps[:place]
             self._parsers = steps[place + 1 :]
@@ -163,7 +164,7 @@ class WorkersAIBatchGenerator:
 
         Args:
             inputs: Inputs of the chain.
-            ids: Ids of the inputs, as many as inputs; None for their indices.
+            ids: One id for each input; None for the indices of the inputs.
             config: Configuration of prompts and parsers, such as callbacks.
 
         Raises:
@@ -180,7 +181,7 @@ class WorkersAIBatchGenerator:
                 self._source(inputs, ids, config),
                 ledger=self.ledger,
                 model=self._model,
-                client=limited(self._llm.client, self._llm.rate_limiter),
+                client=limited(self._llm.client, self._llm.rate_limiter, self._options),
                 **self._arguments(inputs),
             )
             return self._report(report, config)
@@ -201,7 +202,7 @@ class WorkersAIBatchGenerator:
                 source,
                 ledger=self.ledger,
                 model=self._model,
-                client=limited(self._llm.async_client, self._llm.rate_limiter),
+                client=limited(self._llm.async_client, self._llm.rate_limiter, self._options),
                 **self._arguments(inputs),
             )
             return self._report(report, config)
@@ -299,7 +300,7 @@ class _Ids:
         raise ConfigurationError(f"ids ends after {self._count - 1:,} ids: pass one id for each input")
 
     def finish(self) -> None:
-        """Check that no id is left.
+        """Check that all ids were used.
 
         Raises:
             ConfigurationError: There are more ids than inputs.

@@ -81,7 +81,7 @@ class WorkersAIBatchIngestor:
     vectors in the ledger. If the process is killed, the same call continues from the ledger.
 
     The store must embed with ``embeddings``, with an object of the same model and options, or with a wrapper around
-    one, such as a cache.
+    such an object, for example a cache.
 
     Without a record manager, a document replaces the stored document with its id, unless text and metadata are equal.
     A document without an id gets a UUID of its text and metadata, which is the same in every process. With a record
@@ -146,9 +146,9 @@ class WorkersAIBatchIngestor:
         if theirs is None or kind in kinds:
             return
         if kinds:
-            other = f"{kinds[0].model}, and the ingestor with {kind.model}, or with other options"
+            other = f"{kinds[0].model}, the ingestor with {kind.model}; model or options differ"
         else:
-            other = f"its own {type(theirs).__name__}, and the ingestor with {kind.model}"
+            other = f"its own {type(theirs).__name__}, the ingestor with {kind.model}"
         raise ConfigurationError(f"the vector store embeds with {other}: pass the same object to both")
 
     def ingest(self, documents: Source, **indexing: Unpack[Indexing]) -> IndexReport:
@@ -225,7 +225,7 @@ class WorkersAIBatchIngestor:
         elif lost := sorted(indexing.keys() - {"upsert_kwargs"}):
             with framework_errors:
                 raise ConfigurationError(
-                    f"{', '.join(lost)}: these options need a record manager; pass record_manager="
+                    f"{', '.join(lost)} cannot be used without a record manager: pass record_manager="
                 )
         return options
 
@@ -279,8 +279,8 @@ class WorkersAIBatchIngestor:
         for batch in batched(documents, self.batch_size):
             by_id = {document.id or document_key(document): document for document in batch}
             found = yield "get_by_ids", ([*by_id, *map(_temporary_id, by_id)],), {}
-            there = {document.id: document for document in found or () if document.id}
-            yield from _replace(by_id, there, keywords)
+            stored = {document.id: document for document in found or () if document.id}
+            yield from _replace(by_id, stored, keywords)
 
 
 def _temporary_id(key: str) -> str:
@@ -292,27 +292,27 @@ def _same(document: Document, stored: Document | None) -> bool:
     return stored is not None and (stored.page_content, stored.metadata) == (document.page_content, document.metadata)
 
 
-def _replace(documents: dict[str, Document], there: dict[str, Document], keywords: Mapping[str, object]) -> _Calls:
+def _replace(documents: dict[str, Document], stored: dict[str, Document], keywords: Mapping[str, object]) -> _Calls:
     """Write documents, given the stored documents with their ids.
 
-    Some stores reject an existing id, and FAISS is already changed when it does. So new versions are first written
-    under temporary ids. A document is deleted only after its new version is stored, and an interrupted call can be
-    repeated.
+    Some stores reject an existing id, and FAISS changes its index before it does. New versions are therefore first
+    written under temporary ids. A document is deleted only after its new version is stored, and an interrupted call
+    can be repeated.
     """
-    changed = {key: document for key, document in documents.items() if not _same(document, there.get(key))}
-    new = {key: document for key, document in changed.items() if key not in there}
-    replaced = {key: document for key, document in changed.items() if key in there}
+    changed = {key: document for key, document in documents.items() if not _same(document, stored.get(key))}
+    new = {key: document for key, document in changed.items() if key not in stored}
+    replaced = {key: document for key, document in changed.items() if key in stored}
     if new:
         yield _add(new, keywords)
     temporary = {_temporary_id(key): document for key, document in replaced.items()}
-    if stale := [key for key, document in temporary.items() if key in there and not _same(document, there[key])]:
+    if stale := [key for key, document in temporary.items() if key in stored and not _same(document, stored[key])]:
         yield "delete", (stale,), {}
-    if added := {key: document for key, document in temporary.items() if not _same(document, there.get(key))}:
+    if added := {key: document for key, document in temporary.items() if not _same(document, stored.get(key))}:
         yield _add(added, keywords)
     if replaced:
         yield "delete", (list(replaced),), {}
         yield _add(replaced, keywords)
-    if left := [key for key in map(_temporary_id, documents) if key in temporary or key in there]:
+    if left := [key for key in map(_temporary_id, documents) if key in temporary or key in stored]:
         yield "delete", (left,), {}
 
 
@@ -324,7 +324,7 @@ def _add(documents: dict[str, Document], keywords: Mapping[str, object]) -> _Cal
 _Call: TypeAlias = "tuple[str, tuple[object, ...], Mapping[str, object]]"
 _Calls: TypeAlias = "Generator[_Call, Sequence[Document] | None, None]"
 """Calls of a store's methods by name. The driver sends each result back. A failed look-up returns None: many stores
-cannot look up ids, and an unreachable store fails at writing, too."""
+cannot look up ids, and writing to an unreachable store raises an error anyway."""
 
 
 def _drive(calls: _Calls, store: VectorStore) -> None:
@@ -334,7 +334,7 @@ def _drive(calls: _Calls, store: VectorStore) -> None:
             name, args, kwargs = step
             try:
                 reply = getattr(store, name)(*args, **kwargs)
-            except Exception as exc:  # noqa: BLE001 - the flow decides
+            except Exception as exc:  # noqa: BLE001 - the flow handles all errors
                 step = calls.send(None) if name == "get_by_ids" else calls.throw(exc)
             else:
                 step = calls.send(reply)
@@ -347,7 +347,7 @@ async def _adrive(calls: _Calls, store: VectorStore) -> None:
             name, args, kwargs = step
             try:
                 reply = await getattr(store, f"a{name}")(*args, **kwargs)
-            except Exception as exc:  # noqa: BLE001 - the flow decides
+            except Exception as exc:  # noqa: BLE001 - the flow handles all errors
                 step = calls.send(None) if name == "get_by_ids" else calls.throw(exc)
             else:
                 step = calls.send(reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, overload
 
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -79,10 +80,10 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         Args:
             documents: Texts or documents.
             query: The query.
-            top_n: Number of results; None for the object's own ``top_n``.
+            top_n: Number of results; None for the ``top_n`` of this object.
 
         Returns:
-            ``{"index", "relevance_score"}`` of each, best first. Scores are between 0 and 1.
+            ``{"index", "relevance_score"}`` for each result, best first. Scores are between 0 and 1.
 
         Raises:
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
@@ -123,7 +124,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
 
 
 def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
-    # Invalid arguments are passed on: the core rejects them with their index.
+    # Invalid arguments are passed on. The core rejects them, and its message has their index.
     if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
         return documents
     return [document.page_content if isinstance(document, Document) else document for document in documents]
@@ -132,7 +133,7 @@ def _texts(documents: Sequence[str | Document]) -> Sequence[str]:
 def _scored(documents: Sequence[Document], scores: Sequence[RerankScore]) -> list[Document]:
     """Return copies of the documents in the order of their scores."""
     return [
-        document.model_copy(update={"metadata": {**document.metadata, "relevance_score": score.score}})
+        document.model_copy(update={"metadata": {**deepcopy(document.metadata), "relevance_score": score.score}})
         for score in scores
         for document in (documents[score.index],)
     ]

@@ -1,7 +1,7 @@
 """A local emulator of Cloudflare Workers AI: library, pytest fixtures and command.
 
-It is unofficial and written from public documents. It never imports the client under test. Names are loaded on first
-use, so that the pytest plugin adds no import time.
+It is unofficial and written from public documents. It never imports the client under test. Modules are imported on
+first use, so that the pytest plugin adds no import time.
 """
 
 from __future__ import annotations

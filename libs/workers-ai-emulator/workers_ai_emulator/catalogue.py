@@ -27,8 +27,8 @@ class Model:
         task: Name of the task in the catalogue.
         family: Shape of a chat result: ``native`` (``result.response``), ``openai`` (a ``chat.completion``
             inside ``result``) or ``hybrid`` (both in one object).
-        engine: Inference engine; it sets the extra keys of replies: ``matched_stop`` (sglang) or null keys (vLLM).
-        reasoning_keys: Keys of a message that have the reasoning.
+        engine: Inference engine. It sets the extra keys of replies: ``matched_stop`` (sglang) or null keys (vLLM).
+        reasoning_keys: Keys of a message that contain the reasoning.
         answers_in_reasoning: Whether a stream without reasoning has the answer in ``delta.reasoning``.
         late_zeros: Whether a zero usage event may follow the native usage event of a stream.
         served_as: Model name in replies of ``/ai/run``; None for the id.
@@ -36,22 +36,22 @@ class Model:
         usage_without_neurons: Whether ``usage`` lacks ``neurons``.
         schema: Generation of the input schema, ``old`` or ``new``.
         tool_calls: Form of native tool calls, ``flat`` or ``nested``.
-        json_mode: Empty where structured output works, ``refused`` (5025) or ``ignored`` (the answer is prose).
-        context_window: In tokens.
+        json_mode: Empty if structured output works, ``refused`` (5025) or ``ignored`` (the answer is prose).
+        context_window: Context window in tokens.
         default_max_tokens: Output tokens if the request sets no limit.
         usd_in_per_m: List price of a million input tokens, in US dollars.
-        usd_out_per_m: USD for a million output tokens.
-        usd_cached_in_per_m: USD for a million cached input tokens; None where no discount is published.
+        usd_out_per_m: List price of a million output tokens.
+        usd_cached_in_per_m: List price of a million cached input tokens; None if no discount is published.
         dimensions: Length of a vector.
         max_input_tokens: Tokens per text, or per request for bge-m3.
-        max_text_tokens: Tokens per text where ``max_input_tokens`` bounds the request.
+        max_text_tokens: Tokens per text if ``max_input_tokens`` is a limit per request.
         max_items: Texts per request.
         rpm: Requests per minute and account for the model's task, or for the model itself when ``paid_only``.
         batch: Whether the model supports the asynchronous queue.
         responses: Whether the model supports the Responses route.
         retired_on: Date of retirement (ISO).
-        alias_of: Model that answers in place of this retired one.
-        reasoning_effort: The catalogue's property of that name.
+        alias_of: Model that answers in place of this retired model.
+        reasoning_effort: The property ``reasoning_effort`` of the catalogue.
     """
 
     id: str

@@ -18,7 +18,7 @@ class Wait:
     """One wait of one request. It ends when it is set, or when the clock reaches ``until``.
 
     Args:
-        until: Clock time in seconds at which the wait ends; None for no such time.
+        until: Clock time in seconds at which the wait ends; None for a wait without end time.
         resource: Whether another request may end the wait by releasing a slot.
     """
 
@@ -61,8 +61,9 @@ class Clock:
     """The emulator's clock.
 
     Args:
-        mode: ``"real"``: time passes; :meth:`advance` adds to it. ``"jump"``: each wait moves time to its end, so
-            that nothing sleeps. ``"manual"``: only :meth:`advance` moves time; requests wait until then.
+        mode: ``"real"``: time passes, and :meth:`advance` adds to it. ``"jump"``: a wait moves the clock to the end
+            of the wait, so that nothing sleeps. ``"manual"``: only :meth:`advance` moves the clock, and requests wait
+            for it.
         start: Initial time in seconds since the epoch; None for the current time.
     """
 

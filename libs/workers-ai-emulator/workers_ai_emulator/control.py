@@ -39,7 +39,7 @@ def control(service: Callable[[], Service], call: Call, *, reset: Callable[[], N
     key = (call.method, "/".join(call.segments[1:]))
     handler = _ROUTES.get(key)
     if not _is_local(call, base_url):
-        reply = json_reply({"error": "control requests need the Host and Origin of this server"}, 403)
+        reply = json_reply({"error": "Host or Origin is not this server: send control requests to its own URL"}, 403)
     elif key == _RESET:
         reset()
         reply = json_reply({"reset": True})
@@ -55,7 +55,7 @@ def control(service: Callable[[], Service], call: Call, *, reset: Callable[[], N
 
 
 def _is_local(call: Call, base_url: str) -> bool:
-    """Return whether a request comes from this machine: no page of another site, no foreign host name."""
+    """Return whether a request comes from this machine: not from a page of another site or by a foreign host name."""
     host = call.headers.get("host", "")
     origin = call.headers.get("origin")
     if origin is not None and origin != f"http://{host}" and not _is_loopback(_name_in(origin)):

@@ -36,16 +36,16 @@ class Emulator:
     Use it with ``httpx.Client(transport=emulator.transport())``,
     ``httpx.AsyncClient(transport=emulator.transport())`` or ``with emulator.serve() as url``.
 
-    ``base_url`` is the base URL for clients, up to ``/client/v4``: that of the running server, else that of the
-    service itself.
+    ``base_url`` is the base URL for clients, up to ``/client/v4``: the URL of the running server, or without a server
+    the URL of the service itself.
 
     Args:
-        seed: Seed of all random values: ids, padding, faults with a probability.
+        seed: Seed of all random values: ids, padding, and faults with a probability.
         clock: The clock; None for real time. ``Clock("jump")`` never sleeps.
         slots: Requests that may run at once; None for no limit.
-        max_wait_s: Longest wait for a slot, in seconds; then the request fails with 3040.
+        max_wait_s: Maximum wait for a slot, in seconds. After it, the request fails with 3040.
         neurons_per_day: Daily allocation in neurons; None for no limit.
-        quota_code: Error code when it is exhausted: 4006 or 3036.
+        quota_code: Error code of an exhausted allocation: 4006 or 3036.
         enforce_rpm: Whether the documented limits per minute are enforced.
         rpm: Limits per minute by task or model id, in place of the documented ones.
         api_requests_per_5_min: API-wide limit; None for no limit.
@@ -129,14 +129,14 @@ class Emulator:
         return self.service.log
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
-        """Return the flow that answers a request whose body has been read; transports drive it."""
+        """Return the flow that answers a request. The body must have been read. Transports drive the flow."""
         call = routes.read(request)
         if call.segments[:1] == [control.PREFIX]:
             return self._control(call)
         return middleware.serve(self.service, call, routes.match)
 
     def handle(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request whose body has been read; block this thread during waits. Thread-safe.
+        """Answer a request. The body must have been read. Block this thread during waits. Thread-safe.
 
         Raises:
             httpx.RemoteProtocolError: If a fault drops the connection.
@@ -165,7 +165,7 @@ class Emulator:
 
         Args:
             host: Address to listen on.
-            port: Port to listen on; 0 for a free one.
+            port: Port to listen on; 0 for a free port.
             idle_s: Seconds without a byte from the client after which a connection ends.
         """
         return Server(self, host, port, idle_s)

@@ -25,11 +25,11 @@ class WaitedTooLongError(Exception):
 
 
 def drive(flow: Flow[T], clock: Clock, limit_s: float | None = None) -> T:
-    """Run a flow to its end; block this thread during waits.
+    """Run a flow to its end. Block this thread during waits.
 
     Args:
         flow: The flow.
-        clock: The clock that its waits refer to.
+        clock: The clock for its waits.
         limit_s: Read timeout of the caller in seconds, for each wait; None for no timeout.
 
     Raises:
@@ -68,7 +68,7 @@ def block(wait: Wait, clock: Clock, limit_s: float | None = None) -> None:
 
 
 async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None:
-    """Await the end of a wait; outside asyncio, a worker thread blocks instead."""
+    """Await the end of a wait. Outside asyncio, block in a worker thread."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -91,12 +91,12 @@ async def ablock(wait: Wait, clock: Clock, limit_s: float | None = None) -> None
 
 
 def _set_in_loop(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed, and so is its waiting task
+    with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
         loop.call_soon_threadsafe(ended.set)
 
 
 def _limited(wait: Wait, clock: Clock, limit_s: float | None) -> tuple[Wait, bool]:
-    """Shorten a wait to the caller's read timeout; return whether it was shortened."""
+    """Shorten a wait to the caller's read timeout. Return the wait and whether it was shortened."""
     if limit_s is None or (wait.until is not None and wait.until - clock.now() <= limit_s):
         return wait, False
     wait.until = clock.now() + limit_s

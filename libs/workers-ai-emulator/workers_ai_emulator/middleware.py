@@ -86,7 +86,7 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
         service.log.answer(entry, None)
         raise
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        # No check covers the type of this field; the service's own schema would reject it.
+        # No check of the emulator covers the type of this field. The service's schema would reject it.
         _log.warning("rejected a request as bad input", exc_info=True)
         failure = ServiceError(400, 5006, f"Bad input: Error: {error}")
         reply = error_response(failure, call.request_id, "openai" if call.route == "responses" else "")
@@ -97,7 +97,7 @@ def _answer(service: Service, call: Call, route: Router, entry: LogEntry) -> Flo
 
 
 def _name_call(call: Call) -> None:
-    """Set the model and the queue's route before faults are drawn."""
+    """Set the model and the route of queue requests. Faults are matched by them."""
     body = _peek(call)
     if call.route == "run" and (call.flag("queueRequest") or "request_id" in body):
         call.route = "poll" if "request_id" in body and "requests" not in body else "submit"
@@ -175,7 +175,7 @@ def _scripted(fault: Fault) -> Reply:
 
 
 def _altered(service: Service, reply: Reply, faults: RequestFaults) -> Reply:
-    """Slow down or split a whole body or a scripted stream, as the faults say."""
+    """Slow down or split a complete body or a scripted stream, according to the faults."""
     if not (faults.pause_s or faults.byte_by_byte):
         return reply
     if reply.chunks is None:

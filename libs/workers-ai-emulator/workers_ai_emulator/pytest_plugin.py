@@ -1,4 +1,4 @@
-"""pytest fixtures: an emulator in the process, on a socket, and on a socket with the environment set."""
+"""pytest fixtures: an emulator in the process, on a socket, and on a socket with environment variables set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def workers_ai_emulator() -> Emulator:
-    """Return a new emulator; pass its ``transport()`` to ``httpx.Client`` or ``httpx.AsyncClient``."""
+    """Return a new emulator. Pass its ``transport()`` to ``httpx.Client`` or ``httpx.AsyncClient``."""
     from workers_ai_emulator.emulator import Emulator
 
     return Emulator()
@@ -31,7 +31,7 @@ def workers_ai_emulator_url(workers_ai_emulator: Emulator) -> Iterator[str]:
 def workers_ai_emulator_env(
     workers_ai_emulator: Emulator, workers_ai_emulator_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Emulator:
-    """Return the same emulator on a socket, with ``CLOUDFLARE_*`` set; clients need no arguments."""
+    """Return the same emulator on a socket, with ``CLOUDFLARE_*`` set. Clients need no arguments."""
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "emulated-account")
     monkeypatch.setenv("CLOUDFLARE_API_TOKEN", "emulated-token")

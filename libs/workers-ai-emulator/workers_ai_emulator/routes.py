@@ -50,7 +50,7 @@ NOT_EMULATED = {"tomarkdown", "tomarkdown/supported", "tasks/search", "authors/s
 
 
 def read(request: httpx.Request) -> Call:
-    """Parse a request; each segment of the path is decoded separately."""
+    """Parse a request. Each segment of the path is decoded separately."""
     raw_path, _, raw_query = request.url.raw_path.decode("ascii").partition("?")
     segments = [urllib.parse.unquote(part) for part in raw_path.split("/") if part]
     query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True))
@@ -58,7 +58,7 @@ def read(request: httpx.Request) -> Call:
 
 
 def match(service: Service, call: Call) -> Handler:
-    """Return the handler of a call; set the call's route and model.
+    """Return the handler of a call. Set the route and model of the call.
 
     Raises:
         ServiceError: 7000 or 7003 for an unknown route, 7001 for another method.
@@ -128,7 +128,7 @@ def ai_route(call: Call, rest: list[str]) -> Handler:
 
 
 def check_account(service: Service, call: Call, account: str) -> None:
-    """Reject a malformed or unknown account id; the message repeats the path, as recorded."""
+    """Reject a malformed or unknown account id. The message contains the path, as recorded."""
     accounts = service.settings.accounts
     if not _ACCOUNT.match(account) or (accounts is not None and account not in accounts):
         text = f"Could not route to {call.path}, perhaps your object identifier is invalid?"

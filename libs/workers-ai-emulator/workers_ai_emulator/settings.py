@@ -1,4 +1,4 @@
-"""Settings of the service; change them at any time, on ``emulator.settings`` or over HTTP."""
+"""Settings of the service. They can be changed at any time, on ``emulator.settings`` or over HTTP."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ class Settings:
         refused_tokens: Rejected tokens, with their error code: 10000, 9109 or 2009.
         list_refused_tokens: Tokens that may run models but not list them
             (https://github.com/opencodeschool/opencode.school/issues/174).
-        account_tokens: Tokens that an account owns. They are verified at ``/accounts/{account}/tokens/verify``; other
+        account_tokens: Tokens that an account owns. They are verified at ``/accounts/{account}/tokens/verify``, other
             tokens at ``/user/tokens/verify`` (https://github.com/benvinegar/counterscale/pull/268).
-        unpermitted_tokens: Active tokens without the permission Workers AI: 10000 on each route of the account.
+        unpermitted_tokens: Active tokens without the permission Workers AI. They return 10000 on each route of the
+            account.
         accounts: Known account ids; None accepts all well-formed ids.
         gateway_token: Token that AI Gateway requires in ``cf-aig-authorization``; None for no token.
-        paid_plan: Whether the account has the Workers Paid plan; otherwise paid models return 5035.
-        licence_agreed: Whether the account accepted the terms of llama-3.2-11b-vision; otherwise 5016.
+        paid_plan: Whether the account has the Workers Paid plan. Otherwise paid models return 5035.
+        licence_agreed: Whether the account accepted the terms of llama-3.2-11b-vision. Otherwise it returns 5016.
         unsupported_tools: Effect of tools on a model without tool support: ``ignore`` or ``reject`` (5006).
         batch_worker: Whether a deployed batch Worker answers under ``/batch``.
         batch_worker_model: Model of that Worker for requests without ``model``.
         v1_native_usage: Whether streams on ``/ai/v1`` end with the native usage event.
         v1_padding: Whether events on ``/ai/v1`` have the padding ``p``.
-        v1_usage_unasked: Usage of streams on ``/ai/v1`` without ``stream_options``: ``each`` event, the ``last``
-            one or ``none``.
+        v1_usage_unasked: Usage in streams on ``/ai/v1`` without ``stream_options``: on ``each`` event, on the ``last``
+            event or on ``none``.
         v1_legacy_chunks: Whether older models stream bare chunks on ``/ai/v1`` (no index, role, finish, usage).
         v1_base64: Whether ``/ai/v1/embeddings`` honours ``encoding_format: "base64"``.
         v1_dimensions: Effect of ``dimensions`` on ``/ai/v1/embeddings``: ``ignore``, ``cut`` or ``reject``.
@@ -41,21 +42,21 @@ class Settings:
         glm_required: Effect of ``tool_choice: "required"`` on glm-4.7-flash: ``reject`` (a probe of autumn 2026) or
             ``accept`` (live tests of summer 2026).
         json_mode_status: HTTP status of "JSON Mode couldn't be met"; 200 sends ``success: false``.
-        json_mode_code: Code of the same error; None for no code.
-        schema_forms: Accepted forms of JSON schemas: ``both`` on each route, or each route's ``own`` form only (bare on
-            ``/ai/run``, the named envelope on ``/ai/v1``).
+        json_mode_code: Code of "JSON Mode couldn't be met"; None for no code.
+        schema_forms: Accepted forms of JSON schemas: ``both`` forms on each route, or only the ``own`` form of a route
+            (bare on ``/ai/run``, the named envelope on ``/ai/v1``).
         long_texts: Effect of texts above 512 tokens on bge-*-en: ``cut`` or ``reject`` (3030).
         too_many_texts_code: Error code for too many texts in one request.
         unit_vectors: Whether vectors have unit length.
         rerank_scores: Scores of rerankers: ``sigmoid`` (between 0 and 1) or ``raw``.
-        contexts_key: Key of the vectors that bge-m3 returns for ``contexts`` alone.
+        contexts_key: Key of the vectors that bge-m3 returns for ``contexts`` without ``query``.
         responses_stream: Effect of ``stream: true`` on the Responses route: ``reject`` or ``whole``.
         shared_run_gateway: Effect of an ``@cf/`` model without the gateway header on ``POST /ai/run``: ``reject``
             or ``accept``.
         prefix_cache: Whether repeated prompt prefixes of one ``x-session-affinity`` are counted as cached.
-        reject_on: Routes that honour ``options.rejectIfBusy``; only the first two are documented.
+        reject_on: Routes that honour ``options.rejectIfBusy``. Only the first two are documented.
         busy_in_queue: Whether a service at capacity also rejects submissions to the queue.
-        max_body_bytes: Largest request body; the documented figure is 10 MB, and only for the queue.
+        max_body_bytes: Maximum size of a request body. Documented: 10 MB, for the queue only.
     """
 
     latency_s: float = 0.0
@@ -102,7 +103,7 @@ class Settings:
 
 
 def check_choices(settings: object) -> None:
-    """Reject values outside the choices of their fields.
+    """Check all fields that have a fixed set of values.
 
     Raises:
         ValueError: If a ``Literal`` field has another value.

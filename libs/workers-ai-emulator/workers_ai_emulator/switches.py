@@ -18,7 +18,7 @@ Position = str | int | bool | None
 
 
 class SwitchHolder(Protocol):
-    """An object whose behaviour switches change: an :class:`Emulator`."""
+    """An object with the fields of all switches: an :class:`Emulator`."""
 
     @property
     def settings(self) -> Settings:
@@ -36,9 +36,9 @@ class Switch:
     """One open question.
 
     Attributes:
-        name: Field that holds the choice.
+        name: Name of the field.
         question: The unknown behaviour.
-        positions: Values of the field; the first one is the default.
+        positions: Values of the field. The first value is the default.
         holder: Object with the field: ``Emulator.settings`` or ``Emulator.queue.settings``.
     """
 

@@ -28,12 +28,12 @@ class Call:
         method: HTTP method, upper case.
         path: Decoded path.
         segments: Segments of the path, each decoded separately.
-        query: Query parameters; of repeated ones, the last.
+        query: Query parameters. If a parameter is repeated, the last value is used.
         headers: Request headers.
         body: Raw body.
         route: Name of the route, for faults and the log.
         model: Id of the requested model, once it is known.
-        gateway: Id of the AI Gateway; empty for none.
+        gateway: Id of the AI Gateway; empty for no gateway.
         request_id: Uuid of the request, in headers, reply ids and error texts.
     """
 
@@ -88,14 +88,14 @@ class Call:
 
 @dataclass(slots=True)
 class Reply:
-    """One reply: whole (``body``) or in pieces (``chunks``: bytes, with waits between them).
+    """One reply: complete (``body``) or streamed (``chunks``: bytes, with waits between them).
 
     Attributes:
         status: HTTP status.
         headers: Reply headers.
-        body: The whole body.
+        body: The body of a reply without streaming.
         chunks: The pieces of a streamed body.
-        on_close: Callbacks for a streamed reply; called once, when it was read to its end or closed.
+        on_close: Callbacks for a streamed reply. They are called once, after it was read to its end or closed.
     """
 
     status: int = 200
@@ -115,10 +115,10 @@ class ServiceError(Exception):
     Args:
         status: HTTP status.
         code: Cloudflare's code.
-        message: Text without prefix and request id; the envelope adds them.
+        message: Text without prefix and request id. The envelope adds them.
         layer: Origin of the error: the model service (``ai``), the API in front of it (``api``) or the AI Gateway.
         raw: Whether the text is sent without prefix and request id.
-        envelope: Envelope in place of the layer's own.
+        envelope: Envelope that replaces the default envelope of the layer.
         headers: Extra reply headers.
     """
 
@@ -152,17 +152,17 @@ class NotEmulatedError(Exception):
 
 
 def json_reply(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    """Return a whole JSON reply."""
+    """Return a JSON reply."""
     return Reply(status, {"content-type": JSON_TYPE, **(headers or {})}, dumps(body))
 
 
 def dumps(value: object) -> bytes:
-    """Serialize compact JSON, as the service does; replace lone surrogates."""
+    """Serialize compact JSON, as the service does. Replace lone surrogates."""
     return _COMPACT.encode(value).encode(errors="replace")
 
 
 def strict_json(text: bytes | str) -> Any:
-    """Parse JSON; reject NaN and Infinity.
+    """Parse JSON. Reject NaN and Infinity.
 
     Raises:
         ValueError: If the text is not JSON.

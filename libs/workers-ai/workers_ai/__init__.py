@@ -50,6 +50,7 @@ _HOMES = {
     "SettingKeywords": "workers_ai._settings.keywords",
     "Settings": "workers_ai._settings.settings",
 }
+"""Module of each exported name. A name is imported when it is first used."""
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workers_ai._calls.requests import Calls
 from workers_ai._flow.drivers import AsyncSender, Sender
-from workers_ai._settings.settings import check_clients
+from workers_ai._settings.checks import check_handles
 from workers_ai._transports.http import HttpTransport
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class Connection:
             limiter: The limiter; the default is shared by all objects of the account.
 
         Raises:
-            ConfigurationError: A client is of the wrong kind, or ``binding`` has no ``run``.
+            ConfigurationError: A client, ``retry`` or ``limiter`` is of the wrong kind, or ``binding`` has no ``run``.
         """
-        check_clients(http_client, http_async_client)
+        check_handles(http_client, http_async_client, retry, limiter)
         calls = Calls.of(settings, retry=retry, on_retry=on_retry, limiter=limiter)
         return cls(_transport(settings, http_client, http_async_client, binding), calls)
 

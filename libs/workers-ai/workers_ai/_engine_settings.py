@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords, mask_secrets
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai.catalogue import lookup
 from workers_ai.errors import ConfigurationError
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RETRIES", "OPTIONS", "bulk_settings", "check_options", "texts_per_request"]
 
 MAX_RETRIES: Final = 10
-"""Default number of tries after the first. Requests are retried inside the batch: an engine that retries repeats the
-whole batch or block, and pays for all of it again."""
+"""Default number of retries of a request. Requests are retried inside the batch: a retry of the engine would repeat
+the whole batch or block, and you would pay for all of it again."""
 
 OPTIONS: Final = ("pooling", "truncate_inputs", "normalize", "empty_text")
 
@@ -29,7 +30,7 @@ def bulk_settings(owner: str, settings: Mapping[str, object], *, max_concurrency
     Args:
         owner: Name of the class, for errors.
         settings: Keywords of its constructor. Secrets are masked in place: a traceback would show them.
-        max_concurrency: Default number of requests in flight; None for no bound.
+        max_concurrency: Default limit of requests in flight; None for no limit.
 
     Raises:
         ConfigurationError: A setting is missing, malformed or unknown.
@@ -43,7 +44,7 @@ def bulk_settings(owner: str, settings: Mapping[str, object], *, max_concurrency
 
 
 def check_options(owner: str, options: dict[str, object]) -> dict[str, object]:
-    """Return ``options`` if each is one of the options of :meth:`workers_ai.Client.embed` that documents use.
+    """Return ``options`` if the engines support each of these options of :meth:`workers_ai.Client.embed`.
 
     Raises:
         ConfigurationError: An option is unknown.

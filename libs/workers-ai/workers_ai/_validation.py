@@ -41,7 +41,9 @@ def check_header(name: str, value: SecretStr | str) -> None:
         ConfigurationError: Name or value is not text, or contains a character that headers do not allow.
     """
     if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
-        raise ConfigurationError(f"header name {name!r} contains a character that header names do not allow")
+        raise ConfigurationError(
+            f"header name {name!r} contains a character that header names do not allow: use letters, digits and hyphens"
+        )
     if not _is_header_value(value):
         raise ConfigurationError(
             f"the value of header {name} must be text of printable ASCII characters, without line breaks"
@@ -54,22 +56,24 @@ def _is_header_value(value: object) -> bool:
     return isinstance(text, str) and bool(_HEADER_VALUE.fullmatch(text))
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise ``ConfigurationError(message)`` unless ``condition`` holds."""
+def require(condition: bool, message: str, *arguments: str) -> None:
+    """Raise ``ConfigurationError(message, arguments=arguments)`` unless ``condition`` holds."""
     if not condition:
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, arguments=arguments)
 
 
 def require_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is None or an instance of ``kinds``. The value is not shown."""
     if not (value is None or isinstance(value, kinds)):
-        raise ConfigurationError(f"{name} must be {expected}, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be {expected}, not {type(value).__name__}", arguments=(name,))
 
 
 def require_one_of(name: str, value: object, options: tuple[object, ...]) -> None:
     """Raise ``ConfigurationError`` unless ``value`` is one of ``options``."""
     if value not in options:
-        raise ConfigurationError(f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}")
+        raise ConfigurationError(
+            f"{name} {value!r:.200} is not one of {', '.join(map(str, options))}", arguments=(name,)
+        )
 
 
 def require_int(name: str, value: int | None, low: int, high: int | None) -> None:
@@ -77,14 +81,14 @@ def require_int(name: str, value: int | None, low: int, high: int | None) -> Non
     if value is None or (type(value) is int and low <= value and (high is None or value <= high)):
         return
     bound = f"between {low:,} and {high:,}" if high is not None else f"{low} or more"
-    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}")
+    raise ConfigurationError(f"{name} must be a whole number {bound}, not {value!r}", arguments=(name,))
 
 
 def check_on_busy(on_busy: OnBusy) -> OnBusy:
     """Return ``on_busy``.
 
     Raises:
-        ConfigurationError: It is not ``"wait"``, ``"retry"`` or ``"raise"``.
+        ConfigurationError: ``on_busy`` is not ``"wait"``, ``"retry"`` or ``"raise"``.
     """
     require_one_of("on_busy", on_busy, ("wait", "retry", "raise"))
     return on_busy
@@ -94,13 +98,14 @@ def check_model(model: str) -> str:
     """Return ``model`` if it is a well-formed id. The catalogue need not contain it.
 
     Raises:
-        ConfigurationError: It is empty, too long, or contains characters that change the URL.
+        ConfigurationError: ``model`` is empty, too long, or contains characters that change the URL.
     """
     fits = isinstance(model, str) and len(model) <= _LONGEST_MODEL and _MODEL.fullmatch(model)
     if not fits or ".." in model or "//" in model or model[0] == "/":
         raise ConfigurationError(
             f"model {model!r:.200} is malformed: use an id such as '@cf/meta/llama-3.3-70b-instruct-fp8-fast' "
-            "(no white space, '..', '?', '#' or '%')"
+            "(no white space, '..', '?', '#' or '%')",
+            arguments=("model",),
         )
     return model
 
@@ -108,8 +113,8 @@ def check_model(model: str) -> str:
 def unknown_keyword(owner: str, name: str, known: Iterable[str], extra: str | None = None) -> ConfigurationError:
     """Return the error for an unknown keyword of ``owner``.
 
-    The message suggests the most similar keyword of ``known``. If none is similar, it names the keyword ``extra`` for
-    extra body fields, or without one all known keywords.
+    The message suggests the most similar keyword of ``known``. If none is similar, it mentions ``extra``, the keyword
+    for extra body fields. Without ``extra``, it lists all known keywords.
     """
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=1, cutoff=0.6):

@@ -2,8 +2,8 @@
 
 The queue accepts work at any load, and answers within minutes
 (https://developers.cloudflare.com/workers-ai/features/batch-api/). Two rules avoid paying twice. A submission is
-retried only if it was certainly rejected. An error that ends a call with pending submissions has their ``request_ids``;
-pass them to ``collect`` later.
+retried only if it was certainly rejected. If an error ends a call, its ``request_ids`` are the pending
+submissions; pass them to ``collect`` later.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Batch:
         job = client.batch.submit(model, [{"text": ["a", "b"]}, {"text": ["c"]}])
         items = client.batch.collect(job, deadline_s=600)
 
-    A request is the inputs of one call; :func:`~workers_ai._wire.vectors.embed_inputs`,
-    :func:`~workers_ai._wire.batch.chat_inputs` and :func:`~workers_ai._wire.batch.rerank_inputs` make them. An
-    ``external_reference`` beside the inputs comes back with the item.
+    A request consists of the inputs of one call. Create it with :func:`~workers_ai._wire.vectors.embed_inputs`,
+    :func:`~workers_ai._wire.batch.chat_inputs` and :func:`~workers_ai._wire.batch.rerank_inputs`. An
+    ``external_reference`` beside the inputs is returned with the item.
     """
 
     def __init__(self, flows: BatchFlows, sender: Sender) -> None:
@@ -41,7 +41,7 @@ class Batch:
         self._sender = sender
 
     def submit(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> BatchJob:
-        """Submit requests, in one submission.
+        """Submit requests as one submission.
 
         A submission is retried only if the queue has certainly rejected it. After a timeout, or an
         :class:`~workers_ai.errors.APIConnectionError` with ``delivered``, the queue may have accepted it.

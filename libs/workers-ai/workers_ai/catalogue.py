@@ -45,8 +45,8 @@ class ModelCard:
         usd_per_audio_minute: USD for a minute of audio, input or output.
         usd_per_k_characters: USD for a thousand characters of speech.
         tools: Supports tool calls.
-        tool_choice_refused: Forms of ``tool_choice`` that it rejects, of ``"auto"``, ``"none"``, ``"required"`` and
-            ``"named"``. None if none is known.
+        tool_choice_refused: Forms of ``tool_choice`` that it rejects: any of ``"auto"``, ``"none"``, ``"required"`` and
+            ``"named"``.
         prefers_schema: Whether a schema yields structured answers more reliably than a forced tool.
         json_schema: Supports ``response_format``.
         guided_json: Supports ``guided_json`` on the native route.
@@ -146,7 +146,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=512)
 def lookup(model: str) -> ModelCard:
-    """Return the card of ``model``; an empty card for a model that is not in the catalogue."""
+    """Return the card of ``model``; a card without facts for a model that is not in the catalogue."""
     own = _facts().get(model, {})
     facts = {**_facts().get(own.get("alias_of", ""), {}), **own}
     for name in ("reasoning_efforts", "tool_choice_refused"):
@@ -161,5 +161,5 @@ def known_models(task: str | None = None) -> list[ModelCard]:
 
 
 def successor(model: str) -> str | None:
-    """Return a current model to use instead of a retired one; None if the catalogue has none."""
+    """Return a current model to use instead of a retired one; None if the catalogue suggests none."""
     return lookup(model).successor

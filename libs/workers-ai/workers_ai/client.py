@@ -9,13 +9,9 @@ from workers_ai._calls.chat import PLANNED, chat, plan_call
 from workers_ai._connection import Connection
 from workers_ai._flow.drivers import adrive, adrive_stream, drive, drive_stream
 from workers_ai._settings.keywords import ClientKeywords
-from workers_ai._settings.settings import (
-    CLIENT_KEYWORDS,
-    Settings,
-    known_keywords,
-    mask_secrets,
-    setting_parameters,
-)
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import CLIENT_KEYWORDS, Settings, known_keywords, setting_parameters
+from workers_ai._validation import require
 
 if TYPE_CHECKING:
     import os
@@ -42,6 +38,8 @@ class ClientArguments(ClientKeywords, total=False):
     """Your own client for sync calls."""
     http_async_client: httpx.AsyncClient | None
     """Your own client for async calls."""
+    async_http_client: httpx.AsyncClient | None
+    """Alias of ``http_async_client``."""
     binding: object
     """The ``env.AI`` of a Python Worker."""
     retry: RetryPolicy | None
@@ -63,6 +61,7 @@ class _BaseClient:
         *,
         http_client: httpx.Client | None = None,
         http_async_client: httpx.AsyncClient | None = None,
+        async_http_client: httpx.AsyncClient | None = None,
         binding: Any = None,
         retry: RetryPolicy | None = None,
         on_retry: Callable[[RetryEvent], None] | None = None,
@@ -70,6 +69,11 @@ class _BaseClient:
         **settings: Unpack[ClientKeywords],
     ) -> None:
         mask_secrets(cast("dict[str, Any]", settings), CLIENT_KEYWORDS)
+        if async_http_client is not None:
+            require(
+                http_async_client is None, "http_async_client is given twice, once as async_http_client: pass it once"
+            )
+            http_async_client = async_http_client
         self._connection = Connection.open(
             Settings.resolve(**known_keywords(type(self).__name__, settings), binding=binding is not None),
             http_client=http_client,
@@ -82,7 +86,7 @@ class _BaseClient:
 
     @classmethod
     def _of(cls, connection: Connection) -> Self:
-        """Return a client over a connection, which other clients may share."""
+        """Return a client that uses a connection. Several clients may share it."""
         client = cls.__new__(cls)
         client._connection = connection
         return client
@@ -101,7 +105,7 @@ class _BaseClient:
         return self._connection.settings
 
     def __repr__(self) -> str:
-        if "_connection" not in vars(self):  # a traceback shows it if a setting is invalid
+        if "_connection" not in vars(self):  # a traceback may contain this repr if a setting is invalid
             return f"{type(self).__name__}()"
         settings = self.settings
         return f"{type(self).__name__}(account_id={settings.account_id!r}, base_url={settings.base_url!r})"
@@ -112,7 +116,8 @@ class Client(_BaseClient):
 
     Args:
         http_client: Your own ``httpx.Client``. URL and credentials are those of the settings; it is never closed.
-        http_async_client: Ignored by this client.
+        http_async_client: Ignored by this client, which makes sync calls only.
+        async_http_client: Alias of ``http_async_client``.
         binding: The ``env.AI`` of a Python Worker, in place of HTTP; only :class:`AsyncClient` can use it.
         retry: The retry policy; the default follows ``max_retries``.
         on_retry: Called before each wait with a :class:`~workers_ai.RetryEvent`.
@@ -131,7 +136,7 @@ class Client(_BaseClient):
         return Batch(self._connection.queue, self._connection.transport)
 
     def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]) -> ChatReply:
-        """Return a whole answer.
+        """Send messages and return the whole answer.
 
         Args:
             model: Model id.
@@ -148,10 +153,10 @@ class Client(_BaseClient):
     def stream_chat(
         self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
     ) -> Generator[ChatDelta, None, None]:
-        """Yield an answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
+        """Yield the answer in deltas. The last one has the finish reason and the usage. Arguments as for :meth:`chat`.
 
         Raises:
-            StreamInterruptedError: The stream ended early; ``partial`` is the text that had arrived.
+            StreamInterruptedError: The stream ended early; ``partial`` is the text received so far.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         from workers_ai._calls.streaming import open_chat
@@ -188,7 +193,7 @@ class Client(_BaseClient):
             model: Model id.
             query: The query.
             texts: Any number of strings.
-            top_n: Largest number of scores; None returns all.
+            top_n: Maximum number of scores; None for all.
             **options: Settings of this call, as for :meth:`chat`.
 
         Raises:

@@ -10,8 +10,8 @@
     vectors = embed_text(daft.col("text"), provider="workers-ai", model="@cf/baai/bge-m3")
     daft.read_parquet("docs.parquet").with_column("vector", vectors).write_parquet("vectors")
 
-One batch of rows is one request. At capacity, the batch waits and retries. After the last retry, Daft gets a
-``RetryAfterError`` with the delay; permanent errors are never retried. Daft returns batches in any order: carry a key.
+One batch of rows is one request. At capacity, the batch waits and retries. After the last retry, Daft receives a
+``RetryAfterError`` with the delay; permanent errors are never retried. Daft may reorder rows: keep a key column.
 """
 
 # pyright: reportMissingImports=false
@@ -39,7 +39,7 @@ try:
         close_client,
     )
 except ImportError as exc:
-    raise ImportError("workers_ai.daft needs Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
+    raise ImportError("workers_ai.daft requires Daft 0.7 and NumPy: pip install 'workers-ai[daft]'") from exc
 
 from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, check_options, texts_per_request
@@ -52,7 +52,7 @@ from workers_ai.errors import ConfigurationError, WorkersAIError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers_ai import SettingKeywords
+    from workers_ai import RetryPolicy, SettingKeywords
     from workers_ai._settings.settings import Settings
 
 __all__ = ["WorkersAIProvider"]
@@ -60,14 +60,15 @@ __all__ = ["WorkersAIProvider"]
 PAUSE_S: Final = 5.0
 """Delay of a ``RetryAfterError`` in seconds if the service sent none."""
 
-_OF_DAFT: Final = ("batch_size", "max_retries", "on_error")
+_DAFT_OPTIONS: Final = ("batch_size", "max_retries", "on_error")
 
 
 class WorkersAIProvider(Provider):
-    """Embeds and answers columns with Workers AI.
+    """Daft provider of embeddings and answers from Workers AI.
 
     Args:
         name: Name of the provider in Daft.
+        retry: The retry policy; the default follows ``max_retries``.
         **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``,
             ``max_concurrency`` 8 (requests in flight per process).
 
@@ -75,8 +76,11 @@ class WorkersAIProvider(Provider):
         ConfigurationError: A setting is missing or malformed.
     """
 
-    def __init__(self, name: str = "workers-ai", **settings: Unpack[SettingKeywords]) -> None:
+    def __init__(
+        self, name: str = "workers-ai", *, retry: RetryPolicy | None = None, **settings: Unpack[SettingKeywords]
+    ) -> None:
         self._name = name
+        self._retry = retry
         self._settings = bulk_settings("WorkersAIProvider", settings, max_concurrency=MAX_CONCURRENCY)
 
     @property
@@ -100,12 +104,14 @@ class WorkersAIProvider(Provider):
             ConfigurationError: The model is missing, or an option or the length of the vectors is unknown.
         """
         cap = texts_per_request(model)
-        udf: dict[str, Any] = {name: options.pop(name) for name in _OF_DAFT if name in options}
+        udf: dict[str, Any] = {name: options.pop(name) for name in _DAFT_OPTIONS if name in options}
         require_int("batch_size", udf.get("batch_size"), 1, None)
         udf["batch_size"] = min(udf.get("batch_size", cap), cap)
         udf["concurrency"] = self._settings.max_concurrency
         embed = check_options("embed_text", options)
-        return _Descriptor(self._name, self._settings, model or "", _length(model or "", dimensions), udf, embed)
+        return _Descriptor(
+            self._name, self._settings, self._retry, model or "", _length(model or "", dimensions), udf, embed
+        )
 
     def get_prompter(
         self,
@@ -131,7 +137,9 @@ class WorkersAIProvider(Provider):
         """
         texts_per_request(model)
         given = GenerationOptions.read("prompt", options)
-        return MessageDescriptor(self._name, self._settings, model or "", given, return_format, system_message)
+        return MessageDescriptor(
+            self._name, self._settings, self._retry, model or "", given, return_format, system_message
+        )
 
     def get_text_classifier(self, model: str | None = None, **options: object) -> ClassifierDescriptor:
         """Return the backend of ``daft.functions.classify_text``. Arguments as for :meth:`get_prompter`.
@@ -141,7 +149,7 @@ class WorkersAIProvider(Provider):
         """
         texts_per_request(model)
         return ClassifierDescriptor(
-            self._name, self._settings, model or "", GenerationOptions.read("classify_text", options)
+            self._name, self._settings, self._retry, model or "", GenerationOptions.read("classify_text", options)
         )
 
 
@@ -156,10 +164,11 @@ def _length(model: str, dimensions: int | None) -> int:
 
 @dataclass
 class _Descriptor(TextEmbedderDescriptor):
-    """The embedder as Daft pickles it for its workers. A pickle has the token only if it was passed explicitly."""
+    """The arguments of an embedder, which Daft pickles. A pickle has the token only if it was passed explicitly."""
 
     provider_name: str
     settings: Settings
+    retry: RetryPolicy | None
     model: str
     length: int
     udf: dict[str, object]
@@ -184,21 +193,21 @@ class _Descriptor(TextEmbedderDescriptor):
         return True
 
     def instantiate(self) -> _Embedder:
-        return _Embedder(self.settings, self.model, self.options)
+        return _Embedder(self)
 
 
 class _Embedder:
     """Embeds one batch per call. Daft calls it from several coroutines."""
 
-    def __init__(self, settings: Settings, model: str, options: dict[str, Any]) -> None:
-        self._client = AsyncClient._of(Connection.open(settings))
+    def __init__(self, descriptor: _Descriptor) -> None:
+        self._client = AsyncClient._of(Connection.open(descriptor.settings, retry=descriptor.retry))
         self._closes = False
-        self._model = model
-        self._options = options
+        self._model = descriptor.model
+        self._options = descriptor.options
         self._permanent: dict[int, WorkersAIError] = {}
 
     async def embed_text(self, text: Sequence[str | None]) -> list[object]:
-        """Embed one batch into arrays of float32; a null stays a null."""
+        """Embed one batch. Return an array of float32 for each text, and None for each None."""
         batch = hash(tuple(text))
         if error := self._permanent.get(batch):
             raise copy.copy(error)  # Daft retries every error; do not send a permanent one again

@@ -22,7 +22,7 @@
     ├── APIResponseValidationError    an invalid 2xx response
     ├── StreamInterruptedError        an interrupted stream
     └── BatchError
-        ├── BatchTimeoutError         the deadline passed; carries the request ids
+        ├── BatchTimeoutError         the deadline passed; has the request ids
         └── BatchItemError            one item of a batch failed
 
 An error that a retry cannot repair is also a ``ValueError`` or a ``RuntimeError``. Frameworks that decide by built-in
@@ -103,6 +103,7 @@ class WorkersAIError(Exception):
         request_ids: Ids of accepted submissions without a result; they can be polled again.
         hint: Remedy of this error, shown before the remedy of its class, or "". Replaces the remedy about the token.
         index: Position of the failed text or item in the caller's list, or None.
+        arguments: Names of the arguments to change, such as ``("max_tokens",)``; empty if they are unknown.
         remedy: Remedy of all errors of the class, or "".
     """
 
@@ -118,11 +119,22 @@ class WorkersAIError(Exception):
     request_ids: tuple[str, ...] = ()
     index: int | None = None
     hint: str = ""
+    arguments: tuple[str, ...] = ()
+    _text_reason: str = ""
     remedy: ClassVar[str] = ""
 
-    def __init__(self, message: str, *, model: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        model: str | None = None,
+        retry_after: float | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
+        if arguments:
+            self.arguments = arguments
         if model is not None:
             self.model = model
         if retry_after is not None:
@@ -252,6 +264,8 @@ class AuthenticationError(APIStatusError, RuntimeError):
 class PermissionDeniedError(APIStatusError, RuntimeError):
     """The account has no access to this model or feature (403; codes such as 5018, 5016, 3041, 3023)."""
 
+    remedy = "Check that the account may use this model or feature, or use another model."
+
 
 class PaidPlanRequiredError(PermissionDeniedError):
     """The model requires the Workers Paid plan (5035)."""
@@ -293,6 +307,7 @@ class RequestTimeoutError(APIStatusError):
     """The service timed out (408; codes 3007, 3008, 3046)."""
 
     is_retryable = True
+    remedy = "Lower max_tokens, stream the answer, or use the asynchronous queue."
 
 
 class RateLimitError(APIStatusError):
@@ -329,6 +344,7 @@ class InternalServerError(APIStatusError):
     """The service failed (5xx, 52x pages; codes such as 3043, 3050, 8008)."""
 
     is_retryable = True
+    remedy = "Retry later, or use another model."
 
 
 class APIResponseValidationError(WorkersAIError, ValueError):
@@ -337,6 +353,8 @@ class APIResponseValidationError(WorkersAIError, ValueError):
     Attributes:
         body: The parsed response body or its text, shortened.
     """
+
+    remedy = "Send the request again; if the error persists, check base_url and the model."
 
     def __init__(
         self,
@@ -360,8 +378,8 @@ class APIResponseValidationError(WorkersAIError, ValueError):
 class StreamInterruptedError(WorkersAIError, RuntimeError):
     """A stream ended without an end mark and without a finish reason, or with an error frame without a known code.
 
-    ``partial`` has the text that had arrived. It is never retried automatically, because part of the answer was already
-    delivered.
+    ``partial`` has the text received so far. The call is not retried automatically, because part of the answer was
+    already delivered.
     """
 
     remedy = "The answer is incomplete: send the request again."

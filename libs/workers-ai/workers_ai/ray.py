@@ -12,7 +12,7 @@
         compute=ray.data.ActorPoolStrategy(size=1),
     )
 
-Ray repeats and pays for a whole block after one failed request. So all retries happen inside the batch.
+If a request fails, Ray repeats a whole block, and you pay for it again. So all retries happen inside the batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 try:
     import numpy as np
 except ImportError as exc:
-    raise ImportError("workers_ai.ray needs NumPy and Ray: pip install 'workers-ai[ray]'") from exc
+    raise ImportError("workers_ai.ray requires NumPy and Ray: pip install 'workers-ai[ray]'") from exc
 
 from workers_ai._connection import Connection
 from workers_ai._engine_settings import bulk_settings, texts_per_request
@@ -32,7 +32,7 @@ from workers_ai.generation._ray import WorkersAIGenerator
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workers_ai import EmbedKeywords, SettingKeywords
+    from workers_ai import EmbedKeywords, RetryPolicy, SettingKeywords
 
 __all__ = ["WorkersAIEmbedder", "WorkersAIGenerator"]
 
@@ -47,10 +47,11 @@ class WorkersAIEmbedder:
         model: Model id.
         column: Column of texts.
         output: Column of vectors (float32).
-        pooling: As in :meth:`workers_ai.Client.embed`, like the next three.
+        pooling: Pooling of the bge family: ``"mean"`` or ``"cls"``; None for the service's default, ``"mean"``.
         truncate_inputs: Let the service truncate long texts.
         normalize: Scale each vector to length 1.
         empty_text: ``"raise"``, or ``"space"`` to embed one space for an empty text.
+        retry: The retry policy; the default follows ``max_retries``.
         **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``. A
             token from the environment must be in the environment of Ray's workers.
 
@@ -68,10 +69,11 @@ class WorkersAIEmbedder:
         truncate_inputs: bool | None = None,
         normalize: bool = False,
         empty_text: Literal["raise", "space"] = "raise",
+        retry: RetryPolicy | None = None,
         **settings: Unpack[SettingKeywords],
     ) -> None:
         texts_per_request(model)
-        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings)))
+        self._client = Client._of(Connection.open(bulk_settings("WorkersAIEmbedder", settings), retry=retry))
         self._model = model
         self._column = column
         self._output = output
@@ -86,7 +88,7 @@ class WorkersAIEmbedder:
         """Add the vectors of one batch.
 
         Raises:
-            BadRequestError: A text is empty, null or too long. The message names its index in the batch.
+            BadRequestError: A text is empty, null or too long. The message has its index in the batch.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         reply = self._client.embed(self._model, batch[self._column].tolist(), **self._options)

@@ -24,7 +24,7 @@ for both."""
 def required_wait_s(error: WorkersAIError) -> float | None:
     """Return the seconds that ``error`` requires before the next request; None if it requires no wait.
 
-    A ``Retry-After`` counts up to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) lasts to the end of the minute.
+    A ``Retry-After`` is limited to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) requires one minute.
     """
     if error.retry_after is not None:
         return min(error.retry_after, MAX_RETRY_AFTER_S)
@@ -56,11 +56,11 @@ class RetryPolicy:
     ``Retry-After`` header replaces it, up to :data:`MAX_RETRY_AFTER_S`. A rate limit (3021) waits one minute.
 
     Attributes:
-        max_retries: Tries after the first.
+        max_retries: Maximum number of tries after the first.
         base_s: Upper bound in seconds of the first backoff.
         cap_s: Upper bound in seconds of every backoff.
         total_s: Seconds since the first try after which no retry starts.
-        jitter: Returns a number from 0 to 1.
+        jitter: Function that returns a number from 0 to 1.
     """
 
     max_retries: int = 2

@@ -31,7 +31,7 @@ JSON: TypeAlias = Any
 Api: TypeAlias = Literal["chat_completions", "run", "responses"]
 """Route of a chat call: OpenAI's chat completions, the native route, or OpenAI's responses."""
 FinishReason: TypeAlias = str
-"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other value is passed on as the
+"""``"stop"``, ``"length"``, ``"tool_calls"``, ``"content_filter"`` or ``"error"``; any other value is as the
 service sent it."""
 
 
@@ -75,9 +75,9 @@ class ToolCall(NamedTuple):
 class ToolCallDelta:
     """One piece of a streamed tool call.
 
-    The first piece of each ``index`` carries ``id`` and ``name``. The pieces of ``arguments`` join to JSON text. If the
+    The first piece of each ``index`` has ``id`` and ``name``. The pieces of ``arguments`` join to JSON text. If the
     joined text is not a JSON object, because the model wrote something else or the answer was truncated, the last piece
-    carries the reason in ``error`` and the whole text in ``broken``.
+    has the reason in ``error`` and the whole text in ``broken``.
     """
 
     index: int
@@ -122,7 +122,7 @@ class ChatReply:
 class ChatDelta(NamedTuple):
     """One piece of a streamed answer.
 
-    Only the last piece has ``last=True`` and carries ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``:
+    Only the last piece has ``last=True`` and has ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``:
     frameworks that add up pieces count each of them once.
     """
 
@@ -175,8 +175,8 @@ class BatchJob:
 
     Attributes:
         request_id: The queue's id; "" if the model answered at once.
-        model: Model of the submission; a poll needs the same one.
-        size: Number of requests in it, or None if unknown.
+        model: Model of the submission; polls must use the same model.
+        size: Number of requests in the submission, or None if unknown.
         answer: The answer of a model that did not queue the submission, or None.
     """
 

@@ -59,9 +59,9 @@ _TRANSPORT: Final = PER_CALL - {"extra_body"} | {"stream_usage"}
 
 
 def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Return the keywords of one call by their own names.
+    """Return the keywords of one call, with aliases replaced.
 
-    Keywords of the OpenAI SDK are translated. Keywords without a meaning here are ignored with one warning.
+    Keywords of the OpenAI SDK are translated. Keywords without an effect here are ignored with one warning.
 
     Raises:
         ConfigurationError: A keyword is unknown (the message suggests the nearest known one), or given twice.
@@ -85,7 +85,7 @@ def read_keywords(owner: str, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def traced_keywords(given: Mapping[str, object]) -> dict[str, object]:
-    """Return the keywords that can change the answer: only these belong in a trace and a cache key."""
+    """Return the keywords that can change the answer. Traces and cache keys contain only these."""
     return {name: value for name, value in given.items() if name not in _TRANSPORT}
 
 
@@ -93,7 +93,7 @@ def pick_stop(first: object, second: object) -> list[str] | None:
     """Return the first of two stop arguments that is set, as a list.
 
     Raises:
-        ConfigurationError: It is neither a string nor a list.
+        ConfigurationError: The argument is neither a string nor a list.
     """
     given = second if first is None else first
     if given is None or isinstance(given, str):
@@ -113,7 +113,7 @@ def thread_id(run_manager: BaseRunManager | None) -> str | None:
 
 
 def merge_body(*given: Mapping[str, Data] | None) -> Fields:
-    """Return the additional fields of the body. A later field replaces an earlier one of the same name.
+    """Merge dicts of additional body fields. A later field replaces an earlier field of the same name.
 
     Raises:
         ConfigurationError: An argument is not a dict.

@@ -1,7 +1,7 @@
 """Answers of ``batch`` and ``abatch`` from the asynchronous queue.
 
 The queue first generates all answers into a ledger. Then LangChain invokes the model for each input as usual, and
-``_generate`` takes the answer from here. So callbacks, cache, ids and usage are the same as in direct calls.
+``_generate`` returns the stored answer. Callbacks, cache, ids and usage therefore work as in direct calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from workers_ai.errors import BatchItemError, ConfigurationError, WorkersAIError
-from workers_ai.integration import CHAT_PARAMS, plain_json
+from workers_ai.integration import CHAT_PARAMS, PER_CALL, plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from workers_ai import ChatKeywords
     from workers_ai.client import AsyncClient, Client
     from workers_ai.generation import ChatInput, Failure, GenerateOptions
-    from workers_ai.types import JSON, ChatReply
+    from workers_ai.types import ChatReply
 
 __all__ = [
     "QueueRun",
@@ -44,8 +44,9 @@ ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 Model_co = TypeVar("Model_co", bound="BaseChatModel", covariant=True)
 
 _WARN_ABOVE: Final = 100
-"""Number of inputs above which a batch without a ledger warns."""
+"""Maximum number of inputs of a batch without a ledger that does not warn."""
 _PARAMS: Final = CHAT_PARAMS - {"stream_options"}
+_SETTINGS: Final = PER_CALL - {"extra_body"}
 
 
 class QueuedAnswers(Generic[Model_co]):
@@ -59,21 +60,17 @@ class QueuedAnswers(Generic[Model_co]):
         self.owner = owner
         self.stopped: WorkersAIError | None = None
         self._outcomes: dict[str, ChatReply | Failure | None] = {}
-        self._places: Mapping[str, int] = {}
+        self._indices: Mapping[str, int] = {}
 
-    def add(
-        self, places: Mapping[str, int], replies: Sequence[ChatReply | None], failures: Sequence[Failure | None]
-    ) -> None:
-        """Record a reply or a failure for each request.
+    def add(self, indices: Mapping[str, int], outcomes: Sequence[ChatReply | Failure | None]) -> None:
+        """Record the outcomes of all requests.
 
         Args:
-            places: Index of the first input of each request, by key.
-            replies: The replies, in the same order.
-            failures: The failures, in the same order.
+            indices: Index of the first input of each request, by key.
+            outcomes: The reply or the failure of each request, in the same order; None for one without either.
         """
-        self._places = places
-        for key, reply, failure in zip(places, replies, failures, strict=True):
-            self._outcomes[key] = failure if reply is None else reply
+        self._indices = indices
+        self._outcomes.update(zip(indices, outcomes, strict=True))
 
     def reply(self, messages: list[Fields], options: ChatKeywords, model: str) -> ChatReply:
         """Return the reply to a request.
@@ -86,17 +83,17 @@ class QueuedAnswers(Generic[Model_co]):
 
         key = request_key(messages, options)
         outcome = self._outcomes.get(key)
-        place = self._places.get(key, 0)
+        index = self._indices.get(key, 0)
         if outcome is None:
             message = "the queue has no answer to this input: call batch again"
-            raise self.stopped or BatchItemError(message, index=place, model=model)
+            raise self.stopped or BatchItemError(message, index=index, model=model)
         if isinstance(outcome, Failure):
-            raise BatchItemError(outcome.message, index=place, code=outcome.code, model=model)
+            raise BatchItemError(outcome.message, index=index, code=outcome.code, model=model)
         return outcome
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let calls of the owner in this context use these answers."""
+        """While the context is open, calls of the owner return these answers."""
         token = _current.set(self)
         try:
             yield
@@ -123,11 +120,21 @@ def request_key(messages: list[Fields], options: ChatKeywords) -> str:
     return plain_json([messages, queue_params(options)])
 
 
-def limited(client: ClientT, limiter: BaseRateLimiter | None) -> ClientT:
-    """Return a client that acquires LangChain's rate limiter before each request."""
-    if limiter is None:
-        return client
-    return type(client)._of(client._connection.paced(limiter.acquire, limiter.aacquire))
+def limited(client: ClientT, limiter: BaseRateLimiter | None, options: ChatKeywords | None = None) -> ClientT:
+    """Return a client for the requests of one batch.
+
+    Args:
+        client: The client of the model.
+        limiter: LangChain's rate limiter, acquired before each request; None for no limiter.
+        options: Options of the call. Its settings of a call, such as ``timeout``, replace those of the client.
+    """
+    connection = client._connection
+    given = {name: value for name, value in (options or {}).items() if name in _SETTINGS and value is not None}
+    if given:
+        connection = connection.for_call(given)
+    if limiter is not None:
+        connection = connection.paced(limiter.acquire, limiter.aacquire)
+    return client if connection is client._connection else type(client)._of(connection)
 
 
 def queue_params(options: ChatKeywords) -> dict[str, object]:
@@ -143,15 +150,15 @@ class QueueRun(Generic[Model_co]):
         owner: The model of the batch.
         model: Model id.
         requests: Distinct requests by key, each with the index of its first input.
-        extra_body: Additional fields of the body of all requests.
-        ledger: Path of the ledger; None for a temporary one.
-        deadline_s: Seconds the batch may take; None for no limit.
+        options: Options of the call, with settings that replace those of the client.
+        ledger: Path of the ledger; None for a temporary ledger.
+        deadline_s: Maximum seconds of the batch; None for no limit.
     """
 
     owner: Model_co
     model: str
     requests: dict[str, tuple[int, ChatInput]]
-    extra_body: Mapping[str, JSON] | None
+    options: ChatKeywords
     ledger: str | None
     deadline_s: float | None
 
@@ -165,7 +172,7 @@ class QueueRun(Generic[Model_co]):
                 if self.requests:
                     generate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
-                self._keep(answers, exc, ledger)
+                self._record_error(answers, exc, ledger)
             self._read(answers, ledger)
         return answers
 
@@ -179,7 +186,7 @@ class QueueRun(Generic[Model_co]):
                 if self.requests:
                     await agenerate(self._source(), ledger=ledger, model=self.model, client=client, **self._options)
             except WorkersAIError as exc:
-                self._keep(answers, exc, ledger)
+                self._record_error(answers, exc, ledger)
             await asyncio.to_thread(self._read, answers, ledger)
         return answers
 
@@ -202,13 +209,9 @@ class QueueRun(Generic[Model_co]):
 
     @property
     def _options(self) -> GenerateOptions:
-        return {
-            "extra_body": self.extra_body or None,
-            "deadline_s": self.deadline_s,
-            "progress": False,
-        }
+        return {"deadline_s": self.deadline_s, "progress": False}
 
-    def _keep(self, answers: QueuedAnswers[Model_co], error: WorkersAIError, ledger: Path) -> None:
+    def _record_error(self, answers: QueuedAnswers[Model_co], error: WorkersAIError, ledger: Path) -> None:
         """Record an error that stopped the run. Raise it if no input can have an answer."""
         from workers_ai.generation import LedgerError
 
@@ -221,6 +224,9 @@ class QueueRun(Generic[Model_co]):
 
         if self.requests:
             with Answers(ledger) as stored:
-                places = {key: index for key, (index, _) in self.requests.items()}
+                indices = {key: index for key, (index, _) in self.requests.items()}
                 requests = [request for _, request in self.requests.values()]
-                answers.add(places, stored.find(requests), stored.errors(requests))
+                replies = stored.find(requests)
+                unanswered = [request for request, reply in zip(requests, replies, strict=True) if reply is None]
+                failures = iter(stored.errors(unanswered))
+                answers.add(indices, [next(failures) if reply is None else reply for reply in replies])

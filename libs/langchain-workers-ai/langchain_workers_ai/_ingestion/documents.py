@@ -35,7 +35,7 @@ Source: TypeAlias = "Iterable[Document] | AsyncIterable[Document] | BaseLoader"
 
 
 def document_key(document: Document) -> str:
-    """Return the id of a document without one: a UUID of its text and metadata, equal in all processes."""
+    """Return an id for a document without id: a UUID of its text and metadata. All processes get the same id."""
     try:
         whole = json.dumps([document.page_content, document.metadata], sort_keys=True, default=_plain)
     except (TypeError, ValueError):  # keys of several types cannot be sorted, or the metadata contains itself
@@ -44,7 +44,7 @@ def document_key(document: Document) -> str:
 
 
 def _plain(value: object) -> Data:
-    """Return a JSON value for another value. It depends neither on the hash seed nor on addresses."""
+    """Return a JSON value that represents ``value``. It does not depend on the hash seed or on memory addresses."""
     if isinstance(value, (set, frozenset)):
         return sorted((_ordered(item, ()) for item in value), key=_json)
     text = str(value)
@@ -55,7 +55,7 @@ def _plain(value: object) -> Data:
 
 
 def _ordered(value: object, above: tuple[int, ...]) -> Data:
-    """Return a value with dicts as sorted pairs. A container inside itself becomes a text that names its depth."""
+    """Return a value with dicts as sorted pairs. A circular reference becomes a text with the number of levels."""
     if id(value) in above:
         return f"circle {len(above) - above.index(id(value))}"
     inside = (*above, id(value))
@@ -123,7 +123,7 @@ def _checked(document: object) -> Document:
 
 
 class Documents:
-    """Documents that can be read repeatedly. Those of an iterator or a loader are kept in a temporary file."""
+    """Documents that can be read repeatedly. A temporary file holds the documents of an iterator or a loader."""
 
     def __init__(self) -> None:
         self._list: Sequence[Document] | None = None

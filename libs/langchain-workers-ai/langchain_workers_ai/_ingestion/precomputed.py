@@ -1,8 +1,8 @@
-"""Vectors that an ingestor has computed, for the embedding models of the store it fills.
+"""Vectors computed by an ingestor, for the embedding model of its vector store.
 
-A vector store embeds its documents with its own embedding model. While an ingestor fills a store, that model finds the
-vectors of documents in the ingestor's ledger and embeds only the missing ones. A vector depends on :class:`Kind` and
-on the text alone, so a call from elsewhere that uses the same model in the meantime gets correct vectors, too.
+A vector store embeds its documents with its own embedding model. While an ingestor fills a store, that model reads the
+vectors of documents from the ingestor's ledger and embeds only the missing ones. A vector depends only on
+:class:`Kind` and on the text. Other calls that use the same model in the meantime therefore get correct vectors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import CellType, ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import check_texts
+from workers_ai.integration import check_texts, set_text_index
 
 if TYPE_CHECKING:
     from array import array
@@ -27,7 +27,7 @@ __all__ = ["Kind", "Lookup", "Precomputed", "find_within", "reading_all"]
 T = TypeVar("T")
 
 _MAX_VISITED: Final = 2000
-"""Objects that :func:`find_within` visits at most."""
+"""Maximum number of objects that :func:`find_within` visits."""
 
 
 class Kind(NamedTuple):
@@ -67,7 +67,7 @@ class _Source:
 
 
 class Precomputed:
-    """The ledgers in which one embedding model looks for vectors. Copies and pickles start without any."""
+    """The ledgers in which one embedding model looks for vectors. Copies and pickles contain no ledgers."""
 
     def __init__(self) -> None:
         self._sources: tuple[tuple[Kind, _Source], ...] = ()
@@ -79,7 +79,7 @@ class Precomputed:
 
     @contextmanager
     def reading(self, kind: Kind, ledger: Ledger) -> Iterator[None]:
-        """Look for vectors of this kind in a ledger as long as the context is open."""
+        """Look for vectors of this kind in a ledger while the context is open."""
         entry = (kind, _Source(ledger))
         with self._lock:
             self._sources = (*self._sources, entry)
@@ -101,7 +101,7 @@ class Precomputed:
 
 @contextmanager
 def reading_all(all_precomputed: Iterable[Precomputed], kind: Kind, ledger: Ledger) -> Iterator[None]:
-    """Let several embedding models look for vectors of this kind in a ledger."""
+    """Look for vectors of this kind in a ledger, for several embedding models, while the context is open."""
     with ExitStack() as stack:
         for precomputed in all_precomputed:
             stack.enter_context(precomputed.reading(kind, ledger))
@@ -109,7 +109,7 @@ def reading_all(all_precomputed: Iterable[Precomputed], kind: Kind, ledger: Ledg
 
 
 class Lookup:
-    """The texts of one call: texts with a known vector, and ``missing`` texts.
+    """The texts of one call, divided into texts with a known vector and ``missing`` texts.
 
     Args:
         precomputed: The ledgers of the embedding model.
@@ -167,13 +167,11 @@ class Lookup:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Replace the index of a missing text in an error by its index among all texts."""
         if self._vectors and isinstance(error, WorkersAIError) and error.index is not None:
-            place = self._places()[error.index]
-            error.message = error.message.replace(f"text {error.index} ", f"text {place} ", 1)
-            error.index = place
+            set_text_index(error, self._places()[error.index])
 
 
 def find_within(root: object, kind: type[T]) -> Iterator[T]:
-    """Yield the instances of a class inside an object, however it wraps them. Call nothing.
+    """Yield the instances of a class inside an object, at any depth. No function of the object is called.
 
     Visits attributes, items of containers, arguments of partials, and variables of closures.
     """

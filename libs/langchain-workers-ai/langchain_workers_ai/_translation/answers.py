@@ -24,7 +24,7 @@ __all__ = ["chunk_translator", "finish_result"]
 
 
 def finish_result(result: ChatResult, given: Mapping[str, object]) -> ChatResult:
-    """Return a whole answer, with ``function_call`` in place of tool calls if the call has ``functions``."""
+    """Return a complete answer. If the call passed ``functions``, ``function_call`` replaces the tool calls."""
     message = result.generations[0].message
     if given.get("functions") and isinstance(message, AIMessage):
         for call in [*message.tool_calls, *message.invalid_tool_calls][:1]:

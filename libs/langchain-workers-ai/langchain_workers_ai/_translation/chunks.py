@@ -1,8 +1,8 @@
-"""Message chunks that keep the invalid arguments of a call unchanged.
+"""Message chunks that do not change the invalid arguments of a tool call.
 
-LangChain repairs the arguments of streamed calls, so that an agent would run a tool with truncated arguments, and its
-chunks have no field for the error. Chunks of this module store the invalid calls. Added to earlier chunks, they put
-these calls into ``invalid_tool_calls``, as in a whole answer.
+LangChain repairs the arguments of streamed tool calls. An agent would then run a tool with truncated arguments.
+LangChain's chunks also have no field for the error. Chunks of this module store the invalid calls. The sum of chunks
+lists these calls in ``invalid_tool_calls``, as a complete answer does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["AIMessageChunk"]
 
 
 class _ToMessage:
-    """Create an ``AIMessage``: LangChain's ``message_chunk_to_message`` calls the first base of a chunk's class."""
+    """Create an ``AIMessage``. LangChain's ``message_chunk_to_message`` calls the first base class of a chunk."""
 
     def __new__(cls, **fields: Any) -> Any:
         return AIMessage(**fields) if cls is _ToMessage else super().__new__(cls)

@@ -32,16 +32,16 @@ AFTER_BLOCKS: Final = 1000
 content blocks of the same index even if their types differ, so calls need other indices."""
 
 _ENDS: Final = ("]", "}", '"]', '"}', '""]', '""}')
-"""Endings outside a string, inside a string, and after a backslash."""
+"""Suffixes that can make arguments unparsable: outside a string, inside a string, and after a backslash."""
 
 _REFUSAL_INDEX: Final = AFTER_BLOCKS - 1
 
 _TEXT_ALONE: Final[tuple[object, ...]] = ("", (), None, "", False, None, None, None, None, {})
-"""The other fields of a delta that holds only text. A literal: an import of ``ChatDelta`` would load its module."""
+"""The other fields of a delta with only text. Written out, because importing ``ChatDelta`` would load its module."""
 
 
 def to_result(reply: ChatReply, model: str) -> ChatResult:
-    """Return a whole answer as a LangChain result.
+    """Return a complete answer as a LangChain result.
 
     Args:
         reply: The answer.
@@ -155,7 +155,7 @@ def _unparsable_suffix(arguments: str) -> str:
     """Return a suffix that makes invalid arguments unparsable.
 
     LangChain repairs the arguments of a streamed call, so that an agent would run the tool with truncated arguments.
-    With this suffix they end in ``invalid_tool_calls``, also in code that adds chunks without
+    With this suffix, LangChain puts the call into ``invalid_tool_calls``, also in code that adds chunks without
     :meth:`AIMessageChunk.mark_broken`.
     """
     return next((end for end in _ENDS if _is_unparsable(arguments + end)), "")
@@ -169,7 +169,7 @@ def _is_unparsable(arguments: str) -> bool:
 
 
 def _with_refusal(text: str, refusal: Fields) -> str | list[str | Fields]:
-    """Return content with a standard refusal block. LangChain's structured-output parsers raise for it."""
+    """Return content with a standard refusal block. LangChain's structured-output parsers raise an error for it."""
     block = {"type": "refusal", **refusal}
     return [{"type": "text", "text": text}, block] if text else [block]
 
@@ -204,7 +204,7 @@ def _usage(usage: Usage | None) -> UsageMetadata | None:
 
 
 def _token_usage(usage: Usage) -> dict[str, int]:
-    """Return the older record of usage, which callback handlers read from ``llm_output``."""
+    """Return usage in the older form that callback handlers read from ``llm_output``."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
@@ -242,7 +242,7 @@ def _cost_usd(usage: Usage, model: str, served: str | None) -> float | None:
 
 
 def with_llm_output(result: ChatResult) -> ChatResult:
-    """Return the result with ``llm_output``, which LangChain omits for streamed answers. Cached answers have none."""
+    """Return the result with ``llm_output``, which LangChain omits for streamed answers. Skip cached answers."""
     message = result.generations[0].message if result.generations else None
     if result.llm_output is not None or not isinstance(message, AIMessage):
         return result

@@ -1,4 +1,4 @@
-"""Parse answers to values that fit a schema. An answer that does not fit raises; it never becomes None."""
+"""Parse answers to values that fit a schema. An answer that does not fit raises an error and never becomes None."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _NO_VALUE: Final = object()
 
 
 class AnswerParser(BaseTransformOutputParser[object]):
-    """Parse the answer of one structured call, whole or streamed.
+    """Parse the answer of one structured call, complete or streamed.
 
-    A stream yields the partial dict after each chunk. An instance of a class is yielded once, at the end. The end of a
-    stream is checked like a whole answer.
+    A stream yields the partial dict after each chunk. An instance of a class is yielded once, at the end. At the end
+    of a stream, the sum of its chunks is checked like a complete answer.
     """
 
     tool_name: str | None = None
@@ -81,7 +81,7 @@ class AnswerParser(BaseTransformOutputParser[object]):
             raise OutputParserException(f"{why}: {exc.args[0]}", llm_output=exc.llm_output) from exc
 
     def _value(self, message: BaseMessage) -> tuple[str, JSON]:
-        """Return the answer as text and as a value. Some models answer in their reasoning, with an empty text."""
+        """Return the answer as text and as a value. Some models put the answer into their reasoning."""
         text = message.text if message.text.strip() else _reasoning(message)
         if self.tool_name is None:
             return text, _strict_json(text)
@@ -213,7 +213,7 @@ class _PartialAnswer:
 
 
 def _sum(messages: list[BaseMessage]) -> BaseMessage:
-    """Return the sum of chunks; the last message if they are whole messages."""
+    """Return the sum of chunks; the last message if they are complete messages."""
     chunks = [message for message in messages if isinstance(message, AIMessageChunk)]
     return chunks[0] + chunks[1:] if len(chunks) == len(messages) > 1 else messages[-1]
 

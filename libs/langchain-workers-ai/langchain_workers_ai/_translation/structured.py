@@ -50,9 +50,9 @@ def structured_call(
 
     Args:
         schema: The schema; see :meth:`ChatWorkersAI.with_structured_output`.
-        method: The method; None for the best one for the model.
+        method: The method; None for the best method for the model.
         strict: Sent with the schema if set.
-        given: Further keywords of the call.
+        given: Other keywords of the call.
         model: The model of the call.
 
     Raises:
@@ -66,7 +66,7 @@ def structured_call(
         raise ConfigurationError("strict= is invalid with method='json_mode': leave it out")
     keywords = _keywords(target, method, strict)
     if taken := sorted(keywords.keys() & given.keys()):
-        raise ConfigurationError(f"{', '.join(taken)}: method={method!r} sets this itself; leave it out")
+        raise ConfigurationError(f"{', '.join(taken)} is set by method={method!r} and cannot be passed: leave it out")
     trace = {"kwargs": {"method": method}, "schema": target.schema}
     parser = AnswerParser(
         tool_name=target.name if method == "function_calling" else None, cls=target.cls, answer_schema=target.schema
@@ -80,7 +80,7 @@ def value_or_raw(parser: AnswerParser) -> RunnableGenerator[BaseMessage, Fields]
 
 
 def _best_method(model: str) -> Method:
-    """Return the best method for a model; a forced tool call for an unknown one."""
+    """Return the best method for a model. For an unknown model, this is a forced tool call."""
     card = lookup(model)
     return "json_schema" if card.tools is False or card.prefers_schema else "function_calling"
 

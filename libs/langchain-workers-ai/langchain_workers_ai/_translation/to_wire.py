@@ -1,7 +1,7 @@
 """Translate LangChain messages to OpenAI-shaped messages. Pure; the core adapts these to the service.
 
-Common blocks of other providers are translated here, others by LangChain's own translators. An unknown block is passed
-on unchanged, and the core rejects it by its type. It is never sent as JSON or as Python text.
+This module translates the common blocks of other providers. LangChain's own translators handle the rest. An unknown
+block is passed on unchanged, and the core rejects it by its type. It is never sent as JSON or as Python text.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _CARRIERS: Final = frozenset(
         "result",
     }
 )
-"""Keys that hold the content of a media block. Without one, the value is data that only resembles a block."""
+"""Keys that hold the content of a media block. A mapping without these keys is data that only resembles a block."""
 
 
 def to_wire(messages: Sequence[BaseMessage]) -> list[Fields]:
@@ -235,12 +235,12 @@ def _call(call_id: Data, name: Data, arguments: Data) -> Fields:
 
 
 def _mapping(block: Data) -> Mapping[str, Data]:
-    """Return the fields of a block; none if it is not a mapping."""
+    """Return the fields of a block; an empty mapping for other values."""
     return block if isinstance(block, Mapping) else {}
 
 
 def _kind(block: Data) -> str | None:
-    """Return the type of a block. Blocks of Bedrock and Gemini have no type; their key names it."""
+    """Return the type of a block. Blocks of Bedrock and Gemini use a key, such as ``image``, in place of a type."""
     if not isinstance(block, Mapping):
         return None
     kind = block.get("type")

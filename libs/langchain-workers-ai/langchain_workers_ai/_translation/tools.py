@@ -23,7 +23,7 @@ __all__ = ["bound_tools", "recursive_schema", "without_dict_docs"]
 
 
 def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -> Fields:
-    """Return the keywords ``tools``, as OpenAI dicts, and ``tool_choice``. Empty ones are omitted.
+    """Return the keywords ``tools``, as OpenAI dicts, and ``tool_choice``. Empty keywords are omitted.
 
     Raises:
         ConfigurationError: A tool is not a function, or ``tool_choice`` is the name of an unknown tool.
@@ -34,7 +34,7 @@ def bound_tools(tools: Sequence[Tool], tool_choice: Data, strict: bool | None) -
     for tool in converted:
         if tool.get("type") != "function":
             raise ConfigurationError(
-                f"a tool has type {tool.get('type')!r}: Workers AI supports tools of type 'function' only"
+                f"a tool has type {tool.get('type')!r}, which Workers AI does not support: use tools of type 'function'"
             )
     bound: Fields = {}
     if converted:
@@ -49,7 +49,9 @@ def _converted(tool: Tool, strict: bool | None) -> Fields:
     try:
         converted: Fields = without_dict_docs(convert_to_openai_tool(tool, strict=strict))
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as exc:
-        raise ConfigurationError(f"a {type(tool).__name__} cannot become a tool: {exc}") from exc
+        raise ConfigurationError(
+            f"a {type(tool).__name__} cannot become a tool ({exc}): pass a tool, a function, a class or an OpenAI dict"
+        ) from exc
     schema = getattr(tool, "tool_call_schema", tool)
     if isinstance(schema, type) and is_basemodel_subclass(schema) and (parameters := recursive_schema(schema)):
         parameters = {key: value for key, value in parameters.items() if key not in ("title", "description")}
@@ -79,7 +81,7 @@ def recursive_schema(cls: type[BaseModel]) -> Fields | None:
     defined = own.get("$defs") or own.get("definitions")
     if not defined or inline_refs(own) is not own:
         return None
-    # The top of such a schema is a reference; the service needs an object there.
+    # The top level of such a schema is a reference. The service requires an object there.
     top = defined.get(own.pop("$ref", "").rpartition("/")[2], {})
     return {**top, **own}
 
@@ -87,6 +89,5 @@ def recursive_schema(cls: type[BaseModel]) -> Fields | None:
 def _check_choice(choice: Data, names: Sequence[str]) -> None:
     named = choice.get("function", choice).get("name") if isinstance(choice, dict) else choice
     if isinstance(named, str) and named not in (*names, "auto", "none", "any", "required"):
-        raise ConfigurationError(
-            f"tool_choice {named!r} is not one of the tools: {', '.join(names) or 'no tools given'}"
-        )
+        remedy = f"use one of {', '.join(names)}" if names else "pass the tool in tools"
+        raise ConfigurationError(f"tool_choice {named!r} is not one of the tools: {remedy}")

@@ -38,21 +38,23 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of all random values")
     parser.add_argument("--latency", type=float, default=0.0, metavar="S", help="seconds that each request takes")
     parser.add_argument("--slots", type=int, help="requests that may run at once (default: no limit)")
-    parser.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="longest wait for a slot")
+    parser.add_argument("--max-wait", type=float, default=60.0, metavar="S", help="maximum seconds to wait for a slot")
     parser.add_argument("--token", action="append", metavar="T", help="accept only this API token (may be repeated)")
     parser.add_argument("--neurons-per-day", type=float, help="daily allocation (default: no limit)")
     parser.add_argument(
-        "--quota-code", type=int, choices=(3036, 4006), default=4006, help="error code when it is exhausted"
+        "--quota-code", type=int, choices=(3036, 4006), default=4006, help="error code of an exhausted allocation"
     )
     parser.add_argument("--enforce-rpm", action="store_true", help="enforce the documented requests per minute")
     parser.add_argument("--free-plan", action="store_true", help="reject models that need the paid plan")
     parser.add_argument("--batch-polls", type=int, default=1, help="pending polls before a batch is done")
-    parser.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, in place of polls")
+    parser.add_argument("--batch-seconds", type=float, help="seconds before a batch is done, instead of polls")
     parser.add_argument(
-        "--upstream", metavar="URL", help="base URL of an OpenAI-compatible server that answers, up to /v1"
+        "--upstream", metavar="URL", help="OpenAI-compatible server for the answers: base URL up to /v1"
     )
     parser.add_argument(
-        "--upstream-key", default=os.environ.get(_KEY_VARIABLE), help=f"its API key (default: ${_KEY_VARIABLE})"
+        "--upstream-key",
+        default=os.environ.get(_KEY_VARIABLE),
+        help=f"API key of the upstream (default: ${_KEY_VARIABLE})",
     )
     parser.add_argument("--upstream-model", help="model of the upstream for chat")
     parser.add_argument("--upstream-embedding-model", help="model of the upstream for embeddings")
@@ -88,7 +90,7 @@ def build(arguments: argparse.Namespace) -> Emulator:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until interrupted; returns the exit status."""
+    """Serve until interrupted. Return the exit status."""
     parser = argument_parser()
     arguments = parser.parse_args(argv)
     if not arguments.allow_remote and not _is_loopback(arguments.host):

@@ -73,9 +73,9 @@ def submit(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply
 
 
 def _check_items(service: Service, model: Model, items: list[Json]) -> None:
-    """Reject a submission because of its items.
+    """Reject a submission with invalid items.
 
-    Documented: llama-3.3-70b takes ``prompt``; ``messages`` are in use. Recorded: gpt-oss takes ``input`` alone.
+    Documented: llama-3.3-70b accepts ``prompt``; ``messages`` are also used. Recorded: gpt-oss accepts only ``input``.
 
     Raises:
         ServiceError: 5006.
@@ -123,7 +123,7 @@ def poll(service: Service, call: Call, model: Model, body: Json) -> Flow[Reply]:
 
 
 def _collected(service: Service, call: Call, model: Model, job: Job) -> Reply:
-    """Return the finished batch; results are computed here, because they depend on the request alone."""
+    """Return the finished batch. Its results depend only on the request, so they are computed at the poll."""
     failures = service.queue.failure_of(job)
     first_time = not job.charged
     job.charged = True
@@ -209,7 +209,7 @@ def _inputs(item: Json) -> Json:
 
 
 def _failed(service: Service, model: Model, index: int, request: Json, code: int | None, message: str) -> str:
-    """Return a failed item; its form was never recorded."""
+    """Return a failed item. No recording shows its form."""
     why: Json = {"message": message, "code": code}
     key = service.queue.settings.error_key
     reason = f',"{key}":{dumps([why] if key == "errors" else why).decode()}' if key else ""

@@ -1,7 +1,7 @@
 """A deployed batch Worker: the queue behind two plain routes.
 
-``POST /batch`` takes ``{"texts": […], "model"?}`` and ``GET /batch/{id}?model=`` polls. Both return the result
-of the binding's ``env.AI.run``; errors are ``{"error": {"code", "message"}}``.
+``POST /batch`` accepts ``{"texts": […], "model"?}``, and ``GET /batch/{id}?model=`` polls. Both return the result
+of the binding's ``env.AI.run``. Errors are ``{"error": {"code", "message"}}``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _TOTAL = 310
 
 
 def search(service: Service, call: Call) -> Reply:
-    """Answer ``GET /ai/models/search``; ``total_count`` exceeds the length of the list, as reported."""
+    """Answer ``GET /ai/models/search``. As publicly reported, ``total_count`` exceeds the length of the list."""
     if call.token in service.settings.list_refused_tokens:
         raise ServiceError(401, 10000, "Authentication error", layer="api")
     search_text = call.query.get("search", "").lower()
@@ -89,7 +89,7 @@ def _row(model: Model) -> Json:
 
 
 def _efforts(model: Model) -> Json | None:
-    """Return the property ``reasoning_effort``; unlike all others, its value is an object."""
+    """Return the property ``reasoning_effort``. Its value is an object, unlike those of all other properties."""
     effort = model.reasoning_effort
     if effort is None:
         return None

@@ -54,7 +54,7 @@ def chat(service: Service, call: Call, model: Model, body: Json, faults: Request
 
 
 def read_checked(model: Model, body: Json, service: Service, *, compat: bool) -> ChatRequest:
-    """Check a body by the model's schema; return it as a chat request.
+    """Check a body against the model's schema. Return it as a chat request.
 
     Raises:
         ServiceError: If the body is invalid.
@@ -117,9 +117,9 @@ def _completions(
 
 
 def call_id(service: Service, model: Model, name: str, number: int) -> str:
-    """Return the id of a tool call in the model's format; Kimi repeats its ids in every reply.
+    """Return the id of a tool call in the model's format.
 
-    Reported: https://github.com/cloudflare/ai/issues/526.
+    Kimi repeats its ids in every reply (https://github.com/cloudflare/ai/issues/526).
     """
     if "kimi" in model.id:
         return f"functions.{name}:{number}"
@@ -166,7 +166,7 @@ def _events(service: Service, answer: Answer, model: Model, body: Json, *, compa
 def _compat_events(
     service: Service, answer: Answer, model: Model, padding: Padding, include_usage: bool | None
 ) -> Iterator[Json]:
-    """Yield the events on ``/ai/v1``; ``stream_options`` decides about usage."""
+    """Yield the events on ``/ai/v1``. Usage depends on ``stream_options``."""
     unasked = service.settings.v1_usage_unasked
     usage: openai.StreamUsage = "last" if include_usage else "none" if include_usage is False else unasked
     events = openai.events(answer, model, openai.Style(padding if service.settings.v1_padding else None, usage))

@@ -60,7 +60,7 @@ def embed_compat(service: Service, call: Call, model: Model, body: Json, faults:
 
 
 def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
-    """Return the ``result`` of checked inputs as JSON text, with its input tokens."""
+    """Return the ``result`` for checked inputs as JSON text, and the number of input tokens."""
     if "contexts" in body:
         return _contexts_result(service, model, body)
     texts, salt = checks.texts_and_salt(model, body)
@@ -75,7 +75,7 @@ def result_json(service: Service, model: Model, body: Json) -> tuple[str, int]:
 def vectors_json(
     service: Service, model: Model, texts: list[str], salt: str, dimensions: int | None = None
 ) -> list[str]:
-    """Return a vector as JSON text for each text: hashed from its words, or from the upstream."""
+    """Return the vector of each text as JSON text. The vector is a hash of the words, or comes from the upstream."""
     if service.upstream is not None:
         return [json.dumps(vector) for vector in service.upstream.embed(model.id, texts)]
     length = 1.0 if service.settings.unit_vectors else _OTHER_LENGTH
@@ -107,7 +107,7 @@ def _contexts_result(service: Service, model: Model, body: Json) -> tuple[str, i
 
 
 def _score(service: Service, share: float) -> float:
-    """Return a share between 0 and 1 as the reranker reports it."""
+    """Return a relevance between 0 and 1 in the form that the reranker reports."""
     if service.settings.rerank_scores == "sigmoid":
         return share
     share = min(max(share, 1e-6), 1 - 1e-6)

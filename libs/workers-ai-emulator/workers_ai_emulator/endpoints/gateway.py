@@ -28,7 +28,7 @@ _KEYED_TTL_S = 300.0
 
 
 def through(service: Service, call: Call, handler: Handler, faults: RequestFaults) -> Flow[Reply]:
-    """Answer through a gateway: from its cache if the request allows it, else from the service."""
+    """Answer a request to a gateway: from its cache if the request allows it, else from the service."""
     required_token = service.settings.gateway_token
     if required_token is not None and call.headers.get("cf-aig-authorization") != f"Bearer {required_token}":
         raise ServiceError(401, 2009, "Unauthorized", layer="gateway")
@@ -50,7 +50,7 @@ def through(service: Service, call: Call, handler: Handler, faults: RequestFault
 
 
 def universal(service: Service, call: Call, faults: RequestFaults, *, route: Router) -> Flow[Reply]:
-    """Answer ``POST /v1/{account}/{gateway}``: try a list of steps, return the first success."""
+    """Answer ``POST /v1/{account}/{gateway}``: try a list of steps, and return the first success."""
     steps = call.json()
     if not isinstance(steps, list) or not steps:
         raise ServiceError(400, 2001, "Please configure AI Gateway in the Cloudflare dashboard", layer="gateway")
@@ -86,7 +86,7 @@ def _step_call(call: Call, step: object) -> Call:
 
 
 def _ttl_s(call: Call) -> float:
-    """Return the cache lifetime in seconds, 0 for no caching. A custom cache key alone sets five minutes."""
+    """Return the cache lifetime in seconds; 0 for no caching. With only a custom cache key, it is five minutes."""
     if call.headers.get("cf-aig-skip-cache", call.headers.get("cf-skip-cache", "")).lower() == "true":
         return 0.0
     ttl = call.headers.get("cf-aig-cache-ttl", call.headers.get("cf-cache-ttl", ""))

@@ -21,7 +21,7 @@ def find_model(service: Service, name: str, *, in_path: bool = False) -> Model:
     Args:
         service: The service.
         name: An id of the catalogue, or ``author/model`` of a third party.
-        in_path: Whether the name is in the URL; the router then rejects an unknown model with 7000.
+        in_path: Whether the name is in the URL. If so, an unknown model is rejected with 7000.
 
     Raises:
         ServiceError: 7000 or 5007 for an unknown model, 5028 for a retired model, 5035 without the paid plan, 5016
@@ -54,7 +54,7 @@ def no_such_model(name: str) -> ServiceError:
 
 
 def rejects_if_busy(service: Service, call: Call, body: Json) -> bool:
-    """Return whether the body sets ``options.rejectIfBusy``; a query parameter of that name has no effect.
+    """Return whether the body sets ``options.rejectIfBusy``. A query parameter of that name has no effect.
 
     Documented: https://developers.cloudflare.com/workers-ai/features/reject-if-busy/
     """
@@ -73,9 +73,9 @@ def work(
         service: The service.
         call: The request.
         model: The model.
-        body: The part of the request that may carry ``options``.
+        body: The part of the request that may contain ``options``.
         extra_s: Seconds in addition to ``settings.latency_s``.
-        answer: Returns the reply; a streamed reply holds the slot until it is closed.
+        answer: Returns the reply. The slot of a streamed reply is released when the reply is closed.
     """
     service.limits.admit(model)
     slot = yield from service.capacity.enter(model.id, reject_if_busy=rejects_if_busy(service, call, body))

@@ -67,7 +67,7 @@ class RequestFaults:
         return next((fault for fault in self._drawn if fault.kind in {"cut", "error_frame"}), None)
 
     def whole(self, body: Json) -> Json:
-        """Return a whole body with all named shapes applied."""
+        """Return the body of a reply that is not streamed, with all named shapes applied."""
         for shape in self.shapes:
             body = quirks.whole(shape, body)
         return body

@@ -1,4 +1,4 @@
-"""The Responses route, and the ``input`` form of gpt-oss on the native one; neither streams."""
+"""The Responses route, and the ``input`` form of gpt-oss on the native route. Neither supports streaming."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def respond(
 
 
 def read_checked(service: Service, model: Model, body: Json) -> tuple[ChatRequest, Json]:
-    """Check a body in the Responses form; return it as a chat request and as a chat body.
+    """Check a body in the Responses form. Return it as a chat request and as a chat body.
 
     Raises:
         ServiceError: If the body is invalid.

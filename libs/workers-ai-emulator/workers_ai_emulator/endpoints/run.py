@@ -33,7 +33,7 @@ def run(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
 
 
 def run_shared(service: Service, call: Call, faults: RequestFaults) -> Flow[Reply]:
-    """Answer ``POST /ai/run`` with ``{"model", "input"}``; an ``@cf/`` model needs a gateway.
+    """Answer ``POST /ai/run`` with ``{"model", "input"}``. An ``@cf/`` model requires the gateway header.
 
     Documented: https://developers.cloudflare.com/ai-gateway/usage/rest-api/
     """

@@ -19,11 +19,11 @@ def stream_reply(clock: Clock, events: Iterable[Json], faults: RequestFaults, ne
     """Return a reply that streams events.
 
     Args:
-        clock: The clock that pauses refer to.
+        clock: The clock for pauses.
         events: The events, without the end mark.
         faults: The faults of the request.
         neurons: Price of the request, for the header.
-        whole: The same answer as a whole body, for the shape ``json_for_stream``.
+        whole: The same answer without streaming, for the shape ``json_for_stream``.
     """
     if "json_for_stream" in faults.shapes:
         return json_reply(faults.whole(whole), headers={"cf-ai-neurons": f"{neurons:.2f}"})

@@ -1,1 +1,1 @@
-"""The chat model of an emulator without an upstream: rules instead of a network."""
+"""The chat model of an emulator without an upstream. It answers by rules instead of a neural network."""

@@ -69,7 +69,7 @@ class Prompt:
     everything: str
 
     def material(self, found: re.Match[str]) -> str:
-        """Return the text that an instruction refers to: a marked block, the rest of the turn, or earlier turns."""
+        """Return the text for an instruction: a marked block, the rest of the turn, or earlier turns."""
         for pattern in _BLOCKS:
             blocks = pattern.findall(self.text)
             if blocks:
@@ -126,7 +126,7 @@ def _sub_questions(prompt: Prompt, _: re.Match[str]) -> str | None:
 
 
 def _about(question: str, tool: str) -> str:
-    """Drop the names of a question that the description of a tool does not have."""
+    """Remove the names from a question that are not in the description of a tool."""
     names = Source(question).names
     if not any(name.lower() in tool.lower() for name in names):
         return question
@@ -318,8 +318,8 @@ class Intent(NamedTuple):
     """One kind of prompt and its answer.
 
     Attributes:
-        name: The requested form of answer.
-        scope: Searched text: ``all`` includes system turns, ``request`` is the request alone.
+        name: The requested kind of answer.
+        scope: Text to search: ``all`` includes system turns, ``request`` is only the request.
         pattern: Regular expression of prompts with this intent.
         answer: Returns the answer; None if the prompt has another intent.
         words: Lower-case texts of which every match has one; empty for any. They spare the search of the pattern.

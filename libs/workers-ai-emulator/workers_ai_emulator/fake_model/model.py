@@ -27,8 +27,8 @@ _CALL_TOKENS = 16
 def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], str]) -> Choice:
     """Return one completion of a request.
 
-    The rules apply in this order: tool calls that the request forces or its question needs; JSON if the request
-    needs it; an intent of :data:`INTENTS` that the prompt matches; prose.
+    The rules apply in this order: tool calls if the request forces them or the question requires them, JSON if the
+    request requires it, an intent of :data:`INTENTS` if the prompt matches one, prose.
 
     Args:
         model: The model to imitate.
@@ -62,7 +62,7 @@ def complete(model: Model, request: ChatRequest, new_id: Callable[[str, int], st
 
 
 def _guard(request: ChatRequest) -> Choice:
-    """Return the verdict "safe" of a content guard, as an object if the request asks for JSON."""
+    """Return the verdict "safe" of a content guard, as an object if the request requires JSON."""
     return Choice(text="safe", parsed={"safe": True, "categories": []}, is_json=request.wants_json)
 
 
@@ -87,7 +87,7 @@ def _stop(request: ChatRequest, choice: Choice) -> None:
 
 
 def _shorten(request: ChatRequest, choice: Choice) -> None:
-    """Truncate reasoning and text to ``max_tokens``; reasoning is counted first and may use all of it."""
+    """Truncate reasoning and text to ``max_tokens``. Reasoning is counted first and may use all tokens."""
     if request.max_tokens is None:
         return
     thinking = _first_tokens(choice.reasoning, request.max_tokens)

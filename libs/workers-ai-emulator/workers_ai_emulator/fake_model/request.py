@@ -21,7 +21,7 @@ class Tool:
 
 @dataclass(slots=True)
 class Turn:
-    """One message; its content is flattened to text."""
+    """One message, with its content as text."""
 
     role: str
     text: str
@@ -35,11 +35,11 @@ class ChatRequest:
     """A chat request of any route and schema.
 
     Attributes:
-        turns: The conversation; a ``prompt`` is one user turn.
+        turns: The conversation. A ``prompt`` becomes one user turn.
         is_prompt: Whether the request has a ``prompt`` instead of ``messages``.
         tools: The available functions.
         tool_choice: ``none``, ``auto``, ``required`` or the name of a function.
-        wants_json: Whether the request asks for JSON.
+        wants_json: Whether the answer must be JSON.
         schema: The JSON schema of the answer; None for any JSON.
         max_tokens: Limit of output tokens, reasoning included; None for no limit.
         stop: Sequences that end the answer.
@@ -73,7 +73,7 @@ class ChatRequest:
 
     @property
     def prompt_text(self) -> str:
-        """Return all input of the model as one text; its tokens are counted from it."""
+        """Return all input of the model as one text, for counting tokens."""
         parts = [turn.text for turn in self.turns]
         parts += [str(call) for turn in self.turns for call in turn.tool_calls]
         parts += [f"{tool.name} {tool.description} {tool.parameters}" for tool in self.tools]
@@ -141,7 +141,7 @@ def _format(body: Json) -> tuple[bool, Json | None]:
 
 
 def _thinks(model: Model, body: Json) -> bool:
-    """Return whether the model reasons first: by default yes, unless the template or the effort turns it off."""
+    """Return whether the model reasons first: True unless ``chat_template_kwargs`` or the effort disable it."""
     kwargs = body.get("chat_template_kwargs") or {}
     key = "thinking" if "kimi" in model.id else "enable_thinking"
     effort = model.reasoning_effort or {}

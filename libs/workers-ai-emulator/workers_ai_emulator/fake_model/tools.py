@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers_ai_emulator.fake_model.reading.conversation import Reading
     from workers_ai_emulator.fake_model.request import ChatRequest, Tool
 
-# Words of a tool's name without information about its purpose.
+# Words in the name of a tool that say nothing about its purpose.
 _VERBS = word_set(
     "get fetch find do run call tool function my make a the to agent transfer use lookup look list show "
     "give for of user information info create set read write check manage handle perform execute process"
@@ -68,7 +68,7 @@ class Planned:
         tool: The tool.
         place: Position of the call in the request.
         source: Source of its arguments.
-        needs: Numbers of the planned calls whose results are its operands.
+        needs: Indices of the planned calls that compute its operands.
         operands: The operands of an arithmetic call; None for other calls.
     """
 
@@ -82,8 +82,8 @@ class Planned:
 def choose(request: ChatRequest, reading: Reading, new_id: Callable[[str, int], str]) -> list[ToolCall]:
     """Return the tool calls of the next reply; empty if the reply is prose.
 
-    ``auto`` plans calls from the request: arithmetic, each tool that the request names, each tool whose name or
-    description shares words with it; else a search tool. Calls with a result are not repeated. ``required`` makes
+    ``auto`` plans calls from the request: arithmetic, each tool that the request names, and each tool that shares
+    words with it in name or description; else a search tool. Calls with a result are not repeated. ``required`` makes
     the planned calls, then fills a form or calls the closest tool. A named tool is always called.
 
     Args:
@@ -117,7 +117,7 @@ def choose(request: ChatRequest, reading: Reading, new_id: Callable[[str, int], 
 
 
 def plan(reading: Reading, tools: list[Tool]) -> list[Planned]:
-    """Return the calls that a request needs, in its order; a tool may occur several times."""
+    """Return the calls that a request needs, in the order of the request. A tool may occur several times."""
     text = reading.request
     planned = _calculations(text, tools)
     calculated = {one.tool.name for one in planned}
@@ -134,7 +134,7 @@ def plan(reading: Reading, tools: list[Tool]) -> list[Planned]:
 
 
 def waiting(planned: list[Planned], reading: Reading) -> list[Planned]:
-    """Return the planned calls that have no result yet and whose operands are available."""
+    """Return the planned calls that have no result yet and have all operands."""
     made, done = len(reading.results), 0
     finished: set[int] = set()
     while len(finished) < len(planned):
@@ -190,7 +190,7 @@ def _operator(tool: Tool, operation: str) -> bool:
 
 
 def _requested(text: str, tools: list[Tool]) -> list[Planned]:
-    """Plan a call of each tool that a request names or mentions; the same clause has the arguments."""
+    """Plan a call of each tool that a request names or mentions. The arguments come from the same clause."""
     named = [
         (found.start(), tool, {tool.name})
         for tool in tools
@@ -246,7 +246,7 @@ def _lookups(reading: Reading, tools: list[Tool], planned: list[Planned]) -> lis
 
 
 def _with_providers(planned: list[Planned], tools: list[Tool]) -> list[Planned]:
-    """Insert the tool that returns a location before a call that needs one, if the request has none."""
+    """If the request has no location, insert a call that returns a location before each call that needs it."""
     for number, one in enumerate(planned):
         for name in _required(one.tool):
             if one.source.values_of_kind(name) != [] or not {"location", "city", "place"} & set(split_name(name)):
@@ -303,7 +303,7 @@ def _repeats(question: str, tool: Tool) -> int:
 
 
 def _closest(reading: Reading, tools: list[Tool]) -> Tool:
-    """Return the tool for a forced call: forms first, then tools without a call."""
+    """Return the tool for a forced call. Forms come first, then tools that were not called yet."""
     request_stems = topic_stems(reading.request)
     called = {name for name, _ in reading.results}
 
@@ -315,7 +315,7 @@ def _closest(reading: Reading, tools: list[Tool]) -> Tool:
 
 
 def _purpose(tool: Tool) -> str:
-    """Return the first paragraph of a tool's description without its first line's signature."""
+    """Return the first paragraph of a tool's description, without the signature in its first line."""
     return re.split(r"\n\s*\n|\n\s*Args:", tool.description.strip())[0][:300]
 
 

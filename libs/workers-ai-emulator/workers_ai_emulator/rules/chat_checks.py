@@ -35,13 +35,13 @@ _OLD_NUMBERS: dict[str, tuple[float, float]] = {
 
 
 def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) -> None:
-    """Check a chat body by the model's schema.
+    """Check a chat body against the model's schema.
 
     Args:
         model: The model.
         body: The request body.
         settings: Settings of the service.
-        compat: Whether the request came by the OpenAI-compatible route.
+        compat: Whether the request was sent to the OpenAI-compatible route.
 
     Raises:
         ServiceError: With the service's code and, if recorded, its text.
@@ -62,7 +62,7 @@ def check_chat(model: Model, body: Json, settings: Settings, *, compat: bool) ->
 
 
 def check_messages(model: Model, messages: object) -> None:
-    """Check messages by the model's schema."""
+    """Check messages against the model's schema."""
     if not isinstance(messages, list) or not messages:
         raise _mismatch(model, f"Type mismatch of '/messages', '{kind_of(messages)}' not in 'array'")
     faults = [fault for index, message in enumerate(messages) for fault in _message_faults(model, index, message)]
@@ -114,7 +114,7 @@ def _part_faults(model: Model, place: str, part: object, kinds: set[str]) -> lis
 
 
 def _check_answers(model: Model, messages: list[Json]) -> None:
-    """Reject replayed tool calls with invalid arguments or without a result."""
+    """Reject tool calls of earlier answers that have invalid arguments or no result."""
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
         for number, call in enumerate(message.get("tool_calls") or []):

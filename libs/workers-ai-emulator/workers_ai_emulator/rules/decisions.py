@@ -1,6 +1,7 @@
 """Decision models (Clef): typed questions about a state, answered with probabilities.
 
-Schema: https://developers.cloudflare.com/workers-ai/models/clef-omni/. Probabilities here come from shared words.
+Schema: https://developers.cloudflare.com/workers-ai/models/clef-omni/. The emulator computes probabilities from common
+words of state and question.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LIMITS = {"images": 4, "audio": 4, "videos": 2}
 
 
 def check_decision(model: Model, body: Json) -> None:
-    """Check a body by the schema of decision models.
+    """Check a body against the schema of decision models.
 
     Raises:
         ServiceError: 5006, with the path of the field.
@@ -82,7 +83,7 @@ def _check_question(place: str, name: str, question: object) -> None:
     if question.get("type") == "choice" and isinstance(criteria, dict) and all("/" in key for key in criteria):
         raise _mismatch(_REQUIRED)  # recorded: the same text as for missing properties
     if not fits.get(str(question.get("type")), False):
-        raise _mismatch(f"'{place}' is no noul, choice or score")
+        raise _mismatch(f"'{place}' must be of type 'noul', 'choice' or 'score'")
 
 
 def _answer(state: str, question: Json) -> Json:

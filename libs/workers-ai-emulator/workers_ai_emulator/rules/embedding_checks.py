@@ -27,7 +27,7 @@ def default_pooling(model: Model) -> str:
 
 
 def check_native(model: Model, body: Json, settings: Settings) -> None:
-    """Check inputs by the model's schema.
+    """Check inputs against the model's schema.
 
     Raises:
         ServiceError: 5006.
@@ -67,14 +67,14 @@ def check_compat(model: Model, body: Json, settings: Settings) -> list[str]:
 
 
 def texts_of(model: Model, body: Json) -> list[str]:
-    """Return the texts of checked inputs that are embedded."""
+    """Return the texts to embed, from checked inputs."""
     if "contexts" in body:
         return [] if "query" in body else [str(context["text"]) for context in body["contexts"]]
     return _listed(next(body[key] for key in _keys(model) if key in body))
 
 
 def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
-    """Return the texts with instructions applied, and the salt of their vector space."""
+    """Return the texts with their instructions, and the salt of their vector space."""
     texts = texts_of(model, body)
     salt = f"{model.id}/cls" if body.get("pooling") == "cls" else model.id
     if model.id == QWEN3 and "queries" in body:
@@ -85,10 +85,10 @@ def texts_and_salt(model: Model, body: Json) -> tuple[list[str], str]:
 
 
 def fit(model: Model, texts: list[str], settings: Settings, *, truncate: bool) -> tuple[list[str], int]:
-    """Truncate texts to the model's window; return them with the number of their tokens.
+    """Truncate texts to the model's window. Return them and their number of tokens.
 
     Raises:
-        ServiceError: 3030 if a text or their sum is too long and ``truncate`` is False.
+        ServiceError: 3030 if a text or the sum of texts is too long and ``truncate`` is False.
     """
     tokens = [count_tokens(text) for text in texts]
     limit = model.max_input_tokens

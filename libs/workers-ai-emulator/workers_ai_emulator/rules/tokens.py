@@ -27,18 +27,18 @@ STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words between the spaces of a text, for tables of words."""
+    """Return the words of a text that is separated by spaces, for tables of words."""
     return frozenset(text.split())
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case; each CJK letter is a word."""
+    """Return the words of a text in lower case. Each CJK character is a word."""
     return _WORD.findall(text.lower())
 
 
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """Return a crude stem: ``models`` and ``model`` have the same one, ``waiting`` and ``wait`` too."""
+    """Return an approximate stem: the same for ``models`` and ``model``, and for ``waiting`` and ``wait``."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             return word[: -len(ending)]
@@ -46,7 +46,7 @@ def stem(word: str) -> str:
 
 
 def content_stems(text: str) -> set[str]:
-    """Return the stems of all words except stop words; of all words if all are stop words."""
+    """Return the stems of all words except stop words. If all words are stop words, return their stems."""
     words = words_of(text)
     return {stem(word) for word in words if word not in STOP_WORDS} or {stem(word) for word in words}
 

@@ -1,7 +1,7 @@
 """Deterministic vectors by feature hashing: texts that share words are near each other.
 
-Each word has two positions in the vector, with a sign at each. Its weight grows with the logarithm of its count;
-stop words have a small weight. Vectors have unit length. The length of the service's vectors is not documented.
+Each word has two positions in the vector, each with a sign. Its weight grows with the logarithm of its count. Stop
+words have a small weight. Vectors have unit length. The length of the service's vectors is not documented.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def vector(text: str, dimensions: int, salt: str = "") -> list[float]:
 
 
 def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0) -> str:
-    """Return a text's vector as JSON text; faster than ``json.dumps`` of :func:`vector`.
+    """Return a text's vector as JSON text. Faster than ``json.dumps`` of :func:`vector`.
 
     Args:
         text: Any text.
@@ -77,9 +77,9 @@ def vector_json(text: str, dimensions: int, salt: str = "", length: float = 1.0)
 
 
 def relevance(query: str, text: str) -> float:
-    """Return the share of the query's words that a text has, between 0 and 1.
+    """Return the share of the query's words that are in a text, between 0 and 1.
 
-    A higher density of the query's words adds slightly.
+    A higher density of these words increases the value slightly.
     """
     weights = {stem(word): (_STOP_WEIGHT if word in STOP_WORDS else 1.0) for word in words_of(query)}
     found = Counter(stem(word) for word in words_of(text))

@@ -32,12 +32,12 @@ class Choice:
 
     Attributes:
         text: The visible answer.
-        reasoning: The reasoning before it; empty for none.
+        reasoning: The reasoning before the answer; empty for no reasoning.
         tool_calls: Calls, in order.
-        finish_reason: Reason of the end.
+        finish_reason: Finish reason.
         parsed: The same answer as a JSON value, if JSON was requested.
         is_json: Whether ``parsed`` is set.
-        matched_stop: The stop sequence that ended it.
+        matched_stop: The stop sequence that ended the answer.
     """
 
     text: str = ""

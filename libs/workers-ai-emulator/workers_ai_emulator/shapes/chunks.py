@@ -15,7 +15,7 @@ _ARGUMENT_PIECE = 12
 
 
 def text_pieces(text: str) -> list[str]:
-    """Split a text into words; joined, the pieces are the text again."""
+    """Split a text into words. The joined pieces equal the text."""
     return _PIECE.findall(text)
 
 

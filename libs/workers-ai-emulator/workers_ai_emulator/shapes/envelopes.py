@@ -27,8 +27,8 @@ def error_body(error: ServiceError, request_id: str, envelope: Envelope = "") ->
     Args:
         error: The error.
         request_id: Uuid that the model service puts at the end of the text.
-        envelope: ``object`` (``errors`` as one object), ``binding`` (as a gateway log shows it) or ``openai``
-            (the Responses route); else by its layer.
+        envelope: ``object`` (``errors`` as one object), ``binding`` (as in a gateway log) or ``openai`` (the Responses
+            route). Empty for the envelope of the error's layer.
     """
     if envelope == "binding":
         return {
@@ -92,6 +92,6 @@ def edge_page(status: int) -> Reply:
 
 
 def not_emulated(missing: str) -> Reply:
-    """Return the 501 for a part of the service that this emulator does not have."""
+    """Return status 501 for a part of the service that is not emulated."""
     error = {"code": 501, "message": f"Not emulated: {missing}"}
     return json_reply({"result": None, "success": False, "errors": [error], "messages": []}, 501)

@@ -1,7 +1,7 @@
 """The hybrid family: a ``chat.completion`` with ``response`` and ``tool_calls`` beside its ``choices``.
 
-Recorded of llama-3.3-70b-instruct-fp8-fast on ``/ai/run`` since September 2026, whole and streamed. The place of its
-tool calls was never recorded; ``Settings.hybrid_tool_calls`` chooses it.
+Recorded for llama-3.3-70b-instruct-fp8-fast on ``/ai/run`` since September 2026, with and without streaming. No
+recording shows where its tool calls are; ``Settings.hybrid_tool_calls`` selects the place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def whole(answer: Answer, model: Model, calls_at: CallsAt) -> Json:
 
 
 def events(answer: Answer, model: Model, style: openai.Style, calls_at: CallsAt) -> Iterator[Json]:
-    """Yield the events of a stream, without the end mark; each has the text in both forms."""
+    """Yield the events of a stream, without the end mark. Each event has the text in both forms."""
     choice = answer.choices[0]
     yield _event(answer, style, {"role": "assistant", "content": ""})
     for delta, _, text in openai.deltas(choice, model):

@@ -25,7 +25,7 @@ def whole(answer: Answer, model: Model) -> Json:
 
 
 def response_of(choice: Choice, model: Model) -> Json:
-    """Return ``response`` and ``tool_calls``; the hybrid family has them too."""
+    """Return ``response`` and ``tool_calls``. The hybrid family has them, too."""
     if choice.tool_calls:
         return {"response": None, "tool_calls": [_call(call, model) for call in choice.tool_calls]}
     if choice.is_json:
@@ -34,7 +34,7 @@ def response_of(choice: Choice, model: Model) -> Json:
 
 
 def parsed(text: str) -> object:
-    """Return the object or list that a text contains as JSON, else the text; the service does the same."""
+    """Return a text that is a JSON object or list as its value, and other texts unchanged, as the service does."""
     if text.strip()[:1] not in {"{", "["}:
         return text
     try:
@@ -59,7 +59,7 @@ def events(answer: Answer, model: Model, padding: Padding, *, usage: bool = True
 
 
 def call_pieces(index: int, call: ToolCall) -> Iterator[Json]:
-    """Yield a call in pieces: its name, its arguments, and an end of nulls."""
+    """Yield a call in pieces: its name, its arguments, and a last piece with null values."""
     yield {"id": call.id, "type": "function", "index": index, "function": {"name": call.name}}
     for piece in argument_pieces(call.arguments_text):
         yield {"index": index, "function": {"arguments": piece}}

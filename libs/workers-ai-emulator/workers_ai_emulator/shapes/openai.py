@@ -1,6 +1,6 @@
 """The OpenAI family: ``chat.completion`` objects, bare on ``/ai/v1`` and inside ``result`` on ``/ai/run``.
 
-Two engines serve it and add different keys: sglang ``matched_stop``, vLLM a set of null keys. All replies on
+The engines of these models add different keys: sglang ``matched_stop``, vLLM a set of null keys. All replies on
 ``/ai/v1`` have the null keys (recorded by public repositories in September 2026).
 """
 
@@ -40,12 +40,12 @@ _NULLS_OF_MESSAGE = ("refusal", "annotations", "audio", "function_call", "reason
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How events are written.
+    """The form of stream events.
 
     Attributes:
-        padding: Makes the ``p`` of an event; None for no padding.
-        usage: ``each``: increments on every event. ``last``: null, and the sum on the event without choices.
-            ``none``: no usage at all.
+        padding: Creates the ``p`` of an event; None for no padding.
+        usage: ``each``: increments on every event. ``last``: the sum on the event without choices, null on the
+            others. ``none``: no usage.
     """
 
     padding: Padding | None
@@ -58,7 +58,7 @@ def whole(answer: Answer, model: Model, *, compat: bool = False) -> Json:
     Args:
         answer: The answer of the model.
         model: The model to imitate.
-        compat: Whether the reply goes out on ``/ai/v1``.
+        compat: Whether the reply is for ``/ai/v1``.
     """
     nulls = compat or model.engine == "vllm"
     choices = [_choice(index, choice, answer, model, nulls=nulls) for index, choice in enumerate(answer.choices)]
@@ -83,7 +83,7 @@ def whole_text(answer: Answer, model: Model) -> Json:
 
 
 def queued(completion: Json, model: Model) -> Json:
-    """Return a completion in the form of a finished batch: no neurons, reasoning and calls always present."""
+    """Return a completion in the form of a finished batch: without neurons, always with reasoning and tool calls."""
     usage = {key: value for key, value in completion["usage"].items() if key != "neurons"}
     for choice in completion["choices"]:
         if "message" in choice:
@@ -123,7 +123,7 @@ def events(answer: Answer, model: Model, style: Style) -> Iterator[Json]:
 
 
 def zeros(answer: Answer, model: Model, style: Style) -> Json:
-    """Return the event of zeros that follows the native usage event in some streams."""
+    """Return the zero usage event that follows the native usage event in some streams."""
     return _Chunks(answer, model, style).zeros()
 
 
@@ -160,7 +160,7 @@ def message_of(choice: Choice, model: Model, *, nulls: bool) -> Json:
 
 
 class _Chunks:
-    """Makes events of one answer and keeps count of the tokens already reported."""
+    """Create the events of one answer, and count the tokens that were reported."""
 
     def __init__(self, answer: Answer, model: Model, style: Style) -> None:
         self._answer = answer

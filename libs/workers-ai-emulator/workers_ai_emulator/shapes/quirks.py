@@ -1,4 +1,4 @@
-"""Named shapes of whole replies; each was reported publicly, of Workers AI or a similar service.
+"""Named shapes of replies without streaming. Each was reported publicly for Workers AI or a similar service.
 
 Sources: https://github.com/cloudflare/ai/issues (302, 384, 424, 526, 574), https://github.com/cloudflare/workers-sdk/issues
 (12398, 13239), https://github.com/langchain-ai/langchain/issues/34123.
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def whole(shape: str, body: Json) -> Json:
-    """Return a whole body in a named shape; unchanged if the shape is for streams only."""
+    """Return a body in a named shape; unchanged if the shape is for streams only."""
     change = WHOLE.get(shape)
     return change(body) if change else body
 
 
 def _messages(body: Json) -> Iterator[Json]:
-    """Yield the messages of a reply; ``result`` itself counts as one in the native and hybrid families."""
+    """Yield the messages of a reply. In the native and hybrid families, ``result`` itself is a message, too."""
     result = body.get("result", body)
     if not isinstance(result, dict):
         return
@@ -63,13 +63,13 @@ def _on_calls(change: Callable[[Json], None]) -> Callable[[Json], Json]:
 
 
 def function_of(call: Json) -> Json:
-    """Return the part of a call with name and arguments."""
+    """Return the object with name and arguments of a call."""
     function = call.get("function")
     return function if isinstance(function, dict) else call
 
 
 def as_number(text: object) -> object:
-    """Convert a text of digits to a number."""
+    """Convert a text of digits to a number. Return other values unchanged."""
     try:
         return json.loads(text.strip()) if isinstance(text, str) and text.strip().isdecimal() else text
     except ValueError:

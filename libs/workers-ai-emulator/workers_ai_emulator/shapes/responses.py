@@ -1,4 +1,4 @@
-"""The Responses form of a request, read as a chat body, and of an answer.
+"""Convert requests in the Responses form to chat bodies, and answers to the Responses form.
 
 Documented: https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/
 """
@@ -78,7 +78,7 @@ def response(answer: Answer, request: Json, new_id: str) -> Json:
 
 
 def _message(item: Json) -> Json:
-    """Convert one item to a message; a reasoning item becomes an empty message."""
+    """Convert one item to a message. A reasoning item becomes an empty message."""
     if item.get("type") == "function_call":
         function = {"name": item["name"], "arguments": item["arguments"]}
         return {

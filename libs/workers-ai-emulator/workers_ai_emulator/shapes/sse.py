@@ -21,8 +21,8 @@ class StreamEnd(NamedTuple):
     """An early end of a stream.
 
     Attributes:
-        after_events: Events that are sent before it.
-        error: Error of a last event; None for no such event.
+        after_events: Number of events before the end.
+        error: Body of an error event at the end; None for no error event.
     """
 
     after_events: int
@@ -34,7 +34,7 @@ def frames(events: Iterable[Json], shapes: list[str], end: StreamEnd | None) -> 
 
     Args:
         events: The events.
-        shapes: Named shapes; those of ``FRAMING`` apply.
+        shapes: Named shapes. Only the shapes of ``FRAMING`` apply.
         end: Early end of the stream, without an end mark; None for a complete stream.
     """
     framing = _Framing(shapes)

@@ -1,4 +1,4 @@
-"""Named shapes of streams; each was reported publicly, of Workers AI or a similar service.
+"""Named shapes of streams. Each was reported publicly for Workers AI or a similar service.
 
 Sources: https://github.com/vercel/ai/issues/4031, https://github.com/decolua/9router/issues/1645,
 https://github.com/cloudflare/ai/pull/393, https://github.com/cloudflare/ai/issues/523,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def streamed(shape: str, events: list[Json]) -> list[Json]:
-    """Return events in a named shape; unchanged if the shape is for whole replies only."""
+    """Return events in a named shape; unchanged if the shape is for replies without streaming only."""
     change = STREAMED.get(shape)
     return change(events) if change else events
 
@@ -119,7 +119,7 @@ def _arguments_first(events: list[Json]) -> list[Json]:
 
 
 def _object_arguments(events: list[Json]) -> list[Json]:
-    """Send each call whole in one event, its arguments as an object."""
+    """Send each call in one event, with its arguments as an object."""
     texts: dict[int, str] = {}
     starts: dict[int, Json] = {}
     kept = []
@@ -138,7 +138,7 @@ def _object_arguments(events: list[Json]) -> list[Json]:
 
 
 def _null_end(events: list[Json]) -> list[Json]:
-    """Add a fragment of nulls before the finish of a stream with calls."""
+    """Add a piece of a call with null values before the finish reason of a stream with calls."""
     if not any(delta.get("tool_calls") for delta in _deltas(events)):
         return events
     end: Json = {"index": 0, "id": None, "type": None, "function": {"name": None, "arguments": None}}

@@ -1,8 +1,8 @@
 """Slots and the capacity queue.
 
 A request without a free slot waits in a queue, unless it sets ``rejectIfBusy``
-(https://developers.cloudflare.com/workers-ai/features/reject-if-busy/). Whether the wait has a limit is not
-documented; here it ends with the same error after ``max_wait_s``.
+(https://developers.cloudflare.com/workers-ai/features/reject-if-busy/). It is not documented whether the wait has a
+limit. Here, it ends with the same error after ``max_wait_s``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Slot:
 
 
 class _Waiter:
-    """One request in the capacity queue; ``wait`` is its current wait."""
+    """One request in the capacity queue. ``wait`` is its current wait."""
 
     __slots__ = ("granted", "model", "wait")
 
@@ -52,7 +52,7 @@ class Capacity:
     Args:
         clock: The emulator's clock.
         slots: Requests that may run at once over all models; None for no limit.
-        max_wait_s: Longest wait in seconds; then the request fails with 3040.
+        max_wait_s: Maximum wait in seconds. After it, the request fails with 3040.
     """
 
     def __init__(self, clock: Clock, slots: int | None = None, max_wait_s: float = 60.0) -> None:
@@ -68,7 +68,7 @@ class Capacity:
 
     @property
     def slots(self) -> int | None:
-        """Return the number of requests that may run at once; None for no limit. Settable at any time."""
+        """Return the number of requests that may run at once; None for no limit. It can be set at any time."""
         return self._slots
 
     @slots.setter
@@ -102,7 +102,7 @@ class Capacity:
             self._busy_until[model] = self._clock.now() + seconds
 
     def enter(self, model: str, *, reject_if_busy: bool) -> Flow[Slot]:
-        """Take a slot; wait for one unless ``reject_if_busy`` is set.
+        """Take a slot. Wait for a free slot unless ``reject_if_busy`` is set.
 
         Raises:
             ServiceError: 3040, at once with ``reject_if_busy``, else after ``max_wait_s``.
@@ -164,7 +164,7 @@ class Capacity:
         return own is None or self._in_work[model] < own
 
     def _next_wait(self, waiter: _Waiter, deadline: float) -> Wait | None:
-        """Return the wait until a free slot, the end of a busy period or the deadline; None when it is over."""
+        """Return the wait for a slot, the end of a busy period or the deadline; None after the deadline."""
         with self._lock:
             now = self._clock.now()
             if waiter.granted or now >= deadline:

@@ -54,34 +54,34 @@ class Fault:
     Attributes:
         kind: Effect. ``answer``: the model answers ``text`` and ``calls``. ``error``: an error response.
             ``reply``: exactly this reply. ``html``: an edge error page. ``drop``: the connection closes without a
-            reply. ``latency``: ``seconds`` more. ``cut``: a stream ends after ``after_events`` events.
+            reply. ``latency``: the reply starts ``seconds`` later. ``cut``: a stream ends after ``after_events``.
             ``error_frame``: an error event after ``after_events`` events, then the end. ``slow``: ``seconds``
             before each piece of a reply. ``one_byte_chunks``: the body is sent byte by byte. ``shape``: a named
             shape of the reply, see the README.
         times: Number of requests that the fault applies to; None for all.
-        skip: Number of matching requests that are left alone first.
+        skip: Number of matching requests before the fault applies.
         probability: Probability that a matching request is affected, from the seeded generator.
-        model: Apply to this model alone.
-        route: Apply to this route alone: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
+        model: Apply to this model only.
+        route: Apply to this route only: ``run``, ``run_shared``, ``chat_completions``, ``embeddings``, ``responses``,
             ``submit``, ``poll``, ``models_search``, ``models_schema``, ``v1_models``, ``verify``, ``batch_worker``,
             ``universal``, ``messages``.
-        stream: Apply to streaming (True) or whole (False) requests alone.
+        stream: Apply only to requests with (True) or without (False) streaming.
         status: HTTP status of an ``error``, ``reply`` or ``html``.
         code: Cloudflare's code of an ``error`` or ``error_frame``.
         message: Text of the error, without prefix and request id.
-        layer: Origin of an ``error``; it sets the envelope.
-        envelope: Other envelope of an ``error``: ``object`` (``errors`` is one object) or ``binding``.
+        layer: Origin of an ``error``. It determines the envelope.
+        envelope: Another envelope of an ``error``: ``object`` (``errors`` is one object) or ``binding``.
         retry_after: Value of a ``retry-after`` header.
         headers: Extra reply headers.
         body: Body of a ``reply``: text, bytes, or a JSON value.
-        chunks: Pieces of a streamed ``reply``; the content type is then ``text/event-stream`` unless set.
+        chunks: Pieces of a streamed ``reply``. The default content type is ``text/event-stream``.
         seconds: Length of a ``latency`` or of each pause of ``slow``.
         abrupt: Whether a ``cut`` drops the connection instead of ending the body.
         after_events: Events that are sent before a ``cut`` or ``error_frame``.
         shape: Name of a ``shape``.
         text: Text of an ``answer``.
         calls: Tool calls of an ``answer``, as (name, arguments).
-        applied: Number of requests that the fault was applied to; read it in tests.
+        applied: Number of requests that the fault was applied to, for assertions in tests.
 
     Raises:
         ValueError: If the kind, the shape or the route is unknown, or the model id has no ``@``.
@@ -118,16 +118,16 @@ class Fault:
         if self.route is not None:
             _check_name("route", self.route, get_args(Route))
         if self.model is not None and not self.model.startswith("@") and not is_third_party(self.model):
-            raise ValueError(f"unknown model {self.model!r}; ids of the catalogue begin with @")
+            raise ValueError(f"unknown model {self.model!r}; use an id of the catalogue, which begins with @")
 
     @property
     def replaces_reply(self) -> bool:
-        """Return whether the fault replaces the whole reply."""
+        """Return whether the fault replaces the complete reply."""
         return self.kind in _REPLACE_REPLY
 
     @property
     def replaces_answer(self) -> bool:
-        """Return whether the fault replaces the model's answer; at most one such fault applies to a request."""
+        """Return whether the fault replaces the model's answer. At most one such fault applies to a request."""
         return self.kind in _REPLACE_ANSWER
 
     def on(self, **changes: Unpack[FaultScope]) -> Fault:
@@ -151,17 +151,17 @@ class Fault:
 
     @classmethod
     def say(cls, text: str, **scope: Unpack[FaultScope]) -> Fault:
-        """Answer one chat request with this text. Several faults form a script, in the order of adding."""
+        """Answer one chat request with this text. Several faults form a script and apply in the order of adding."""
         return cls("answer", text=text, **scope)
 
     @classmethod
     def call(cls, name: str, /, **arguments: Any) -> Fault:
-        """Answer with this tool call; see also :meth:`and_call` and :meth:`on`."""
+        """Answer one chat request with this tool call. See also :meth:`and_call` and :meth:`on`."""
         return cls("answer", calls=[(name, arguments)])
 
     @classmethod
     def busy(cls, **scope: Unpack[FaultScope]) -> Fault:
-        """Return the error "at capacity": 429, code 3040."""
+        """Return the error of a model at capacity: 429, code 3040."""
         return cls(
             "error",
             status=429,
@@ -177,7 +177,7 @@ class Fault:
 
     @classmethod
     def reply(cls, body: Any = b"", status: int = 200, **scope: Unpack[FaultScope]) -> Fault:
-        """Send exactly this whole reply."""
+        """Send exactly this reply, without streaming."""
         return cls("reply", status=status, body=body, **scope)
 
     @classmethod
@@ -217,17 +217,17 @@ class Fault:
 
     @classmethod
     def named_shape(cls, shape: str, **scope: Unpack[FaultScope]) -> Fault:
-        """Send replies in a named shape; all replies unless ``times`` is set."""
+        """Send replies in a named shape. Applies to all replies unless ``times`` is set."""
         scope.setdefault("times", None)
         return cls("shape", shape=shape, **scope)
 
     def as_dict(self) -> Json:
-        """Return the fault as plain data; bytes become text."""
+        """Return the fault as plain data. Bytes become text."""
         return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
 
 
 class Faults:
-    """The script of faults, in the order of adding.
+    """The script of faults, in the order in which they were added.
 
     Args:
         rng: The emulator's seeded generator, for ``probability``.
@@ -239,7 +239,7 @@ class Faults:
         self._faults: list[Fault] = []
 
     def add(self, *faults: Fault) -> Fault:
-        """Add faults; return the last one, so that tests can read ``applied``."""
+        """Add faults. Return the last one, so that tests can read ``applied``."""
         with self._lock:
             self._faults.extend(faults)
         return faults[-1]

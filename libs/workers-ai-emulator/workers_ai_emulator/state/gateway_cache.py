@@ -14,7 +14,7 @@ _MAX_REPLIES = 1_000
 
 
 class GatewayCache:
-    """Whole replies by key; each expires after its lifetime.
+    """Replies by key. Each reply expires after its lifetime.
 
     Args:
         clock: The emulator's clock.

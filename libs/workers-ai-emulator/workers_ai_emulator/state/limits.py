@@ -32,10 +32,10 @@ class Limits:
     Args:
         clock: The emulator's clock.
         neurons_per_day: Daily allocation in neurons; None for no limit. A day ends at 00:00 UTC.
-        quota_code: Error code when it is exhausted: 3036 as documented, or 4006 as in public reports.
+        quota_code: Error code of an exhausted allocation: 3036 as documented, or 4006 as in public reports.
         enforce_rpm: Whether the documented limits per minute are enforced.
         rpm: Limits per minute by task name or model id, in place of the documented ones.
-        api_requests_per_5_min: API-wide limit; None for no limit. Whether inference counts is not documented.
+        api_requests_per_5_min: API-wide limit; None for no limit. It is undocumented whether inference requests count.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Limits:
             return self._today()
 
     def use_up_quota(self) -> None:
-        """Exhaust today's allocation; without one, the free 10,000 neurons are assumed."""
+        """Exhaust today's allocation. Without a configured allocation, assume the free 10,000 neurons."""
         with self._lock:
             self._today()
             self.neurons_per_day = 10_000.0 if self.neurons_per_day is None else self.neurons_per_day

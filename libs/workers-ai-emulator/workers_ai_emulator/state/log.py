@@ -26,13 +26,13 @@ class LogEntry:
         method: HTTP method.
         path: Decoded path.
         query: Query parameters.
-        headers: Request headers in lower case, secrets replaced by ``REDACTED``.
+        headers: Request headers in lower case. Secrets are replaced by ``REDACTED``.
         at: Clock time of arrival, in seconds since the epoch.
         route: Name of the route; empty if none matched.
         model: Id of the requested model; empty if there is none.
-        status: HTTP status of the reply; None while it runs or after a dropped connection.
-        code: Cloudflare's code of the reply, None on success.
-        body: Raw request body; None once it was dropped to save memory.
+        status: HTTP status of the reply; None while the request runs and after a dropped connection.
+        code: Cloudflare's code of the reply; None on success.
+        body: Raw request body; None after it was dropped to save memory.
     """
 
     method: str
@@ -64,9 +64,9 @@ class Log:
     """Requests, oldest first, and counters over all of them.
 
     Args:
-        max_entries: Number of stored requests; older ones are dropped, the counters stay.
-        max_body_bytes: Total bytes of stored bodies; older bodies are dropped first. Paths and headers are
-            truncated to 2,000 characters each and 100 headers.
+        max_entries: Maximum number of stored requests. Older requests are dropped, but counters include them.
+        max_body_bytes: Maximum total bytes of stored bodies. Older bodies are dropped first. At most 100 headers are
+            stored, and paths and headers are truncated to 2,000 characters.
     """
 
     def __init__(self, max_entries: int = 20_000, max_body_bytes: int = 64 * 2**20) -> None:
@@ -153,7 +153,7 @@ class Log:
                 oldest.body = None
 
     def _drop_body_of(self, entry: LogEntry) -> None:
-        """Drop the body of an entry; bodies and entries are in the same order."""
+        """Drop the body of an entry. Bodies and entries are in the same order."""
         if self._bodies and self._bodies[0] is entry:
             self._bodies.popleft()
             self._body_bytes -= len(entry.body or b"")
@@ -169,7 +169,7 @@ class Log:
                 self.codes[code] += 1
 
     def leave(self) -> None:
-        """Count a request as finished: its reply was read to the end or closed."""
+        """Count a request as finished, after its reply was read to the end or closed."""
         with self._lock:
             self.running -= 1
 

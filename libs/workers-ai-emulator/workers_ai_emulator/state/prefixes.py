@@ -27,7 +27,7 @@ class Prefixes:
         self._prompts: dict[tuple[str, str], str] = {}
 
     def cached_tokens(self, session: str, model: str, prompt: str) -> int:
-        """Return the cached tokens of ``prompt``; store it for the next request."""
+        """Return the cached tokens of ``prompt``, and store it for the next request."""
         if not session or not self._settings.prefix_cache:
             return 0
         with self._lock:

@@ -26,8 +26,8 @@ class ItemFailure:
     """A failure of items of a batch.
 
     Attributes:
-        index: Index of the item in its batch; None for any.
-        contains: Text in the item's inputs; None for any.
+        index: Index of the item in its batch; None for any index.
+        contains: Text in the item's inputs; None for any inputs.
         code: Code of the failure.
         message: Text of the failure.
         times: Number of items that fail; None for all matching items.
@@ -49,32 +49,32 @@ class QueueSettings:
         polls: Pending polls before the result, for ``progress="polls"``.
         seconds: Seconds of clock time before the result, for ``progress="seconds"``.
         submit_status: HTTP status of an accepted submission.
-        pending_status: HTTP status of a poll that finds the batch unfinished.
-        status_when_done: Value of the ``status`` key of a finished batch; None for no such key, as documented.
-        results_for: Models whose batches finish under ``results`` with ``index``: the ``openai`` family, or ``kimi``
-            alone, as recorded. All others finish under ``responses`` with ``id``.
+        pending_status: HTTP status of a poll before the batch is finished.
+        status_when_done: Value of the ``status`` key of a finished batch; None to omit the key, as documented.
+        results_for: Models that return a finished batch under ``results`` with ``index``: the ``openai`` family, or
+            only ``kimi``, as recorded. All others return it under ``responses`` with ``id``.
         results_models: Exceptions by model id: True for ``results``, False for ``responses``.
         results_reference: Whether items of ``results`` include their ``external_reference``.
         unsupported_code: Code of the error for a model without the queue: 8007 (recorded), 5006 or 10063.
         hybrid_items: Form of llama-3.3-70b's items: ``hybrid`` as in direct replies, or ``native``, which has no
             ``choices``, no finish reason and no usage.
-        hybrid_messages: Whether llama-3.3-70b takes items with ``messages``; its schema documents ``prompt`` alone.
+        hybrid_messages: Whether llama-3.3-70b accepts items with ``messages``. Its schema documents only ``prompt``.
         item_formats: Whether the ``response_format`` of an item is honoured.
         bad_item: Whether an invalid item fails alone (``item``) or fails its ``submission`` with 5006.
-        error_key: Key of the reason in a failed item: ``error``, ``errors`` (a list) or empty for none.
+        error_key: Key of the error in a failed item: ``error``, ``errors`` (a list) or empty for no key.
         answers_at_once: Whether a submission returns its responses at once.
-        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is rejected; the binding polls without it.
-        shuffle: Whether items come in random order, as recorded.
+        poll_needs_flag: Whether a poll without ``?queueRequest=true`` is rejected. The binding polls without it.
+        shuffle: Whether items are in random order, as recorded.
         unknown_status: HTTP status for an unknown, lost or expired id.
         unknown_code: Error code for such an id.
         unknown_message: Error text for such an id.
         retention_s: Seconds from submission until a batch expires.
-        lose: Number of next submissions that are accepted and then lost.
-        slow: Number of next submissions that stay unfinished for ``slow_seconds`` of clock time.
+        lose: Number of further submissions that are accepted and then lost.
+        slow: Number of further submissions that are not finished for ``slow_seconds`` of clock time.
         slow_seconds: Seconds before a slow batch may finish.
-        fail_batches: Number of next batches that fail as a whole: 500, code 5001, at the poll.
+        fail_batches: Number of further batches that fail completely: 500, code 5001, at the poll.
         failures: Items that fail.
-        max_bytes: Largest submission in bytes; larger ones return 413, code 3006.
+        max_bytes: Maximum size of a submission in bytes. Larger submissions return 413, code 3006.
     """
 
     progress: Progress = "polls"
@@ -112,7 +112,7 @@ class QueueSettings:
 
 @dataclass(slots=True)
 class Job:
-    """One submitted batch; its body is parsed again when it is collected."""
+    """One submitted batch. Its body is parsed again when the results are collected."""
 
     request_id: str
     model: str
@@ -135,7 +135,7 @@ class Queue:
 
     Args:
         clock: The emulator's clock.
-        settings: Settings of the queue; change them at any time.
+        settings: Settings of the queue. They can be changed at any time.
         seed: Seed of ``shuffle``.
     """
 
@@ -183,7 +183,7 @@ class Queue:
             self._jobs.pop(request_id, None)
 
     def progress_of(self, job: Job) -> Literal["queued", "running", "done"]:
-        """Return the state of a batch; each call counts as one poll."""
+        """Return the state of a batch. Each call counts as one poll."""
         settings = self.settings
         with self._lock:
             job.polls += 1
@@ -200,7 +200,7 @@ class Queue:
             return "done" if age >= settings.seconds else "running" if age >= settings.seconds / 2 else "queued"
 
     def failure_of(self, job: Job) -> dict[int, ItemFailure]:
-        """Return the failing items of a finished batch by index; chosen once per batch."""
+        """Return the failing items of a finished batch by index. They are selected once per batch."""
         with self._lock:
             if job.failed_items is None:
                 self.collected += 1
@@ -213,7 +213,7 @@ class Queue:
         return self.settings.results_models.get(model_id, by_family)
 
     def arrange(self, job: Job, items: list[Any]) -> list[Any]:
-        """Return the items in the order of the reply, the same at every poll."""
+        """Return the items in the order of the reply. The order is the same at every poll."""
         if self.settings.shuffle:
             random.Random(f"{self._seed}/{job.request_id}").shuffle(items)
         return items

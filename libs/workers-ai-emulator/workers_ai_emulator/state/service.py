@@ -60,11 +60,11 @@ class Service:
         self.queue = Queue(clock, queue, seed)
 
     def new_uuid(self) -> str:
-        """Return a uuid that depends on the seed alone."""
+        """Return a uuid that depends only on the seed."""
         with self._lock:
             return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
     def new_hex(self, length: int) -> str:
-        """Return hexadecimal digits that depend on the seed alone."""
+        """Return hexadecimal digits that depend only on the seed."""
         with self._lock:
             return f"{self.rng.getrandbits(4 * length):0{length}x}"

@@ -39,7 +39,7 @@ class Upstream:
         chat_model: Chat model of the upstream; None for the model of the request.
         embedding_model: Embedding model of the upstream; None for the model of the request.
         transport: Transport of the HTTP client; None for the network.
-        api_key: Bearer token; None for none.
+        api_key: Bearer token; None for no token.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Upstream:
         try:
             reply = self._http.post(path, json=body)
         except httpx.TransportError as error:
-            raise ServiceError(502, 8008, f"The upstream did not answer: {error}") from None
+            raise ServiceError(502, 8008, f"The upstream did not answer ({error}): check its URL") from None
         waits = {name: reply.headers[name] for name in ("retry-after",) if name in reply.headers}
         if reply.is_client_error:
             raise ServiceError(reply.status_code, 8007, self._without_key(reply.text), headers=waits)

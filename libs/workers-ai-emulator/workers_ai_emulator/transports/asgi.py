@@ -23,7 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class AsgiApp:
     """An ASGI 3 application.
 
-    ASGI cannot drop a connection; a dropped connection raises ``ConnectionResetError`` instead.
+    ASGI cannot drop a connection. A fault that drops it raises ``ConnectionResetError`` instead.
 
     Args:
         backend: The emulator that answers.
@@ -68,7 +68,7 @@ class AsgiApp:
 
 
 async def _request(scope: Scope, receive: Receive, limit: int) -> httpx.Request:
-    """Read a request. Stop one byte above the body limit; the service then rejects the request."""
+    """Read a request. Stop one byte above the body limit, so that the service rejects the request."""
     pieces = bytearray()
     while len(pieces) <= limit:
         message = await receive()

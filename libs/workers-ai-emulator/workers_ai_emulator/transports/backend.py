@@ -24,14 +24,14 @@ class Backend(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Return the clock that all waits refer to."""
+        """Return the clock for all waits."""
         ...
 
     @property
     def settings(self) -> Settings:
-        """Return the settings; transports read ``max_body_bytes``."""
+        """Return the settings. Transports read ``max_body_bytes``."""
         ...
 
     def flow(self, request: httpx.Request) -> Flow[Reply]:
-        """Return the flow that answers a request whose body has been read."""
+        """Return the flow that answers a request. The body must have been read."""
         ...

@@ -33,7 +33,7 @@ class EmulatorTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self._backend = backend
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request; block this thread during waits."""
+        """Answer a request. Block this thread during waits."""
         request.read()
         return respond(self._backend, request)
 
@@ -44,7 +44,7 @@ class EmulatorTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def respond(backend: Backend, request: httpx.Request) -> httpx.Response:
-    """Answer a request whose body has been read; block this thread during waits.
+    """Answer a request. The body must have been read. Block this thread during waits.
 
     Raises:
         httpx.RemoteProtocolError: If a fault drops the connection.
@@ -76,7 +76,7 @@ class _ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the pieces of the body; block during waits."""
+        """Yield the pieces of the body. Block during waits."""
         with self._client_errors():
             for piece in self._reply.chunks or ():
                 if isinstance(piece, Wait):
@@ -86,7 +86,7 @@ class _ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the body; await the waits."""
+        """Yield the pieces of the body. Do not block the event loop during waits."""
         with self._client_errors():
             for piece in self._reply.chunks or ():
                 if isinstance(piece, Wait):
@@ -108,11 +108,11 @@ class _ReplyStream(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     @contextlib.contextmanager
     def _client_errors(self) -> Iterator[None]:
-        """Raise the errors that a client on a socket would see."""
+        """Raise the errors that a client on a socket would raise."""
         try:
             yield
         except WaitedTooLongError:
-            raise httpx.ReadTimeout("the emulator paused longer than the read timeout") from None
+            raise httpx.ReadTimeout("a pause of the emulator exceeded the read timeout: raise the timeout") from None
         except DroppedConnectionError:
             text = "peer closed connection without sending complete message body (incomplete chunked read)"
             raise httpx.RemoteProtocolError(text) from None
@@ -126,10 +126,10 @@ def _response(reply: Reply, request: httpx.Request, clock: Clock) -> httpx.Respo
 
 
 def _client_error(error: Exception, request: httpx.Request) -> httpx.TransportError:
-    """Return the error that a client on a socket would see."""
+    """Return the error that a client on a socket would raise."""
     if isinstance(error, DroppedConnectionError):
         return httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
-    return httpx.ReadTimeout("the emulator waited longer than the read timeout", request=request)
+    return httpx.ReadTimeout("a wait of the emulator exceeded the read timeout: raise the timeout", request=request)
 
 
 def _read_timeout_s(request: httpx.Request) -> float | None:

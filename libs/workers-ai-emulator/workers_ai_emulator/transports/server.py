@@ -37,7 +37,7 @@ class Server:
     Args:
         backend: The emulator that answers.
         host: Address to listen on.
-        port: Port to listen on; 0 for a free one.
+        port: Port to listen on; 0 for a free port.
         idle_s: Seconds without a byte from the client after which a connection ends.
     """
 
@@ -65,11 +65,11 @@ class Server:
 
     @property
     def base_url(self) -> str:
-        """Return the base URL for clients; it ends in ``/client/v4``."""
+        """Return the base URL for clients. It ends in ``/client/v4``."""
         return f"{self.origin}/client/v4"
 
     def start(self) -> Server:
-        """Start to accept connections; return the server."""
+        """Start to accept connections. Return the server."""
         self._port = self.port
         self._backend.base_url, self._former_url = self.base_url, self._backend.base_url
         self._thread.start()
@@ -176,7 +176,7 @@ class _Connection:
         return httpx.Request(head.method.decode(), target.decode("ascii"), headers=headers, content=self._read_body())
 
     def _read_body(self) -> bytes:
-        """Read the body. Stop one byte above the limit; the service then rejects the request."""
+        """Read the body. Stop one byte above the limit, so that the service rejects the request."""
         limit = self._backend.settings.max_body_bytes
         body = bytearray()
         while len(body) <= limit:
@@ -215,7 +215,7 @@ class _Connection:
             self._write(h11.Response(status_code=400, headers=[(b"content-length", b"0"), (b"connection", b"close")]))
 
     def _linger(self) -> None:
-        """Discard incoming bytes, then close; closing at once could reset the connection before the reply arrives."""
+        """Discard incoming bytes, then close. Closing at once could reset the connection before the reply arrives."""
         self._socket.shutdown(socket.SHUT_WR)
         self._socket.settimeout(_LINGER_S)
         for _ in range(_LINGER_READS):

@@ -6,7 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from workers_ai._flow.steps import Flow, Sleep, Turn
-from workers_ai._limits.limiter import REQUESTS_PER_MINUTE, Gate, Ticket
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
+from workers_ai._limits.tickets import Ticket
 from workers_ai.catalogue import lookup
 from workers_ai.errors import APITimeoutError, CapacityError, RateLimitError, WorkersAIError
 from workers_ai.retry import RetryEvent
@@ -25,8 +27,8 @@ __all__ = ["Attempts"]
 _log = logging.getLogger("workers_ai")
 
 
-class Bounds(Protocol):
-    """Flows of a client that attempts use; see :class:`~workers_ai._calls.requests.Calls`."""
+class CallState(Protocol):
+    """The attributes of :class:`~workers_ai._calls.requests.Calls` that :class:`Attempts` uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -63,7 +65,7 @@ class Attempts:
         made: Attempts so far.
     """
 
-    def __init__(self, calls: Bounds, request: Request, on_busy: OnBusy) -> None:
+    def __init__(self, calls: CallState, request: Request, on_busy: OnBusy) -> None:
         self._calls = calls
         self._request = request
         self._on_busy = on_busy
@@ -83,7 +85,7 @@ class Attempts:
         total = calls.settings.total_timeout
         self._ends = self._began + total if calls.ends is None and total is not None else calls.ends
         pool = calls.settings.timeout
-        self._patience_s = pool if isinstance(pool, (int, float)) else pool.pool
+        self._pool_timeout_s = pool if isinstance(pool, (int, float)) else pool.pool
 
     def admit(self) -> Flow[None]:
         """Wait for a slot of the object, a turn at the framework's rate limiter, and a slot of the account's limiter.
@@ -107,7 +109,7 @@ class Attempts:
             if not turn_taken:
                 yield from self._turn()
                 turn_taken = True
-            wait = calls.limiter.wait_s(ticket, self._patience_s)
+            wait = calls.limiter.wait_s(ticket, self._pool_timeout_s)
             if not wait:
                 self.made += 1
                 return
@@ -116,20 +118,22 @@ class Attempts:
             yield from self._wait_for_limit(wait)
 
     def _check_gate(self, gate: Gate, unchanged_s: float) -> None:
-        if self._patience_s is not None and unchanged_s > self._patience_s:
+        if self._pool_timeout_s is not None and unchanged_s > self._pool_timeout_s:
             raise self._timeout(
-                f"no slot of max_concurrency={gate.limit} became free within timeout={self._patience_s:g} s: "
+                f"no slot of max_concurrency={gate.limit} became free within timeout={self._pool_timeout_s:g} s: "
                 "close or read the open streams of this object, or raise max_concurrency"
             )
 
     def _turn(self) -> Flow[None]:
         left = self._left_s()
-        bounds = [bound for bound in (left, self._patience_s) if bound is not None]
+        bounds = [bound for bound in (left, self._pool_timeout_s) if bound is not None]
         within = max(0.0, min(bounds)) if bounds else None
         try:
             yield Turn(within)
         except TimeoutError:
-            raise self._timeout(f"no request passed rate_limiter within {within:g} s") from None
+            raise self._timeout(
+                f"rate_limiter admitted no request within {within:g} s: raise its rate, or make fewer calls at a time"
+            ) from None
 
     def _wait_for_limit(self, wait: float) -> Flow[None]:
         own = self._calls.settings.requests_per_minute

@@ -9,6 +9,7 @@ from workers_ai._settings.settings import session_headers
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.request import CHAT_PARAMS, ChatPlan, plan_chat
+from workers_ai._wire.chat.stream import read_chat_events
 from workers_ai._wire.quirks import repair_request
 from workers_ai.errors import BadRequestError
 
@@ -27,7 +28,7 @@ from workers_ai.types import ChatReply
 __all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 
 AUTO_ROUTER: Final = "cloudflare/auto"
-"""The model id with which AI Gateway chooses a model for each request."""
+"""Model id that lets AI Gateway choose a model for each request."""
 
 PLANNED: Final = frozenset({"session_id", "extra_body"})
 """Settings of a call that its plan applies."""
@@ -41,7 +42,7 @@ def plan_call(
     *,
     stream: bool,
 ) -> ChatPlan:
-    """Return the plan of a chat call.
+    """Check a chat call and return its plan.
 
     Args:
         settings: The settings of the call.
@@ -73,7 +74,7 @@ def plan_call(
         )
     except RecursionError:
         raise BadRequestError(
-            "messages, tools or schema are nested too deeply, or contain themselves", model=model
+            "messages, tools or schema are nested too deep, or contain themselves: pass flatter values", model=model
         ) from None
 
 
@@ -107,6 +108,8 @@ def exchange_chat(
 
 
 def chat(calls: Calls, plan: ChatPlan) -> Flow[ChatReply]:
-    """Return one whole answer."""
+    """Send a chat request and return the whole answer."""
     reply = yield from exchange_chat(calls, plan.request)
+    if isinstance(reply.data, bytes):
+        return calls.read(read_chat_events, reply.data, plan.context, reply.headers, calls.settings._scrub)
     return calls.read(read_chat, reply.data, plan.context, reply.headers)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from workers_ai._calls.requests import Calls
     from workers_ai._flow.steps import Flow
     from workers_ai._validation import OnBusy
+    from workers_ai.errors import WorkersAIError
 
-__all__ = ["embed", "halves", "join_embeddings"]
+__all__ = ["embed", "halves", "join_embeddings", "set_text_index"]
 
 S = TypeVar("S", "range", "Sequence[str]")
 
@@ -52,8 +53,7 @@ def embed(
         reply = yield from calls.exchange(request, on_busy=on_busy)
     except (ContextWindowExceededError, RequestTooLargeError) as exc:
         if len(texts) == 1:
-            exc.index = first
-            exc.message = f"text {first} is too long: {exc.message}"
+            set_text_index(exc, first, f"is too long: {exc.message}")
             raise
     else:
         neurons = reply.headers.get("cf-ai-neurons")
@@ -65,6 +65,20 @@ def embed(
     return join_embeddings(model, replies)
 
 
+def set_text_index(error: WorkersAIError, index: int, reason: str = "") -> None:
+    """Set the index of the failed text, in the message too.
+
+    Args:
+        error: The error of one text.
+        index: Position of the text in the caller's list.
+        reason: Why the text failed; "" keeps the reason.
+    """
+    error.index = index
+    error._text_reason = reason or error._text_reason
+    if error._text_reason:
+        error.message = f"text {index} {error._text_reason}"
+
+
 def halves(items: S) -> tuple[S, S]:
     """Return the two halves of a rejected request, to be sent separately."""
     middle = len(items) // 2
@@ -72,7 +86,7 @@ def halves(items: S) -> tuple[S, S]:
 
 
 def join_embeddings(model: str, replies: list[EmbedReply]) -> EmbedReply:
-    """Merge the replies of several requests. Empty them, so that each vector is in memory once.
+    """Merge the replies of several requests. Empty the replies, so that each vector is in memory once.
 
     Raises:
         APIResponseValidationError: The vectors differ in length.

@@ -1,11 +1,11 @@
-"""Embedding calls: check texts, cut them into requests, and join the replies."""
+"""Embedding calls: check texts, split them into requests, and join the replies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from workers_ai._calls.embedding_requests import embed, join_embeddings
+from workers_ai._calls.embedding_requests import embed, join_embeddings, set_text_index
 from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._validation import check_model, require_int, require_kind, require_one_of, unknown_keyword
@@ -89,12 +89,13 @@ def check_texts(texts: Sequence[str], empty: Literal["raise", "space"], model: s
             raise _invalid_text(index, f"is a {type(text).__name__}, not a string", model)
         if not text and empty == "raise":
             why = "is empty: drop it, or pass empty_text='space' to embed one space in its place"
-            raise _invalid_text(index, why, model)
+            raise _invalid_text(index, why, model, "empty_text")
         checked.append(replace_lone_surrogates(text) or " ")
     return checked
 
 
-def _invalid_text(index: int, why: str, model: str) -> BadRequestError:
+def _invalid_text(index: int, why: str, model: str, *arguments: str) -> BadRequestError:
     error = BadRequestError(f"text {index} {why}", model=model)
-    error.index = index
+    error.arguments = arguments
+    set_text_index(error, index, why)
     return error

@@ -23,7 +23,10 @@ _MAX_PAGES: Final = 100
 
 
 def list_models(calls: Calls, filters: Mapping[str, object]) -> Flow[list[dict[str, JSON]]]:
-    """Return the models, page by page up to the first short page. The reported total counts the whole platform."""
+    """Return the models, page by page, up to the first page that is not full.
+
+    The total in the response is not used: it counts the models of the whole platform.
+    """
     models: list[dict[str, JSON]] = []
     for page in range(1, _MAX_PAGES + 1):
         query = urlencode({**filters, "page": page, "per_page": _PER_PAGE}, errors="replace")
@@ -38,5 +41,5 @@ def list_models(calls: Calls, filters: Mapping[str, object]) -> Flow[list[dict[s
 def _read_models(data: JSON) -> list[dict[str, JSON]]:
     rows = data.get("result") if isinstance(data, dict) else data  # a binding returns the bare list
     if not isinstance(rows, list):
-        raise APIResponseValidationError("the list of models has no result", body=shortened(data), status_code=200)
+        raise APIResponseValidationError("the response has no list of models", body=shortened(data), status_code=200)
     return rows

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from workers_ai._settings.checks import check_setting, masked_headers
 from workers_ai._settings.gateway import GatewayOptions, gateway_options
 from workers_ai._settings.keywords import ALIASES, PER_CALL
-from workers_ai._settings.settings import check_setting, masked_headers, session_headers
+from workers_ai._settings.settings import session_headers
 from workers_ai._validation import require, require_kind
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _REPLACED: Final = ("timeout", "total_timeout", "max_retries", "on_busy", "sessi
 
 
 class Overrides(NamedTuple):
-    """Overrides of one call for its requests.
+    """Settings of one call that change its requests.
 
     Attributes:
         headers: Extra headers, values masked.
@@ -95,7 +96,7 @@ def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings,
     if extra:
         changed["default_headers"] = {**settings.default_headers, **extra}
     body = named.get("extra_body")
-    require_kind("extra_body", body, Mapping, "a dict of fields of the body")
+    require_kind("extra_body", body, Mapping, "a dict of body fields")
     return replace(settings, **changed), Overrides(
         headers={**session_headers(changed.get("session_id")), **extra},
         body=dict(body or {}),
@@ -104,11 +105,11 @@ def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings,
     )
 
 
-def _gateway_of_call(given: Any, usual: GatewayOptions | None) -> GatewayOptions | None:
-    """Return the options of one call; a mapping without ``id`` changes single options of the client's gateway."""
-    if isinstance(given, Mapping) and "id" not in given and usual is not None:
+def _gateway_of_call(given: Any, default: GatewayOptions | None) -> GatewayOptions | None:
+    """Return the options of one call; a mapping without ``id`` changes some options of the client's."""
+    if isinstance(given, Mapping) and "id" not in given and default is not None:
         try:
-            return replace(usual, **given)
+            return replace(default, **given)
         except TypeError:
-            return gateway_options({"id": usual.id, **given})  # raises with the name of the unknown option
+            return gateway_options({"id": default.id, **given})  # raises an error that includes the unknown option
     return gateway_options(given)

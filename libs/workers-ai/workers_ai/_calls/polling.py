@@ -1,4 +1,4 @@
-"""Polling of a job of the asynchronous queue: the pace, and the meaning of failed polls. No I/O."""
+"""Polling of a job of the asynchronous queue: the delays, and the reaction to failed polls. No I/O."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_unknown(error: WorkersAIError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PollingPace:
-    """The wait between two polls of a job: ``first_s``, then ``factor`` times longer each time, up to ``longest_s``."""
+    """Delays between the polls of a job: first ``first_s``, then ``factor`` times longer each, up to ``longest_s``."""
 
     first_s: float = 0.1
     factor: float = 1.7
@@ -62,7 +62,7 @@ class PolledJob:
 
     Args:
         job: The job.
-        pace: The wait between two polls.
+        pace: Delays between polls.
         clock: Returns a monotonic time in seconds.
         unknown_s: Seconds to continue polling after the explicit error for an unknown id (5504).
 
@@ -87,7 +87,7 @@ class PolledJob:
         self._hold_s: float | None = None
 
     def answered(self) -> None:
-        """Record a poll that was answered."""
+        """Record a successful poll."""
         self.polls += 1
         self.failures = 0
         self.error = self._hold_s = self._failing_since = self._unknown_since = None

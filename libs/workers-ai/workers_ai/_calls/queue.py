@@ -50,7 +50,7 @@ _LISTS: Final = ("text", "documents", "queries", "contexts")
 """Inputs whose value is a list of texts."""
 
 _NO_QUEUE: Final = re.compile("support request queuing|batch queueing not available|property '/requests'")
-"""Texts of errors 8007 (which has other meanings, too), 10063 and 5006 (likewise) of a model without the queue."""
+"""Error texts of a model without a queue (10063, and 8007 and 5006, which have other meanings, too)."""
 
 
 def was_surely_rejected(error: WorkersAIError) -> bool:
@@ -79,7 +79,8 @@ def require_queue(model: str) -> None:
 def _no_queue(model: str) -> ConfigurationError:
     return ConfigurationError(
         f"{model} has no asynchronous queue (https://developers.cloudflare.com/workers-ai/features/batch-api/): "
-        "send direct requests (queue='never' or mode='direct'), or choose a model with a queue"
+        "send direct requests (queue='never' or mode='direct'), or choose a model with a queue",
+        arguments=("mode", "queue", "model"),
     )
 
 
@@ -89,7 +90,7 @@ class BatchFlows:
 
     Attributes:
         calls: The flows of the client.
-        pace: The wait between two polls.
+        pace: Delays between polls.
         submitted: Request ids of the submissions of :meth:`run_jobs`, shared by all flows of one call: the error that
             ends the call lists them all.
     """
@@ -108,7 +109,7 @@ class BatchFlows:
         require_queue(model)
         _check_requests(model, requests)
         if not requests:
-            raise BadRequestError("requests is empty: a submission needs at least one request", model=model)
+            raise BadRequestError("requests is empty: pass at least one request", model=model)
         if len(list(split_requests(requests, model=model))) > 1:
             raise RequestTooLargeError(
                 "these requests exceed one submission (10 MB): use batch.run, which splits them", model=model
@@ -116,7 +117,7 @@ class BatchFlows:
         return (yield from self.send(model, requests))
 
     def send(self, model: str, requests: Sequence[Mapping[str, JSON]]) -> Flow[BatchJob]:
-        """Submit requests that fit one submission. Retries only if the queue has certainly rejected the submission.
+        """Submit requests that fit one submission. Retry only if the queue has certainly rejected the submission.
 
         Raises:
             ConfigurationError: The service reports that the model has no queue.
@@ -289,7 +290,9 @@ def _check_requests(model: str, requests: Sequence[Mapping[str, JSON]]) -> None:
             )
         for key in _LISTS:
             if cap and isinstance(texts := request.get(key), (list, tuple)) and len(texts) > cap:
-                raise BadRequestError(f"request {index} has {len(texts)} texts; {model} accepts {cap}", model=model)
+                raise BadRequestError(
+                    f"request {index} has {len(texts)} texts; {model} accepts {cap}: split it", model=model
+                )
 
 
 def _renumbered(item: BatchItem, index: int) -> BatchItem:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TEXTS_PER_JOB", "embed_queued", "embed_with_overflow", "queued_flows"]
 
 TEXTS_PER_JOB: Final = 1000
-"""Texts of one submission. A result of 1,000 vectors has about 15 MB; this bounds the memory of collecting it."""
+"""Maximum texts per submission, to bound the memory for its result. 1,000 vectors are about 15 MB of JSON."""
 
 
 def queued_flows(
@@ -112,7 +112,7 @@ def embed_queued(
             for status in statuses:
                 usage = add_usage(usage, status.usage)
             pending = failed
-            requests_per_job = 1  # a batch Worker may regroup the texts of a submission into its own requests
+            requests_per_job = 1  # a batch Worker may group the texts of one submission in another way
     return EmbedReply([vectors[index] for index in range(len(texts))], model, usage, pooling)
 
 

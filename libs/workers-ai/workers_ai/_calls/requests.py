@@ -1,8 +1,7 @@
-"""The flows of a client: one exchange with its retries, and what every call needs."""
+"""The flows of a client: one exchange with its retries, and the state that all calls use."""
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
@@ -12,11 +11,14 @@ from workers_ai._calls.per_call import PER_CALL, Overrides, override
 from workers_ai._calls.replies import Reply, connection_error, read_reply
 from workers_ai._calls.suggestions import hint_for
 from workers_ai._flow.steps import Flow, Send
-from workers_ai._limits.limiter import AccountLimiter, Gate, Limiter, Ticket, limiter_for
-from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
+from workers_ai._limits.gate import Gate
+from workers_ai._limits.limiter import AccountLimiter, Limiter, limiter_for
+from workers_ai._limits.tickets import Ticket
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import MAX_CONCURRENCY
 from workers_ai._wire.chat.reply import kept_headers
 from workers_ai._wire.error_mapping import scrub_error
-from workers_ai._wire.sse import is_event_stream
+from workers_ai._wire.sse import is_event_stream, looks_like_events
 from workers_ai.errors import BadRequestError, NotFoundError, RateLimitError, WorkersAIError
 from workers_ai.retry import RetryEvent, RetryPolicy
 
@@ -35,8 +37,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Options = TypeVar("Options", bound="Mapping[str, object]")
 
-_EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
-
 
 @dataclass
 class Calls:
@@ -46,10 +46,10 @@ class Calls:
         settings: Checked settings.
         limiter: Shared by all objects of the account.
         policy: The retry policy.
-        on_retry: Called before each wait.
-        clock: Returns the time in seconds.
-        overrides: Overrides of one call for its requests, or None.
-        gate: The bound of the object's requests in flight; None for no bound.
+        on_retry: Function to call before each wait.
+        clock: Function that returns a monotonic time in seconds.
+        overrides: Settings of one call that change its requests, or None.
+        gate: The limit of the object's requests in flight; None for no limit.
         paced: Whether each request waits for a turn at a framework's rate limiter, which the transport has.
         ends: When the call has to end, by ``clock``; None for no bound.
     """
@@ -149,7 +149,7 @@ class Calls:
             stream: Whether to read the response as an event stream.
             on_busy: Replaces the client's setting.
             is_repeatable: Returns whether a request that failed with this error may be sent again; None for always.
-            begin: Reads the first event of a stream; returns the error if none arrived.
+            begin: Reads the beginning of a reply; returns the error if it has no content.
 
         Raises:
             WorkersAIError: The typed error of the last attempt, with ``attempts`` set.
@@ -162,7 +162,7 @@ class Calls:
             while True:
                 yield from attempts.admit()
                 outcome = yield from self._try(attempts.bounded_request(), stream, attempts.ticket)
-                if begin and isinstance(outcome, Reply) and outcome.stream is not None:
+                if begin and isinstance(outcome, Reply):
                     outcome = (yield from begin(outcome)) or outcome
                 if isinstance(outcome, Reply):
                     if outcome.stream is None:
@@ -181,7 +181,7 @@ class Calls:
             raise
 
     def finish(self, ticket: Ticket) -> None:
-        """Release the slots of a call that was served."""
+        """Release the slots of a completed call."""
         self.limiter.done(ticket)
         self.leave_gate(ticket)
 
@@ -197,15 +197,15 @@ class Calls:
             return connection_error(exc, request.model, self.settings)
         if stream and is_event_stream(response.status_code, response.headers.get("content-type")):
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
-        if stream and response.is_success and _EVENTS.match(response.content):
+        if stream and response.is_success and looks_like_events(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        reply = read_reply(response, request.model, self.settings)
+        reply = read_reply(response, request.model, self.settings, reads_events=request.task == "chat")
         if isinstance(reply, (NotFoundError, BadRequestError)):
             reply.hint = reply.hint or hint_for(reply, request)
         return reply
 
     def read(self, reader: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Call a reader and return its result. Remove secrets that the reply repeats from its error."""
+        """Call a reader and return its result. If it raises, remove secrets from the error: a reply may repeat them."""
         try:
             return reader(*args, **options)
         except WorkersAIError as exc:

@@ -1,4 +1,4 @@
-"""Rerank calls: cut texts into requests, and merge the rankings."""
+"""Rerank calls: split texts into requests, and merge the rankings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["join_rankings", "rerank_flows"]
 def rerank_flows(
     calls: Calls, model: str, query: str, texts: Sequence[str], top_n: int | None, options: Mapping[str, object]
 ) -> list[Flow[list[RerankScore]]]:
-    """Return one flow for each request; none if ``top_n`` is 0.
+    """Return one flow for each request; an empty list if ``top_n`` is 0.
 
     Args:
         calls: The flows with the settings of the call.
         model: Model id.
         query: The query.
         texts: The texts.
-        top_n: Largest number of scores; None for all.
+        top_n: Maximum number of scores; None for all.
         options: Other options of the call; must be empty.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workers_ai._calls.chat import exchange_chat
 from workers_ai._calls.replies import Reply, connection_error
 from workers_ai._flow.steps import Body, Close, Read
-from workers_ai._limits.limiter import Ticket
+from workers_ai._limits.tickets import Ticket
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.chat.stream import ChatStreamReader, deltas_of
 from workers_ai._wire.sse import SSEDecoder
@@ -25,7 +25,7 @@ __all__ = ["ChatStream", "open_chat"]
 
 
 class ChatStream:
-    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None; :meth:`leave` ends it early.
+    """A streamed answer. Call :meth:`begin`, then :meth:`advance` until it returns None. :meth:`leave` ends it early.
 
     Args:
         calls: The flows of the client.
@@ -55,7 +55,7 @@ class ChatStream:
         """
         read_body = self._read_body
         if read_body is None:
-            return None
+            return self._begin_whole()
         try:
             while not (self._begun or self._is_finished):
                 chunk: bytes = yield read_body
@@ -75,6 +75,16 @@ class ChatStream:
         if isinstance(error, StreamInterruptedError) and self._is_finished:
             error.is_retryable = True  # nothing was delivered
         return error
+
+    def _begin_whole(self) -> WorkersAIError | None:
+        """Read the first deltas of an event stream that has arrived whole."""
+        if not isinstance(self._reply.data, bytes):
+            return None
+        try:
+            self._begun = self._decode(self._reply.data)
+        except WorkersAIError as exc:
+            return exc
+        return None
 
     def advance(self) -> Flow[Sequence[ChatDelta] | None]:
         """Return the next deltas, possibly none; None at the end.
@@ -150,8 +160,6 @@ class ChatStream:
         if reply.stream is None and not isinstance(reply.data, bytes):
             yield from deltas_of(self._calls.read(read_chat, reply.data, self._plan.context, reply.headers))
             return
-        if isinstance(reply.data, bytes):
-            yield from self._decode(reply.data)
         yield from self._read(self._sse.flush(), unfinished=True)
         yield from self._read([])
         yield self._reader.finish()
@@ -180,5 +188,5 @@ def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
         opened[:] = [stream := ChatStream(calls, plan, reply)]
         return stream.begin()
 
-    reply = yield from exchange_chat(calls, plan.request, stream=plan.stream, begin=begin)
-    return opened[0] if reply.stream is not None else ChatStream(calls, plan, reply)
+    yield from exchange_chat(calls, plan.request, stream=plan.stream, begin=begin)
+    return opened[0]

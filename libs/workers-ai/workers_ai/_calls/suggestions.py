@@ -37,7 +37,7 @@ _NO_SUCH_MODEL = re.compile(r"no such model|model.{0,40}not (?:found|exist)|(?:u
 
 
 def hint_for(error: WorkersAIError, request: Request) -> str:
-    """Return a hint with models to use in place of that of a request; "" if the model cannot be the cause.
+    """Return a hint that suggests other models; "" if the model is not the cause of the error.
 
     Args:
         error: The error of the request.
@@ -58,7 +58,7 @@ def hint_for(error: WorkersAIError, request: Request) -> str:
 
 
 def _task_of(request: Request) -> str:
-    """Return the task of a request; of a submission, that of its requests; "" if it is unknown."""
+    """Return the task of a request, or of the requests of a submission; "" if it is unknown."""
     if request.task != "queue":
         return request.task
     requests = (request.body or {}).get("requests")
@@ -67,7 +67,7 @@ def _task_of(request: Request) -> str:
 
 
 def _candidates(model: str, task: str) -> list[str]:
-    """Return the ids of the models of the task closest to ``model``, or the usual ones."""
+    """Return up to three ids of the task that are similar to ``model``; if none is similar, the usual ids."""
     ids = {card.id.lower(): card.id for card in known_models(_TASKS[task]) if card.retired_on is None}
     names = {id_.rpartition("/")[2]: id_ for id_ in ids}
     wanted = model.lower().strip("/")

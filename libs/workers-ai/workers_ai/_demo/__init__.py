@@ -1,6 +1,6 @@
 """``workers-ai demo``: the arguments of its parts.
 
-Only the parts (``langchain_part``, ``llama_index_part``) import a framework. A missing package leaves its part out.
+Only ``langchain_part`` and ``llama_index_part`` import a framework. A part is skipped if its packages are missing.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Docstring(NamedTuple):
 
     Attributes:
         id: Dotted name, such as ``"json.dumps"``.
-        text: Kind, name and docstring, cut to 1,200 characters.
+        text: Kind, name and docstring, at most 1,200 characters.
         source: File and line, relative to the library.
     """
 

@@ -51,8 +51,8 @@ def show(stage: Stage) -> None:
     if stage.make_busy:
         stage.title("LangChain: a service at capacity (HTTP 429, code 3040), and the retry")
         stage.make_busy(1)
-        patient = ChatWorkersAI(model=stage.chat_model, **{**stage.settings, "on_busy": "retry"})
-        stage.say(f"  {patient.invoke('Say hello.').text}")
+        retrying = ChatWorkersAI(model=stage.chat_model, **{**stage.settings, "on_busy": "retry"})
+        stage.say(f"  {retrying.invoke('Say hello.').text}")
 
 
 def _retriever(stage: Stage) -> VectorStoreRetriever:

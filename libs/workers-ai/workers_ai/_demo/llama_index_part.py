@@ -1,4 +1,4 @@
-"""The LlamaIndex part of ``workers-ai demo``. It needs the packages for LLM, embeddings and reranking."""
+"""The LlamaIndex part of ``workers-ai demo``. It requires the packages for LLM, embeddings and reranking."""
 
 from __future__ import annotations
 

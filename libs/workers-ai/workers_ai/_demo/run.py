@@ -36,7 +36,7 @@ QUESTIONS = (
     "Which function creates a temporary directory?",
 )
 DOCUMENTS = 4000
-"""Largest number of docstrings; the library has about three thousand."""
+"""Maximum number of docstrings; the library has about three thousand."""
 
 _PARTS = ("langchain_part", "llama_index_part")
 _EMULATED = "Service: the emulator of Workers AI on this machine. No account, no cost."
@@ -53,7 +53,7 @@ def run(*, live: bool, console: Console | None = None) -> None:
 
     Args:
         live: Use the account of the environment instead of the emulator.
-        console: Where to print; the terminal by default.
+        console: Console to print to; the terminal by default.
 
     Raises:
         ConfigurationError: A package, the account or the token is missing.
@@ -86,11 +86,11 @@ def run(*, live: bool, console: Console | None = None) -> None:
             chat_model=CHAT_MODEL,
             embed_model=EMBED_MODEL,
             rerank_model=RERANK_MODEL,
-            say=lambda text: console.print(_hanging(text, console.width), markup=False),
+            say=lambda text: console.print(_wrapped(text, console.width), markup=False),
             title=title,
             make_busy=busy,
         )
-        with _waits_shown(stage.say):
+        with _printed_waits(stage.say):
             for part in (generation_part.show, *parts):
                 part(stage)
     console.print(f"\nDone in {time.monotonic() - began:.0f} s.")
@@ -102,8 +102,8 @@ def _terminal() -> Console:
     return Console(highlight=False)
 
 
-def _hanging(text: str, width: int) -> str:
-    """Wrap lines to the width of the screen and indent what follows."""
+def _wrapped(text: str, width: int) -> str:
+    """Wrap lines to the width of the screen, and indent continuation lines."""
     lines = [(line, len(line) - len(line.lstrip())) for line in text.splitlines()]
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=" " * (indent + 3), break_on_hyphens=False)
@@ -124,15 +124,15 @@ def _parts(say: Callable[[str], None]) -> list[Callable[[Stage], None]]:
         except ImportError as exc:
             missing.append(str(exc))
     if not parts:
-        raise ConfigurationError(f"the demo needs a framework ({missing[0]}): pip install {_PACKAGES}")
+        raise ConfigurationError(f"the demo requires a framework ({missing[0]}): pip install {_PACKAGES}")
     for reason in missing:
-        say(f"Left out, since a package is missing: {reason}")
+        say(f"Skipped, because a package is missing: {reason}")
     return parts
 
 
 @contextmanager
 def _service(live: bool) -> Iterator[tuple[SettingKeywords, Callable[[int], None] | None]]:
-    """Yield connection settings and a function that causes 3040 errors; None for the function on a real account."""
+    """Yield connection settings, and a function that causes 3040 errors (None on a real account)."""
     if live:
         Settings.resolve()
         yield {}, None
@@ -152,7 +152,7 @@ def _service(live: bool) -> Iterator[tuple[SettingKeywords, Callable[[int], None
 def _emulator() -> Iterator[str]:
     """Start the emulator as a process and yield its base URL."""
     if importlib.util.find_spec("workers_ai_emulator") is None:
-        raise ConfigurationError(f"the demo needs the emulator: pip install {_PACKAGES}")
+        raise ConfigurationError(f"the demo requires the emulator: pip install {_PACKAGES}")
     command = [sys.executable, "-m", "workers_ai_emulator", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -162,14 +162,17 @@ def _emulator() -> Iterator[str]:
             if line.startswith("export CLOUDFLARE_BASE_URL="):
                 yield line.partition("=")[2].strip()
                 return
-        raise ConfigurationError(f"the emulator did not start: {process.stderr.read().strip()[-300:]}")
+        raise ConfigurationError(
+            f"the emulator did not start: {process.stderr.read().strip()[-300:]}. "
+            "Run `workers-ai-emulator` to see all output"
+        )
     finally:
         process.terminate()
         process.communicate()
 
 
 @contextmanager
-def _waits_shown(say: Callable[[str], None]) -> Iterator[None]:
+def _printed_waits(say: Callable[[str], None]) -> Iterator[None]:
     """Print the log records of retries and waits."""
 
     class Handler(logging.Handler):

@@ -34,7 +34,7 @@ _CHECK_INTERVAL_S: Final = 0.25
 
 
 class _StoppedError(Exception):
-    """Another flow has failed, so this one stops."""
+    """Raised inside a flow to stop it after another flow has failed."""
 
 
 def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
@@ -49,7 +49,7 @@ def _until(flow: Flow[T], stopped: Callable[[], bool]) -> Flow[T]:
                 raise _StoppedError
             try:
                 reply = yield step
-            except Exception as exc:  # noqa: BLE001 - the flow decides
+            except Exception as exc:  # noqa: BLE001 - the flow handles it
                 step = flow.throw(exc)
             else:
                 step = flow.send(reply)
@@ -64,8 +64,8 @@ def gather(flows: Sequence[Flow[T]], sender: Sender, limit: int, finished: Finis
 
     Args:
         flows: The flows.
-        sender: Sends their requests.
-        limit: Maximum flows at a time.
+        sender: The transport that sends their requests.
+        limit: Maximum number of flows at a time.
         finished: The event on which the calling thread waits. Its ``wait`` may do work for the flows.
 
     Raises:

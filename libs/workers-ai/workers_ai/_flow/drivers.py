@@ -77,7 +77,7 @@ def drive(flow: Flow[T], sender: Sender) -> T:
                 elif isinstance(step, Do):
                     reply = step.work()
                 elif isinstance(step, Sleep):
-                    time.sleep(step.seconds)  # noqa: TID251 - the one place that waits
+                    time.sleep(step.seconds)  # noqa: TID251 - the only place that sleeps
                 else:
                     _close_or_turn(step, sender)
             except BaseException as exc:  # noqa: BLE001 - interrupts too: the flow releases its slot
@@ -149,13 +149,15 @@ def _close_or_turn(step: Close | Turn, sender: Any) -> None:
     if isinstance(step, Turn):
         sender.take_turn(step.within_s)
         return
+    from workers_ai._transports.total_timeout import close
+
     body = step.body
-    with suppress(Exception):  # a transport whose close fails must not cost the answer
+    with suppress(Exception):  # a failure to close must not lose the answer
         try:
             if step.is_complete and body.chunks is not None:
                 load_bodies().read_end(body.response, body.chunks)
         finally:
-            load_bodies().close(body.response)
+            close(body.response)
 
 
 async def _aclose_or_turn(step: Close | Turn, sender: Any) -> None:

@@ -14,153 +14,31 @@ end of a call never waits for the lock: it appends to a list of pending updates,
 
 from __future__ import annotations
 
-import itertools
-import os
-import threading
 import time
 import weakref
-from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from workers_ai._limits.gate import Guarded
+from workers_ai._limits.tickets import LONGEST_WAIT_S, Ticket, TicketQueue
 
-__all__ = ["REQUESTS_PER_MINUTE", "AccountLimiter", "Gate", "Limiter", "Ticket", "limiter_for"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REQUESTS_PER_MINUTE", "AccountLimiter", "Limiter", "limiter_for"]
 
 REQUESTS_PER_MINUTE: Final = {"chat": 300, "embeddings": 3000, "rerank": 2000}
 """Documented limits per account and task (https://developers.cloudflare.com/workers-ai/platform/limits/).
 
 Single models have their own: see :attr:`workers_ai.catalogue.ModelCard.requests_per_minute`."""
 
-IDLE_STREAM_S: Final = 5.0
-"""Seconds after which an open stream that nobody reads no longer counts as in flight."""
-
 _MINUTE_S: Final = 60.0
 _FIRST_WINDOW: Final = 8.0
 _LARGEST_WINDOW: Final = 1024.0
 _SLOW_GROWTH: Final = 4.0
-_SHORTEST_WAIT_S: Final = 0.004
-_LONGEST_WAIT_S: Final = 1.0
-_ABSENT_S: Final = 5.0
 _FORGET_S: Final = 600.0
 """Seconds after which the state of an unused model, account or rate limit is deleted."""
-_LOCK_S: Final = 1.0
-"""Longest wait for the lock. The lock is held for microseconds: a call that waits longer has interrupted the thread
-that holds it."""
-
-_arrivals = itertools.count(1)
-
-
-@dataclass(eq=False, slots=True)
-class Ticket:
-    """One call in limiter and gate.
-
-    Attributes:
-        model: The model of the call.
-        task: The task of the call.
-        may_wait: Whether the call may wait. A call without retries is sent at once; only the caller's own limit per
-            minute applies to it.
-        rejects_if_busy: Whether the service rejects the call at capacity. Such calls start with a small window.
-        requests_per_minute: The caller's own limit for the task, or None.
-        model_limit: The documented limit of the model if it differs from that of the task; else None.
-        documented: Whether the documented limit applies before the service has reported it.
-        in_flight: Whether the call counts as in flight.
-        since: When the call was admitted.
-        due: When the call presents the ticket again.
-        ahead: Seconds that the call has slept, but that the clock does not show (a patched clock or sleep).
-        idle_since: When the consumer of an open stream received its last delta; None while the call waits for the
-            service.
-        number: Order of arrival.
-    """
-
-    model: str
-    task: str
-    may_wait: bool = True
-    rejects_if_busy: bool = False
-    requests_per_minute: int | None = None
-    model_limit: int | None = None
-    documented: bool = False
-    in_flight: bool = False
-    since: float = 0.0
-    due: float = 0.0
-    ahead: float = 0.0
-    idle_since: float | None = None
-    number: int = field(default_factory=partial(next, _arrivals))
-
-    @property
-    def scope(self) -> str:
-        """The key of the limit per minute: the model if it has a limit of its own, else the task."""
-        return self.task if self.model_limit is None else self.model
-
-    def is_idle(self, now: float) -> bool:
-        """Return whether this is an open stream that nobody reads."""
-        return self.idle_since is not None and now - self.idle_since > IDLE_STREAM_S
-
-
-def _number(ticket: Ticket) -> int:
-    return ticket.number
-
-
-class _Queue:
-    """Waiting tickets in the order of their numbers, and rejected tickets that will return."""
-
-    __slots__ = ("_returning", "_tickets")
-
-    def __init__(self) -> None:
-        self._tickets: list[Ticket] = []
-        self._returning: dict[Ticket, None] = {}
-
-    def __iter__(self) -> Iterator[Ticket]:
-        return itertools.chain(self._returning, self._tickets)
-
-    def _index(self, ticket: Ticket) -> int | None:
-        index = bisect_left(self._tickets, ticket.number, key=_number)
-        found = index < len(self._tickets) and self._tickets[index] is ticket
-        return index if found else None
-
-    def expect(self, ticket: Ticket) -> None:
-        """Reserve a slot for a rejected call from the time it is due."""
-        self._returning[ticket] = None
-
-    def remove(self, ticket: Ticket) -> None:
-        """Remove a ticket. Does nothing if it is not waiting."""
-        self._returning.pop(ticket, None)
-        if (index := self._index(ticket)) is not None:
-            del self._tickets[index]
-
-    def returning(self, now: float) -> int:
-        """Count the rejected calls that are due."""
-        if not self._returning:
-            return 0
-        for absent in [other for other in self._returning if now > other.due + _ABSENT_S]:
-            del self._returning[absent]
-        return sum(other.due < now for other in self._returning)
-
-    def admits(self, ticket: Ticket, free: int, now: float) -> bool:
-        """Return whether ``ticket`` is among the first ``free``, and remove it; else keep it waiting."""
-        self._returning.pop(ticket, None)
-        if self._index(ticket) is None:
-            insort(self._tickets, ticket, key=_number)
-        free -= self.returning(now)
-        for position, other in enumerate(self._tickets[: max(free, 1) + 1]):
-            if other is ticket and position < free:
-                self.remove(ticket)
-                return True
-            if other is not ticket and now > other.due + _ABSENT_S:
-                self.remove(other)  # abandoned; a living call enqueues again
-        return False
-
-    def ahead(self, ticket: Ticket) -> int:
-        """Count the waiting tickets before ``ticket``."""
-        return self._index(ticket) or 0
-
-    def wait_s(self, ticket: Ticket, free: int, size: float, latency_s: float) -> float:
-        """Return half of the estimated seconds until ``ticket`` is admitted."""
-        ahead = max(1, self.ahead(ticket) + 1 - max(free, 0))
-        return min(max(ahead * latency_s / size / 2, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
 
 
 @dataclass(slots=True)
@@ -174,7 +52,7 @@ class _ModelState:
     busy_at: float = 0.0
     hold_until: float = 0.0
     latency_s: float = 0.1
-    waiting: _Queue = field(default_factory=_Queue)
+    waiting: TicketQueue = field(default_factory=TicketQueue)
     requests: dict[Ticket, None] = field(default_factory=dict)
 
     @property
@@ -193,120 +71,14 @@ class _MinuteState:
     hold_until: float = 0.0
     limited_until: float = 0.0
     sent: deque[float] = field(default_factory=deque)
-    waiting: _Queue = field(default_factory=_Queue)
+    waiting: TicketQueue = field(default_factory=TicketQueue)
 
     def is_unused(self, now: float) -> bool:
         last = self.sent[-1] if self.sent else 0.0
         return not any(self.waiting) and now - max(self.hold_until, self.limited_until, last) > _FORGET_S
 
 
-_all: weakref.WeakSet[_Guarded] = weakref.WeakSet()
-
-
-class _Guarded:
-    """State behind a lock. Code that interrupts the holder of the lock never waits for it."""
-
-    def __init__(self) -> None:
-        self._reset()
-        _all.add(self)
-
-    def _reset(self) -> None:
-        self._lock = threading.Lock()
-        self._updates: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
-
-    def _acquire(self) -> bool:
-        """Acquire the lock. Return False if this thread, interrupted, holds it already."""
-        return self._lock.acquire(blocking=False) or self._lock.acquire(timeout=_LOCK_S)
-
-    def _release(self) -> None:
-        self._lock.release()
-        if self._updates:
-            self._drain()
-
-    def _update(self, work: Callable[..., None], *args: object) -> None:
-        """Run ``work`` now; if the lock is held, its holder runs it."""
-        self._updates.append((work, args))
-        self._drain()
-
-    def _drain(self) -> None:
-        # An update can arrive between the holder's last check and its release: check again after each release.
-        while self._updates and self._lock.acquire(blocking=False):
-            try:
-                self._apply_updates()
-            finally:
-                self._lock.release()
-
-    def _apply_updates(self) -> None:
-        while self._updates:
-            work, args = self._updates.popleft()
-            work(*args)
-
-
-class Gate(_Guarded):
-    """The bound of one object's requests in flight, in all threads and event loops together.
-
-    Args:
-        limit: Largest number of requests in flight.
-
-    Attributes:
-        changes: Number of admissions and releases so far.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__()
-
-    def _reset(self) -> None:
-        super()._reset()
-        self._holders: dict[Ticket, float] = {}
-        self._waiting = _Queue()
-        self._latency_s = 0.1
-        self.changes = 0
-
-    def wait_s(self, ticket: Ticket, now: float) -> float:
-        """Return the seconds to sleep before the next call of this method; 0.0 if the ticket has a slot."""
-        if not self._acquire():
-            return 0.0
-        try:
-            self._apply_updates()
-            return self._admission_wait(ticket, now)
-        finally:
-            self._release()
-
-    def _admission_wait(self, ticket: Ticket, now: float) -> float:
-        if ticket in self._holders:
-            return 0.0
-        if len(self._holders) >= self.limit:
-            for other in [other for other in self._holders if other.is_idle(now)]:
-                del self._holders[other]
-        free = self.limit - len(self._holders)
-        if self._waiting.admits(ticket, free, now):
-            self._holders[ticket] = now
-            self.changes += 1
-            return 0.0
-        wait = self._waiting.wait_s(ticket, free, self.limit, self._latency_s)
-        ticket.due = now + wait
-        return wait
-
-    def step_back(self, ticket: Ticket) -> None:
-        """Release the slot of a call that was not sent yet. It keeps its number."""
-        self._update(self._step_back, ticket)
-
-    def _step_back(self, ticket: Ticket) -> None:
-        self._holders.pop(ticket, None)
-
-    def leave(self, ticket: Ticket, now: float) -> None:
-        """Release the slot of a call that ended, or that waits for a retry."""
-        self._update(self._leave, ticket, now)
-
-    def _leave(self, ticket: Ticket, now: float) -> None:
-        self._waiting.remove(ticket)
-        if (since := self._holders.pop(ticket, None)) is not None:
-            self.changes += 1
-            self._latency_s += (max(0.0, now - since) - self._latency_s) / 8
-
-
-class AccountLimiter(_Guarded):
+class AccountLimiter(Guarded):
     """The limiter of one account. Methods never block, and may be called from any thread, finalizer or signal handler.
 
     Args:
@@ -327,25 +99,24 @@ class AccountLimiter(_Guarded):
         """Return the time in seconds, by the clock of this limiter."""
         return self._clock()
 
-    def wait_s(self, ticket: Ticket, patience_s: float | None = None) -> float:
+    def wait_s(self, ticket: Ticket, max_wait_s: float | None = None) -> float:
         """Return the seconds to sleep before the next call of this method; 0.0 if the ticket is admitted.
 
         An admitted ticket counts as in flight.
 
         Args:
             ticket: The call's ticket.
-            patience_s: Longest wait, in seconds, for a congested model of which no call begins or ends; None for no
-                bound.
+            max_wait_s: Maximum seconds to wait while no call of a congested model begins or ends; None for no bound.
         """
         if not self._acquire():
             return 0.0
         try:
             self._apply_updates()
-            return self._admission_wait(ticket, patience_s)
+            return self._admission_wait(ticket, max_wait_s)
         finally:
             self._release()
 
-    def _admission_wait(self, ticket: Ticket, patience_s: float | None) -> float:
+    def _admission_wait(self, ticket: Ticket, max_wait_s: float | None) -> float:
         self.used_at = self._clock()
         now = self.used_at + ticket.ahead
         state = self._models.get(ticket.model) or self._new_state(ticket.model, now)
@@ -354,7 +125,7 @@ class AccountLimiter(_Guarded):
         if ticket.may_wait and not wait:
             wait = max(state.hold_until, minute.hold_until) - now
             if wait <= 0:
-                wait = self._window_wait(state, ticket, now, patience_s)
+                wait = self._window_wait(state, ticket, now, max_wait_s)
         if wait > 0:
             ticket.due = now + wait
             return wait
@@ -393,17 +164,17 @@ class AccountLimiter(_Guarded):
             minute.sent.popleft()
         if limit is None or minute.waiting.admits(ticket, limit - len(minute.sent), now):
             return 0.0
-        ahead = minute.waiting.ahead(ticket) + len(minute.sent) - limit  # requests that must be a minute old before
-        return minute.sent[min(ahead, len(minute.sent) - 1)] + _MINUTE_S - now if minute.sent else _LONGEST_WAIT_S
+        ahead = minute.waiting.ahead(ticket) + len(minute.sent) - limit  # requests that must become a minute old first
+        return minute.sent[min(ahead, len(minute.sent) - 1)] + _MINUTE_S - now if minute.sent else LONGEST_WAIT_S
 
-    def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, patience_s: float | None) -> float:
+    def _window_wait(self, state: _ModelState, ticket: Ticket, now: float, max_wait_s: float | None) -> float:
         if state.congested and now - state.busy_at > _MINUTE_S:
             state.congested, state.probing = False, True
         if not (state.congested or ticket.rejects_if_busy):
             return 0.0
         free = int(state.window) - state.in_flight
         if state.waiting.admits(ticket, free, now) or (
-            patience_s is not None and self.used_at - state.changed_at > patience_s
+            max_wait_s is not None and self.used_at - state.changed_at > max_wait_s
         ):
             return 0.0
         for other in [other for other in state.requests if other.is_idle(now)]:
@@ -411,7 +182,7 @@ class AccountLimiter(_Guarded):
         return state.waiting.wait_s(ticket, free, state.window, state.latency_s)
 
     def done(self, ticket: Ticket) -> None:
-        """Record that a call was served, or failed for a reason other than capacity."""
+        """Record that a call succeeded, or failed for a reason other than capacity."""
         self._update(self._done, ticket)
 
     def _done(self, ticket: Ticket) -> None:
@@ -491,7 +262,7 @@ class AccountLimiter(_Guarded):
 
 
 class Limiter:
-    """Limits the requests of an account, and slows them down after a rejection (3040, 3021).
+    """A limiter for the requests of an account. It sends fewer requests after a rejection (3040, 3021).
 
     Share one between clients by passing it as ``limiter=``. By default, all objects of an account share one.
     """
@@ -509,16 +280,6 @@ _limiters: dict[tuple[str, str], AccountLimiter | weakref.ref[AccountLimiter]] =
 """Limiters by URL and account. A limiter that has not been used for a while is referenced weakly."""
 
 
-def _after_fork() -> None:
-    """Reset the state in a child process: the requests of its parent never end there."""
-    for one in list(_all):
-        one._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 def limiter_for(base_url: str, account_id: str) -> AccountLimiter:
     """Return the limiter that every object of this process with this URL and account shares."""
     # Without a lock: each operation on the dict is atomic.
@@ -531,9 +292,9 @@ def limiter_for(base_url: str, account_id: str) -> AccountLimiter:
     key = (base_url, account_id)
     known = _limiters.get(key)
     if isinstance(known, weakref.ref):
-        if (living := known()) is None:
+        if (alive := known()) is None:
             _limiters.pop(key, None)
         else:
-            _limiters[key] = living
+            _limiters[key] = alive
     found = _limiters.setdefault(key, AccountLimiter())
     return limiter_for(base_url, account_id) if isinstance(found, weakref.ref) else found

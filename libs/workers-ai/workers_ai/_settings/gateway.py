@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, cast
 
 from pydantic import SecretStr
 
-from workers_ai._validation import check_header, require, require_int, require_kind
+from workers_ai._settings.masking import masked_text, masks_fields
+from workers_ai._validation import check_header, require, require_int, require_kind, require_one_of
 from workers_ai.errors import ConfigurationError
 
 __all__ = ["GATEWAY_OPTIONS", "GatewayOptions", "gateway_options"]
@@ -18,6 +20,7 @@ __all__ = ["GATEWAY_OPTIONS", "GatewayOptions", "gateway_options"]
 _GATEWAY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+@masks_fields(token=masked_text)
 @dataclass(frozen=True)
 class GatewayOptions:
     """AI Gateway routing, sent as ``cf-aig-*`` headers.
@@ -38,7 +41,7 @@ class GatewayOptions:
         max_attempts: Tries by the gateway: 1 to 5.
         retry_delay_ms: Milliseconds between the gateway's tries: at most 5,000.
         backoff: Growth of that delay: constant, linear or exponential.
-        allowed_models: Models among which the Auto Router (model ``"cloudflare/auto"``) may choose, such as
+        allowed_models: Models that the Auto Router (model ``"cloudflare/auto"``) may choose, such as
             ``["@cf/*"]``; see https://developers.cloudflare.com/ai-gateway/features/auto-router/.
 
     Raises:
@@ -60,26 +63,38 @@ class GatewayOptions:
     allowed_models: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        require_kind("gateway id", self.id, str, "text")
-        require_kind("gateway token", self.token, (str, SecretStr), "text")
-        if isinstance(self.token, str):
-            object.__setattr__(self, "token", SecretStr(self.token))
         require(
-            bool(_GATEWAY_ID.fullmatch(self.id)),
-            f"gateway id {self.id!r} must have 1 to 64 letters, digits, - or _",
+            isinstance(self.id, str) and bool(_GATEWAY_ID.fullmatch(self.id)),
+            f"gateway id {self.id!r:.80} must have 1 to 64 letters, digits, - or _",
         )
+        require_kind("gateway token", self.token, SecretStr, "text")
         require_int("gateway cache_ttl_s", self.cache_ttl_s, 60, 2_592_000)
         require_int("gateway max_attempts", self.max_attempts, 1, 5)
         require_int("gateway retry_delay_ms", self.retry_delay_ms, 0, 5_000)
         require_int("gateway request_timeout_ms", self.request_timeout_ms, 1, None)
-        require(not isinstance(self.allowed_models, str), "gateway allowed_models must be a list of model ids")
-        require(len(self.metadata or {}) <= 5, "gateway metadata may have at most 5 entries")
+        for name in ("skip_cache", "collect_log"):
+            require_kind(f"gateway {name}", getattr(self, name), bool, "true or false")
+        for name in ("cache_key", "event_id"):
+            require_kind(f"gateway {name}", getattr(self, name), str, "text")
+        self._check_metadata()
+        models = self.allowed_models
         require(
-            self.backoff in (None, "constant", "linear", "exponential"),
-            f"gateway backoff {self.backoff!r} is not one of constant, linear, exponential",
+            models is None or (isinstance(models, Sequence) and not isinstance(models, str) and _are_texts(models)),
+            "gateway allowed_models must be a list of model ids",
         )
+        if self.backoff is not None:
+            require_one_of("gateway backoff", self.backoff, ("constant", "linear", "exponential"))
         for name, value in self.headers().items():
             check_header(name, value)
+
+    def _check_metadata(self) -> None:
+        require_kind("gateway metadata", self.metadata, Mapping, "a mapping of names to values")
+        metadata = self.metadata or {}
+        require(len(metadata) <= 5, "gateway metadata may have at most 5 entries")
+        require(
+            _are_texts(metadata) and all(map(_is_plain, metadata.values())),
+            "gateway metadata must map texts to texts, finite numbers, true, false or None",
+        )
 
     def headers(self) -> dict[str, str]:
         """Return the headers of the options that are set."""
@@ -106,6 +121,15 @@ class GatewayOptions:
         }
 
 
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value is null, a text, a finite number, or a truth value."""
+    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
 GATEWAY_OPTIONS: Final = frozenset(item.name for item in fields(GatewayOptions))
 
 
@@ -121,7 +145,7 @@ def gateway_options(given: GatewayOptions | Mapping[str, object] | str | None) -
         if unknown := given.keys() - GATEWAY_OPTIONS:
             options = ", ".join(sorted(GATEWAY_OPTIONS))
             raise ConfigurationError(f"gateway has no option {min(unknown)!r}; options are {options}")
-        require("id" in given, "gateway needs an id")
+        require("id" in given, "gateway has no id: add the key 'id'")
         return GatewayOptions(**cast("dict[str, Any]", given))
     require_kind("gateway", given, GatewayOptions, "an id or GatewayOptions")
     return given

@@ -1,6 +1,6 @@
 """Keywords of clients and calls, as typed dictionaries: editors complete them, and the checks use their names.
 
-``SettingKeywords`` is the one list of settings. :class:`~workers_ai.Settings` holds their checked values, and
+``SettingKeywords`` is the only list of settings. :class:`~workers_ai.Settings` holds their checked values, and
 ``workers_ai.integration.ConnectionFields`` has them as pydantic fields. ``tests/core/test_keywords.py`` compares the
 three.
 """
@@ -46,13 +46,13 @@ class SettingKeywords(TypedDict, total=False):
     ``CF_AI_API_TOKEN`` or ``CF_API_TOKEN``."""
     base_url: str | None
     """URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/ACCOUNT/GATEWAY``; else
-    ``CLOUDFLARE_BASE_URL``. A URL of the account (``.../client/v4/accounts/ACCOUNT/ai/v1``) is understood."""
+    ``CLOUDFLARE_BASE_URL``. A URL of the account (``.../client/v4/accounts/ACCOUNT/ai/v1``) is accepted, too."""
     gateway: Gateway | None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
     timeout: Timeout | None
-    """Seconds that the service may be silent. Default 300, and 10 to connect."""
+    """Maximum seconds without data from the service. Default 300, and 10 to connect."""
     total_timeout: float | None
-    """Seconds that one call may take in all, waits and retries included. Default: no bound."""
+    """Maximum seconds for one call, including waits and retries. Default: no bound."""
     max_retries: int | None
     """Tries after the first. Default 2; 0 sends exactly one request."""
     on_busy: OnBusy
@@ -68,7 +68,8 @@ class SettingKeywords(TypedDict, total=False):
     """Extra headers of every request; masked like the token."""
     requests_per_minute: int | Literal["documented"] | None
     """Limit of the account per task, shared by all objects of the process; ``"documented"`` uses the limits that
-    Cloudflare documents. It works beside a framework's own ``rate_limiter``, which counts the calls of one object."""
+    Cloudflare documents. It applies in addition to a framework's own ``rate_limiter``, which counts the calls of one
+    object."""
     batch_worker: BatchWorker | Mapping[str, object] | str | None
     """URL of a deployed Worker that serves as the asynchronous queue, or URL and headers."""
     allow_insecure_http: bool
@@ -89,14 +90,14 @@ class ClientKeywords(SettingKeywords, total=False):
 
 
 class CallKeywords(TypedDict, total=False):
-    """Settings of one call. None keeps the client's own."""
+    """Settings of one call. None keeps the client's value."""
 
     timeout: Timeout | None
-    """Seconds that the service may be silent."""
+    """Maximum seconds without data from the service."""
     request_timeout: Timeout | None
     """Alias of ``timeout``."""
     total_timeout: float | None
-    """Seconds that the call may take in all, waits and retries included."""
+    """Maximum seconds for the call, including waits and retries."""
     max_retries: int | None
     """Tries after the first."""
     on_busy: OnBusy | None
@@ -106,7 +107,7 @@ class CallKeywords(TypedDict, total=False):
     session_id: str | None
     """Sent as ``x-session-affinity``."""
     gateway: Gateway | None
-    """AI Gateway: an id, options, or a mapping without ``id`` that changes single options of the client's own."""
+    """AI Gateway: an id, options, or a mapping without ``id`` that changes some of the client's options."""
     extra_headers: Mapping[str, str | SecretStr] | None
     """Headers of this call; masked like the token."""
     extra_body: Mapping[str, JSON] | None

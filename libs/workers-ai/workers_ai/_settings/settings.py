@@ -6,31 +6,24 @@ read.
 
 from __future__ import annotations
 
-import difflib
-import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, cast
 from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from workers_ai._settings.gateway import GATEWAY_OPTIONS, GatewayOptions, gateway_options
-from workers_ai._settings.keywords import ALIASES, SETTINGS, ClientKeywords, SettingKeywords, Timeout
+from workers_ai._settings.checks import CHECKS, DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_S
+from workers_ai._settings.gateway import GatewayOptions
+from workers_ai._settings.keywords import ALIASES, SETTINGS, ClientKeywords, SettingKeywords
+from workers_ai._settings.masking import masked_text, masked_url, masked_values, masks_fields
+from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.urls import BatchWorker, batch_worker_options, check_base_url, is_gateway_url, reveal
-from workers_ai._validation import (
-    OnBusy,
-    check_header,
-    check_on_busy,
-    require,
-    require_int,
-    require_kind,
-    unknown_keyword,
-)
+from workers_ai._validation import OnBusy, require, require_kind, unknown_keyword
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -43,12 +36,8 @@ __all__ = [
     "ENVIRONMENT",
     "GatewayOptions",
     "Settings",
-    "check_clients",
-    "check_setting",
     "from_environment",
     "known_keywords",
-    "mask_secrets",
-    "masked_headers",
     "reject_settings",
     "session_headers",
     "setting_parameters",
@@ -56,17 +45,15 @@ __all__ = [
 
 DEFAULT_BASE_URL: Final = "https://api.cloudflare.com/client/v4"
 BINDING_URL: Final = "binding://env.ai"
-"""Stands for the URL if calls go through the ``env.AI`` binding of a Worker."""
-DEFAULT_TIMEOUT_S: Final = 300.0
+"""Placeholder for the URL if calls go through the ``env.AI`` binding of a Worker."""
 CONNECT_TIMEOUT_S: Final = 10.0
-DEFAULT_MAX_RETRIES: Final = 2
 MAX_CONCURRENCY: Final = 8
 """Default number of requests in flight for embeddings, reranking and the queue."""
 DEADLINE_S: Final = 3600.0
 """Default number of seconds to wait for the queue; most jobs take less than five minutes."""
 _SECRET_LENGTH: Final = 8
-"""Length from which a secret is replaced wherever it occurs. A shorter token is replaced only as a whole word; shorter
-values of extra headers ("true", "1") are not secrets."""
+"""Minimum length of a secret that is replaced wherever it occurs. A shorter token is replaced only as a whole word.
+Shorter values of extra headers ("true", "1") are not secrets."""
 
 ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "account_id": ("CLOUDFLARE_ACCOUNT_ID", "CF_ACCOUNT_ID"),
@@ -74,21 +61,14 @@ ENVIRONMENT: Final[dict[str, tuple[str, ...]]] = {
     "base_url": ("CLOUDFLARE_BASE_URL",),
     "gateway": ("CLOUDFLARE_AI_GATEWAY",),
 }
-"""Environment variables of each setting; the first one set wins."""
+"""Environment variables of each setting. The first one that is set is used."""
 
 _EMULATOR: Final = "The emulator (`workers-ai-emulator`) needs no account: set the variables that it prints."
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PLACEHOLDER: Final = re.compile(r"undefined|none|null|nil|your[-_ ].*|<.*|\$.*|\{.*|.*\$\{.*", re.IGNORECASE)
-_LONGEST_TIMEOUT_S: Final = 1_000_000
-_CONNECTION_HEADERS: Final = frozenset(
-    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 CLIENT_KEYWORDS: Final = frozenset({*SETTINGS, *ALIASES})
 """All keywords for settings of a client."""
-_USER_OF_URL: Final = re.compile(r"//.*(?<!/)@")
-"""User and password of a URL. The ``@`` of a model id follows a slash."""
-_QUERY_OF_URL: Final = re.compile(r"([?#]).*")
 
 
 def from_environment(setting: str) -> str | None:
@@ -99,18 +79,19 @@ def from_environment(setting: str) -> str | None:
     return None
 
 
+@masks_fields(api_token=masked_text, default_headers=masked_values)
 @dataclass(frozen=True)
 class Settings:
     """Checked settings of a client. Create them with :meth:`resolve`.
 
     Attributes:
         account_id: Cloudflare account id; "" if only a batch Worker is used.
-        api_token: API token with the permission Workers AI Read; empty under the same condition.
-        token_from_env: Whether the token came from the environment; a pickle then leaves it out.
+        api_token: API token with the permission Workers AI Read; empty if only a batch Worker is used.
+        token_from_env: Whether the token came from the environment. If so, pickles omit it.
         base_url: URL up to and including ``/client/v4``, or an AI Gateway URL ``.../v1/{account}/{gateway}``.
         gateway: AI Gateway routing, or None.
-        timeout: Seconds that the service may be silent (300; 10 to connect), or an ``httpx.Timeout``.
-        total_timeout: Seconds that one call may take in all, waits and retries included; None for no bound.
+        timeout: Maximum seconds without data from the service (300; 10 to connect), or an ``httpx.Timeout``.
+        total_timeout: Maximum seconds for one call, including waits and retries; None for no bound.
         max_retries: Tries after the first (2).
         on_busy: ``"wait"``, ``"retry"`` or ``"raise"``.
         max_concurrency: Requests in flight per object, in all threads and in each event loop; None for no bound.
@@ -144,7 +125,7 @@ class Settings:
             **given: Settings; see :class:`~workers_ai.SettingKeywords` and its aliases.
 
         Raises:
-            ConfigurationError: A setting is unknown, missing or malformed; the message names the argument and the
+            ConfigurationError: A setting is unknown, missing or malformed. The message contains the argument and the
                 environment variables.
         """
         mask_secrets(cast("dict[str, object]", given), CLIENT_KEYWORDS)
@@ -220,7 +201,7 @@ def _resolved(cls: type[Settings], given: SettingKeywords, binding: bool) -> Set
     account, token, from_env, url = _binding() if binding else _connection(given, insecure, optional=worker is not None)
     given = {**given, "gateway": given.get("gateway") or from_environment("gateway")}
     named = cast("dict[str, object]", given)
-    values = {name: check(named[name]) for name, check in _CHECKS.items() if name in named}
+    values = {name: check(named[name]) for name, check in CHECKS.items() if name in named}
     if given.get("reject_if_busy"):
         values["on_busy"] = "raise"
     return cls(
@@ -242,7 +223,7 @@ def _connection(given: SettingKeywords, insecure: bool, *, optional: bool) -> tu
     base_url = given.get("base_url")
     require(base_url != BINDING_URL, "a pickle or dump does not contain the binding: set binding= again")
     url = (base_url or from_environment("base_url") or DEFAULT_BASE_URL).strip().rstrip("/")
-    url = cast("str", _masked_url(url))
+    url = cast("str", masked_url(url))
     url, url_account = check_base_url(url, insecure)
     account_id = _choose_account(given, url, url_account)
     account, token, from_env = _credentials(account_id, given.get("api_token"), optional=optional)
@@ -261,136 +242,10 @@ def _choose_account(given: SettingKeywords, url: str, url_account: str | None) -
     if url_account and account and account.strip() != url_account and not is_gateway_url(url):
         raise ConfigurationError(
             f"base_url contains another account than {source}: pass base_url={url!r}, or the account id that the URL "
-            "contains"
+            "contains",
+            arguments=("base_url", "account_id"),
         )
     return account or url_account
-
-
-def check_max_retries(max_retries: int | None) -> int:
-    """Return the number of retries; the default for None.
-
-    Raises:
-        ConfigurationError: It is not a whole number of 0 or more.
-    """
-    require_int("max_retries", max_retries, 0, None)
-    return DEFAULT_MAX_RETRIES if max_retries is None else max_retries
-
-
-def _check_max_concurrency(value: int | None) -> int | None:
-    require_int("max_concurrency", value, 1, None)
-    return value
-
-
-def _check_session_id(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _check_requests_per_minute(value: int | Literal["documented"] | None) -> int | Literal["documented"] | None:
-    if value != "documented":
-        require_int('requests_per_minute, unless "documented",', value, 1, None)
-    return value
-
-
-def check_seconds(name: str, seconds: float | None) -> float | None:
-    """Return ``seconds``; None means no bound.
-
-    Raises:
-        ConfigurationError: It is not a number above 0 and at most 1,000,000.
-    """
-    fits = seconds is None or (type(seconds) in (int, float) and 0 < seconds <= _LONGEST_TIMEOUT_S)
-    require(fits, f"{name} must be more than 0 and at most {_LONGEST_TIMEOUT_S:,} seconds, not {seconds!r:.100}")
-    return seconds
-
-
-def check_timeout(timeout: Timeout | None) -> float | httpx.Timeout:
-    """Return the timeout as seconds or an ``httpx.Timeout``; the default for None.
-
-    Args:
-        timeout: Seconds, an ``httpx.Timeout``, ``(connect, read)``, ``(connect, read, write, pool)``, or a mapping of
-            these four names (the form in dumps).
-
-    Raises:
-        ConfigurationError: It has another type, or is out of range.
-    """
-    if timeout is None:
-        return DEFAULT_TIMEOUT_S
-    if isinstance(timeout, Sequence) and not isinstance(timeout, str) and len(timeout) in (2, 4):
-        parts = [*timeout, timeout[1], timeout[1]] if len(timeout) == 2 else timeout
-        timeout = dict(zip(("connect", "read", "write", "pool"), parts, strict=True))
-    if isinstance(timeout, Mapping):
-        import httpx
-
-        named = {name: check_seconds(f"timeout {name}", part) for name, part in timeout.items()}
-        try:
-            return httpx.Timeout(**named)
-        except (TypeError, ValueError):
-            raise ConfigurationError("a timeout mapping needs connect, read, write and pool, in seconds") from None
-    if isinstance(timeout, (int, float)):
-        check_seconds("timeout", timeout)
-        return timeout
-    what = "seconds or an httpx.Timeout, or (connect, read)"
-    require(hasattr(timeout, "connect"), f"timeout must be {what}, not {type(timeout).__name__}")
-    return cast("httpx.Timeout", timeout)
-
-
-def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> dict[str, SecretStr | str]:
-    """Return extra headers with masked values.
-
-    Args:
-        name: The setting or keyword that holds them, for errors.
-        headers: Names and values.
-
-    Raises:
-        ConfigurationError: This is not a mapping, or a header cannot be sent.
-    """
-    require_kind(name, headers, Mapping, "a mapping of names to values")
-    masked: dict[str, SecretStr | str] = {}
-    for header, value in (headers or {}).items():
-        check_header(header, value)
-        if header.lower() in _CONNECTION_HEADERS:
-            raise ConfigurationError(f"{name} must not contain {header}: the HTTP client sets it")
-        masked[header] = SecretStr(reveal(value))
-    return masked
-
-
-_CHECKS: Final[dict[str, Callable[[Any], object]]] = {
-    "gateway": gateway_options,
-    "timeout": check_timeout,
-    "total_timeout": partial(check_seconds, "total_timeout"),
-    "max_retries": check_max_retries,
-    "on_busy": check_on_busy,
-    "max_concurrency": _check_max_concurrency,
-    "session_id": _check_session_id,
-    "default_headers": partial(masked_headers, "default_headers"),
-    "requests_per_minute": _check_requests_per_minute,
-}
-"""The check of each setting that has a value of its own in :class:`Settings`. A check raises ``ConfigurationError``."""
-
-
-def check_setting(name: str, value: object, *, allow_insecure_http: bool = False) -> object:
-    """Return the checked value of one setting, secrets masked; a setting without a check is returned as it is.
-
-    Raises:
-        ConfigurationError: The value is malformed.
-    """
-    given = {name: value}
-    mask_secrets(given)
-    if name == "batch_worker":
-        return batch_worker_options(cast("str", given[name]), allow_insecure_http)
-    check = _CHECKS.get(name)
-    return check(given[name]) if check else given[name]
-
-
-def check_clients(http_client: object, http_async_client: object) -> None:
-    """Check the type of the user's own HTTP clients.
-
-    Raises:
-        ConfigurationError: ``http_client`` is not a sync client, or ``http_async_client`` is not an async client.
-    """
-    fits = http_client is None or (hasattr(http_client, "send") and not hasattr(http_client, "aclose"))
-    require(fits, "http_client serves the sync calls: it must be an httpx.Client")
-    fits = http_async_client is None or hasattr(http_async_client, "aclose")
-    require(fits, "http_async_client serves the async calls: it must be an httpx.AsyncClient")
 
 
 def session_headers(session_id: str | None) -> dict[str, str]:
@@ -426,7 +281,8 @@ def _given(value: str | None, setting: str) -> str:
         raise ConfigurationError(
             f"{setting} is missing: pass {setting}= or set {' or '.join(ENVIRONMENT[setting])}. Find it on "
             "https://dash.cloudflare.com (Account home, menu of the account, Copy account ID) or with "
-            f"`wrangler whoami`. {_EMULATOR}"
+            f"`wrangler whoami`. {_EMULATOR}",
+            arguments=(setting,),
         )
     return found
 
@@ -437,24 +293,29 @@ def _token(value: SecretStr | str | None) -> tuple[str, bool]:
     if not token:
         names = " or ".join(ENVIRONMENT["api_token"])
         raise ConfigurationError(
-            f"api_token is missing: pass api_token= (or api_key=) or set {names}. Create one with the permission "
-            f"Workers AI Read at https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}"
+            f"api_token is missing: set {names}, or pass api_token= (alias api_key). Create one with the permission "
+            f"Workers AI Read at https://dash.cloudflare.com/profile/api-tokens. {_EMULATOR}",
+            arguments=("api_token",),
         )
     require(
         bool(_TOKEN.fullmatch(token) and token.strip("*")) and not _PLACEHOLDER.fullmatch(token),
         "api_token is malformed (it has white space or a control character, is a placeholder, or is masked as in a "
         "dump): check CLOUDFLARE_API_TOKEN",
+        "api_token",
     )
     return token, not given
 
 
 def _check_account(account: str, token: str) -> None:
     if account == token:
-        raise ConfigurationError("account_id holds the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id")
+        raise ConfigurationError(
+            "account_id is the API token: set CLOUDFLARE_ACCOUNT_ID to the account's id", arguments=("account_id",)
+        )
     if not _ACCOUNT.fullmatch(account) or _PLACEHOLDER.fullmatch(account):
         raise ConfigurationError(
             "account_id is malformed (allowed: 1 to 32 letters, digits, - and _; is it a placeholder, or the API "
-            "token?): check CLOUDFLARE_ACCOUNT_ID"
+            "token?): check CLOUDFLARE_ACCOUNT_ID",
+            arguments=("account_id",),
         )
 
 
@@ -471,78 +332,10 @@ def setting_parameters() -> list[inspect.Parameter]:
     ]
 
 
-def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) -> None:
-    """Mask the secrets among keywords in place, so that the local variables in a traceback do not show them.
-
-    A malformed value that may hold a secret is replaced by an empty one of its type: the error needs the type alone.
-
-    Args:
-        given: Settings of a constructor or of a call.
-        known: Names of all valid keywords. Values of other ones are removed: one may be a misspelt token. None: only
-            values of names that look like a misspelt secret are removed.
-    """
-    for name, value in given.items():
-        mask = _MASKS.get(name)
-        if mask is not None:
-            given[name] = mask(value)
-        elif _is_misspelt_secret(name) if known is None else name not in known:
-            given[name] = _blank(value)
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_misspelt_secret(name: str) -> bool:
-    return bool(difflib.get_close_matches(name, _MASKS, n=1, cutoff=0.8))
-
-
-def _blank(value: object) -> object:
-    return type(value)() if isinstance(value, (str, bytes, bytearray, list, tuple, set, dict)) else value
-
-
-def _masked_text(value: object) -> object:
-    return SecretStr(value) if isinstance(value, str) else _blank(value)
-
-
-def _masked_values(headers: object) -> object:
-    if not isinstance(headers, Mapping):
-        return _blank(headers)
-    return {name: _masked_text(value) for name, value in headers.items()}
-
-
-def _masked_gateway(gateway: object) -> object:
-    if not isinstance(gateway, Mapping):
-        return gateway if isinstance(gateway, str) else _blank(gateway)
-    options = {name: value if name in GATEWAY_OPTIONS else _blank(value) for name, value in gateway.items()}
-    return {**options, "token": _masked_text(options["token"])} if "token" in options else options
-
-
-def _masked_worker(worker: object) -> object:
-    if not isinstance(worker, Mapping):
-        return _masked_url(worker)
-    masks: dict[object, Callable[[object], object]] = {"url": _masked_url, "headers": _masked_values}
-    return {name: masks.get(name, _blank)(value) for name, value in worker.items()}
-
-
-def _masked_url(url: object) -> object:
-    """Return a URL with user, password and query replaced. Such a URL is rejected."""
-    if not isinstance(url, str):
-        return _blank(url)
-    return _QUERY_OF_URL.sub(r"\1redacted", _USER_OF_URL.sub("//redacted@", url))
-
-
-_MASKS: Final[dict[str, Callable[[object], object]]] = {
-    **dict.fromkeys(("api_token", "api_key", "auth_token"), _masked_text),
-    **dict.fromkeys(("default_headers", "extra_headers"), _masked_values),
-    **dict.fromkeys(("base_url", "api_base"), _masked_url),
-    "gateway": _masked_gateway,
-    "batch_worker": _masked_worker,
-}
-"""Function that masks the value, by keyword that may hold a secret."""
-
-
 def reject_settings(owner: str, given: Mapping[str, object]) -> None:
-    """Raise ``ConfigurationError`` for settings that are passed beside a client, which has its own."""
-    if known := known_keywords(owner, given):
-        raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(known)} there")
+    """Raise ``ConfigurationError`` if settings are passed together with a client, which has its own."""
+    if given:
+        raise ConfigurationError(f"{owner} uses the settings of the client it was given: set {', '.join(given)} there")
 
 
 def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
@@ -556,6 +349,6 @@ def known_keywords(owner: str, given: Mapping[str, object]) -> SettingKeywords:
         name = ALIASES.get(keyword, keyword)
         if name not in SETTINGS:
             raise unknown_keyword(owner, keyword, {*SETTINGS, *ALIASES}, "extra_body of a call")
-        require(name not in named, f"{owner} got {name} twice, once as {keyword}: pass it once")
+        require(name not in named, f"{owner} received {name} twice, once as {keyword}: pass it once")
         named[name] = value
     return cast("SettingKeywords", named)

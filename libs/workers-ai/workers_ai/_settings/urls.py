@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
+from workers_ai._settings.masking import masked_url, masked_values, masks_fields
 from workers_ai._validation import check_header, require, require_kind
 from workers_ai.errors import ConfigurationError
 
@@ -26,11 +27,12 @@ __all__ = [
 
 _GATEWAY_HOST: Final = "gateway.ai.cloudflare.com"
 _GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
-_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:v1|run)(?:/.*)?$")
+_GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:(?:v1|run)(?:/.*)?|@.*)$")
 _ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
 """A URL of the account, up to any route of Workers AI."""
 
 
+@masks_fields(url=masked_url, headers=masked_values)
 @dataclass(frozen=True)
 class BatchWorker:
     """A deployed Worker that serves as the asynchronous queue in place of the REST route.
@@ -41,16 +43,17 @@ class BatchWorker:
             The API token is never sent to a Worker.
 
     Raises:
-        ConfigurationError: The URL is not text, or a header cannot be sent.
+        ConfigurationError: The URL is malformed, or a header cannot be sent.
     """
 
     url: str
     headers: Mapping[str, SecretStr | str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        require_kind("the url of a BatchWorker", self.url, str, "text")
+        require(isinstance(self.url, str), f"the url of a BatchWorker must be text, not {type(self.url).__name__}")
         require_kind("the headers of a BatchWorker", self.headers, Mapping, "a mapping of names to values")
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        check_url(self.url, True, "batch_worker", "")  # the client that uses it rejects an unencrypted URL
         for name, value in self.headers.items():
             check_header(name, value)
         masked = {name: SecretStr(reveal(value)) for name, value in self.headers.items()}
@@ -77,7 +80,10 @@ def batch_worker_options(
     if isinstance(given, str):
         given = BatchWorker(given)
     elif isinstance(given, Mapping):
-        require(given.keys() <= {"url", "headers"} and "url" in given, "batch_worker accepts url and headers")
+        require(
+            given.keys() <= {"url", "headers"} and "url" in given,
+            "batch_worker must have the key url, and may have the key headers; remove other keys",
+        )
         given = BatchWorker(**cast("_BatchWorkerKeywords", given))
     require_kind("batch_worker", given, BatchWorker, "a URL or a BatchWorker")
     if given is not None:
@@ -138,7 +144,7 @@ def is_gateway_url(url: str) -> bool:
 def check_base_url(url: str, allow_insecure_http: bool) -> tuple[str, str | None]:
     """Return the base URL without account and route, and the account that ``url`` contains.
 
-    The URLs of the account that the dashboard and the documentation show are understood:
+    URLs of the account, as in the dashboard and the documentation, are accepted:
     ``.../client/v4/accounts/ACCOUNT/ai``, ``.../ai/v1``, ``.../ai/v1/chat/completions``, ``.../ai/run/MODEL``.
 
     Raises:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWorkerTransport"]
 
-_OF_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
+_BODY_HEADERS: Final = ("content-encoding", "content-length", "transfer-encoding")
 _ERROR_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _ACCESS_STATUSES: Final = (401, 403, 404, 405)
 _HINT: Final = "Check the URL and headers of batch_worker=."
@@ -62,9 +62,9 @@ class BatchWorkerTransport:
         http_client: httpx.Client | None = None,
         http_async_client: httpx.AsyncClient | None = None,
     ) -> None:
-        self._of_worker = _worker_settings(settings)
-        self._worker = HttpTransport(self._of_worker, http_client, http_async_client)
-        self._names_model = True
+        self._settings = _worker_settings(settings)
+        self._worker = HttpTransport(self._settings, http_client, http_async_client)
+        self._sends_model = True
         self._has_account = bool(settings.account_id)
         self._service = HttpTransport(settings, http_client, http_async_client)
 
@@ -77,7 +77,7 @@ class BatchWorkerTransport:
         """
         if not self._is_for_worker(request):
             return self._service.send(request, stream)
-        reply = self._worker.send(to_worker(request, with_model=self._names_model), False)
+        reply = self._worker.send(to_worker(request, with_model=self._sends_model), False)
         if self._is_strict(request, reply):
             reply = self._remember_strict(self._worker.send(to_worker(request, with_model=False), False))
         return self._read(request, reply)
@@ -86,26 +86,26 @@ class BatchWorkerTransport:
         """Send one request; see :meth:`send`."""
         if not self._is_for_worker(request):
             return await self._service.asend(request, stream)
-        reply = await self._worker.asend(to_worker(request, with_model=self._names_model), False)
+        reply = await self._worker.asend(to_worker(request, with_model=self._sends_model), False)
         if self._is_strict(request, reply):
             reply = self._remember_strict(await self._worker.asend(to_worker(request, with_model=False), False))
         return self._read(request, reply)
 
     def _is_strict(self, request: Request, reply: httpx.Response) -> bool:
         """Return whether the Worker rejected the submission because of the field ``model``."""
-        if not self._names_model or not is_submission(request) or reply.is_success:
+        if not self._sends_model or not is_submission(request) or reply.is_success:
             return False
         refusal = read_error(_parsed(reply), is_error=True)
         return refusal is not None and rejects_model_field(reply.status_code, refusal.message)
 
     def _remember_strict(self, reply: httpx.Response) -> httpx.Response:
-        self._names_model = not reply.is_success
+        self._sends_model = not reply.is_success
         return reply
 
     def _is_for_worker(self, request: Request) -> bool:
         require(
             request.task == "queue" or self._has_account,
-            "a batch Worker serves only the queue: other calls need account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
+            "a batch Worker serves only the queue: other calls require account_id and api_token (CLOUDFLARE_ACCOUNT_ID "
             "and CLOUDFLARE_API_TOKEN)",
         )
         return request.task == "queue"
@@ -131,14 +131,14 @@ class BatchWorkerTransport:
         return _with_body(reply, data if grouped is None else {**result, "responses": grouped, "results": None})
 
     def _rejected(self, reply: httpx.Response, data: JSON) -> httpx.Response:
-        """Return an error response that names the Worker, with the code and status of the service if it has them."""
+        """Return an error response with the URL of the Worker, and with the code and status of the service if known."""
         refusal = read_error(data, is_error=True)
         text = refusal.message if refusal else f"HTTP {reply.status_code} without a reason"
         if (name := _error_name(data)) and name != text:
             text = f"{name}: {text}"
         if refusal and refusal.request_id:
             text = f"{text} ({refusal.request_id})"
-        message = f"the batch Worker {self._of_worker.base_url}: {text}"
+        message = f"the batch Worker {self._settings.base_url}: {text}"
         code = refusal and refusal.code
         body: JSON = {"success": False, "errors": [{"code": code, "message": message}]}
         return ParsedResponse(
@@ -196,4 +196,4 @@ def _with_body(reply: httpx.Response, body: JSON) -> httpx.Response:
 
 
 def _headers(reply: httpx.Response) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in reply.headers.multi_items() if name not in _OF_THE_BODY]
+    return [(name, value) for name, value in reply.headers.multi_items() if name not in _BODY_HEADERS]

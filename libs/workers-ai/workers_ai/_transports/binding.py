@@ -106,7 +106,7 @@ class BindingTransport:
             httpx.ReadError: The answer was interrupted before its first byte.
         """
         if self._binding is None:
-            raise ConfigurationError("a pickle does not carry a binding: set binding= again")
+            raise ConfigurationError("a pickle does not contain the binding: set binding= again")
         call = _read_call(request, self._settings)
         timeout_s = _read_timeout_s(self._settings.timeout if request.timeout is None else request.timeout)
         bounds = [bound for bound in (timeout_s, request.total_s) if bound is not None]
@@ -135,7 +135,7 @@ class BindingTransport:
 class _Call(NamedTuple):
     path: str
     arguments: Sequence[str]
-    """Each as JSON text."""
+    """Arguments of ``env.AI.run`` or ``env.AI.models``, each as JSON text."""
 
 
 def _write(value: JSON) -> str:
@@ -149,7 +149,7 @@ def _read_call(request: Request, settings: Settings) -> _Call:
     if request.path == _MODELS:
         return _Call(_MODELS, [json.dumps(dict(parse_qsl(request.query)))])
     if request.path == "v1/embeddings":
-        raise ConfigurationError("a binding has no route for api='embeddings': leave api unset")
+        raise ConfigurationError("a binding has no route for api='embeddings': omit api=")
     body: dict[str, Any] = dict(request.body or {})
     options = dict(body.pop("options", None) or {})
     if request.path == "run":
@@ -194,7 +194,7 @@ async def _reply(result: Any, stream: bool, timeout_s: float | None) -> httpx.Re
 
 
 def _gateway(options: GatewayOptions) -> dict[str, JSON]:
-    """Return the gateway options under the names of the binding, without the token: a binding needs none."""
+    """Return the gateway options by the names of the binding. The token is omitted: a binding requires none."""
     retries = {
         "maxAttempts": options.max_attempts,
         "retryDelayMs": options.retry_delay_ms,

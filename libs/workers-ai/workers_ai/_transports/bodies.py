@@ -1,8 +1,7 @@
-"""Read and close responses of httpx: within bounds of size and time, and only while this thread is outside httpx."""
+"""Send requests with httpx and read the responses, within bounds of size and time."""
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from contextlib import suppress
@@ -10,14 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import httpcore
 import httpx
 
+from workers_ai._transports.total_timeout import OUT_OF_TIME, inside
 from workers_ai._wire.sse import is_event_stream
 from workers_ai.errors import APIResponseValidationError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
     from workers_ai._wire.json_types import JSON
@@ -29,21 +27,18 @@ __all__ = [
     "aread_end",
     "aread_next",
     "asend",
-    "bound",
-    "close",
     "read_end",
     "read_next",
     "send",
 ]
 
 MAX_BODY_BYTES: int = 256 * 2**20
-"""Largest decoded body, in bytes: many times the largest result of the queue."""
+"""Maximum size of a decoded body, in bytes: many times the largest result of the queue."""
 
 _PIECE_BYTES: Final = 2**20
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
-_OUT_OF_TIME: Final = "total_timeout ended before the response was complete"
 _END_S: Final = 0.05
-"""Longest wait, in seconds, for the end of a body whose events have all arrived."""
+"""Maximum seconds to wait for the end of a body whose events have all arrived."""
 
 
 class ParsedResponse(httpx.Response):
@@ -54,7 +49,7 @@ class ParsedResponse(httpx.Response):
         headers: HTTP headers.
         body: The parsed JSON body.
         content: The body in bytes, for an error response; None to leave it out.
-        hint: Remedy of the error, if only the transport knows it.
+        hint: Remedy of the error that the response reports, or "".
     """
 
     def __init__(
@@ -72,134 +67,14 @@ class ParsedResponse(httpx.Response):
 
 
 class NoCookies(httpx.Cookies):
-    """Cookies of a client that sends none. It does not read those of responses, which takes 8% of a call."""
+    """Cookies that ignore those of responses, since no request sends any. Reading them takes 8% of a call."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         """Do nothing."""
 
 
-class _Inside(threading.local):
-    """Whether this thread is inside httpx, where it may hold a lock of the connection pool.
-
-    Garbage collection can end an abandoned stream at any point. If that point is inside httpx, closing the response
-    would wait for a lock that this thread holds, so it is closed on the way out.
-
-    Attributes:
-        ends: The time, by ``time.monotonic``, at which the exchange must have ended; None for no bound.
-    """
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.closing: list[httpx.Response] = []
-        self.ends: float | None = None
-
-    def enter(self, ends: float | None) -> float | None:
-        """Bound all reads and writes until :meth:`leave`. Return the bound outside, for :meth:`leave`."""
-        outer, self.ends = self.ends, ends
-        self.depth += 1
-        return outer
-
-    def leave(self, outer: float | None) -> None:
-        """Close the responses whose streams ended inside httpx."""
-        self.depth -= 1
-        self.ends = outer
-        if self.closing:
-            self.close_all()
-
-    def close_all(self) -> None:
-        while self.closing and not self.depth:
-            with suppress(Exception):
-                self.closing.pop().close()
-
-
-_inside = _Inside()
-
-
-def bound(client: httpx.Client) -> None:
-    """Bound every read and write of a client by ``total_timeout``, those of the response head and of TLS included.
-
-    httpx has no option for the network backend of its connection pools, so it is replaced in place. A pool of another
-    kind, as in Pyodide, or of a version with other private names, keeps the timeouts of single reads and writes.
-    """
-    mounted = getattr(client, "_mounts", {}).values()
-    for transport in (getattr(client, "_transport", None), *mounted):
-        pool = getattr(transport, "_pool", None)
-        backend = getattr(pool, "_network_backend", None)
-        if isinstance(pool, httpcore.ConnectionPool) and backend is not None:
-            pool._network_backend = _BoundedBackend(backend)
-
-
-def _left_s(timeout: float | None, error: type[Exception]) -> float | None:
-    """Return the seconds that one read or write may take.
-
-    Raises:
-        Exception: ``error``, if the time of the exchange is over.
-    """
-    ends = _inside.ends
-    if ends is None:
-        return timeout
-    left = ends - time.monotonic()
-    if left <= 0:
-        raise error(_OUT_OF_TIME)
-    return left if timeout is None else min(timeout, left)
-
-
-class _BoundedBackend(httpcore.NetworkBackend):
-    """Open connections whose reads and writes end with the exchange."""
-
-    def __init__(self, backend: httpcore.NetworkBackend) -> None:
-        self._backend = backend
-
-    def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, *args: Any, **options: Any
-    ) -> httpcore.NetworkStream:
-        left = _left_s(timeout, httpcore.ConnectTimeout)
-        return _BoundedStream(self._backend.connect_tcp(host, port, left, *args, **options))
-
-    def connect_unix_socket(
-        self, path: str, timeout: float | None = None, *args: Any, **options: Any
-    ) -> httpcore.NetworkStream:
-        left = _left_s(timeout, httpcore.ConnectTimeout)
-        return _BoundedStream(self._backend.connect_unix_socket(path, left, *args, **options))
-
-    def sleep(self, seconds: float) -> None:
-        self._backend.sleep(seconds)
-
-
-class _BoundedStream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left_s(timeout, httpcore.ReadTimeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _left_s(timeout, httpcore.WriteTimeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        left = _left_s(timeout, httpcore.ConnectTimeout)
-        return _BoundedStream(self._stream.start_tls(ssl_context, server_hostname, left))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-def close(response: httpx.Response) -> None:
-    """Close a response, now or as soon as this thread has left httpx."""
-    if _inside.depth:
-        _inside.closing.append(response)
-    else:
-        response.close()
-
-
 def read_next(response: httpx.Response, chunks: Iterator[bytes]) -> bytes:
     """Read the next bytes of a response; empty at its end. A failure closes it."""
-    inside = _inside
     outer = inside.enter(_ends_of(response))
     try:
         return next(chunks, b"")
@@ -219,7 +94,7 @@ async def aread_next(response: httpx.Response, chunks: AsyncIterator[bytes]) -> 
         with anyio.fail_after(max(0.0, ends - time.monotonic())):
             return await anext(chunks, b"")
     except TimeoutError:
-        error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
+        error: BaseException = httpx.ReadTimeout(OUT_OF_TIME)
     except BaseException as exc:  # noqa: BLE001 - raised below
         error = exc
     with suppress(Exception), anyio.CancelScope(shield=True):
@@ -233,11 +108,11 @@ def _ends_of(response: httpx.Response) -> float | None:
 
 
 def read_end(response: httpx.Response, chunks: Iterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     network = response.extensions.get("network_stream")
     if network is None:
         return
-    # The end may be in a buffer of the HTTP parser, so a readable socket proves nothing. The timeout of a
+    # The end may be in a buffer of the HTTP parser, so checking the socket is not enough. The timeout of a
     # response cannot be changed once reading has begun; the wait is bounded at its network stream.
     with suppress(httpx.RequestError, httpx.StreamError, AttributeError):
         network.read = partial(_read_soon, network.read)
@@ -253,7 +128,7 @@ def _read_soon(read: Callable[..., bytes], max_bytes: int, timeout: float | None
 
 
 async def aread_end(chunks: AsyncIterator[bytes]) -> None:
-    """Read the end of a body if it comes at once: then the connection serves the next call."""
+    """Read the end of a body if it arrives at once, so that the connection can be used again."""
     with suppress(httpx.RequestError, httpx.StreamError), anyio.move_on_after(_END_S):
         while await anext(chunks, b""):
             pass
@@ -269,7 +144,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         httpx.ReadTimeout: The bytes arrived after the end of ``total_timeout``.
 
     Attributes:
-        on_close: Called after the body was closed.
+        on_close: Function to call after the body was closed.
     """
 
     on_close: Callable[[], None] | None = None
@@ -306,7 +181,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _checked(self, chunk: bytes) -> Iterator[bytes]:
         if self.ends is not None and time.monotonic() > self.ends:
-            raise httpx.ReadTimeout(_OUT_OF_TIME)
+            raise httpx.ReadTimeout(OUT_OF_TIME)
         for piece in self._decoded(chunk) if self._coding else (chunk,):
             self._left -= len(piece)
             if self._left < 0:
@@ -375,17 +250,17 @@ def _take_coding(headers: httpx.Headers) -> str:
 def send(client: httpx.Client, request: httpx.Request, stream: bool, total_s: float | None) -> httpx.Response:
     """Send a request. Read the response unless it is the requested event stream."""
     ends = None if total_s is None else time.monotonic() + total_s
-    outer = _inside.enter(ends)
+    outer = inside.enter(ends)
     try:
         return _send(client, request, stream, ends)
     except BaseException as exc:  # noqa: BLE001 - raised without the frames of httpx, which hold the sent headers
         raise exc.with_traceback(None)  # noqa: B904
     finally:
-        _inside.leave(outer)
+        inside.leave(outer)
 
 
 def _send(client: httpx.Client, request: httpx.Request, stream: bool, ends: float | None) -> httpx.Response:
-    # The client may be the user's: its credentials would outrank ours, and a redirect would send our headers elsewhere.
+    # The client may be the user's: its credentials would replace ours, and a redirect would send our headers elsewhere.
     response = client.send(request, stream=True, auth=None, follow_redirects=False)
     if response.is_closed:  # a transport or a hook of the user has read it
         return response
@@ -410,7 +285,7 @@ async def asend(
         with anyio.fail_after(total_s):
             return await _asend(client, request, stream, ends)
     except TimeoutError:
-        error: BaseException = httpx.ReadTimeout(_OUT_OF_TIME)
+        error: BaseException = httpx.ReadTimeout(OUT_OF_TIME)
     except BaseException as exc:  # noqa: BLE001 - raised below
         error = exc
     raise error.with_traceback(None)  # without the frames of httpx, which hold the sent headers

@@ -1,28 +1,26 @@
-"""HTTP clients: created when needed, for sync calls and for each running event loop.
+"""The HTTP transport. It creates clients when needed: for sync calls, and for each running event loop.
 
-They close with their owner, or with their event loop.
+The clients are closed with their owner, or with their event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-from urllib.request import getproxies
 
-from workers_ai._settings.urls import is_loopback, reveal
+from workers_ai._settings.urls import reveal
 from workers_ai._transports import load_bodies
-from workers_ai._transports.clients import Clients
+from workers_ai._transports.clients import Clients, SecretHeaders, create_client
 from workers_ai._wire.json_parsing import parse_body, replace_lone_surrogates
-from workers_ai.errors import BadRequestError, ConfigurationError
+from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncGenerator, Callable
 
     import httpx
@@ -31,80 +29,18 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
 
-__all__ = ["HttpTransport", "SecretHeaders", "body_text", "create_client", "parsed", "running_loop", "untie"]
-
-AnyClient = TypeVar("AnyClient", "httpx.Client", "httpx.AsyncClient")
+__all__ = ["HttpTransport", "body_text", "parsed", "free_body", "running_loop"]
 
 _PATH_SAFE: Final = "/@:+,;=!$&'()*~"
 _MAX_CACHED_URLS: Final = 256
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-@functools.cache
-def _tls_context() -> ssl.SSLContext:
-    """Return the TLS context of all clients. Loading the certificates takes longer than the rest of a client."""
-    import httpx
-
-    return httpx.create_ssl_context()
-
-
-def create_client(kind: type[AnyClient], headers: SecretHeaders, settings: Settings, kept: int) -> AnyClient:
-    """Create a client that keeps ``kept`` idle connections.
-
-    Raises:
-        ConfigurationError: httpx cannot use a variable of the environment. The message lists the variables it reads.
-    """
-    import httpx
-
-    try:
-        client = kind(headers=headers.reveal(), **_client_options(settings, kept))
-        if isinstance(client, httpx.Client):
-            load_bodies().bound(client)
-        client.headers.setdefault("host", httpx.URL(settings._root).netloc.decode("ascii"))
-        client._cookies = load_bodies().NoCookies()  # the argument `cookies` and its setter copy it
-        return client
-    except (ValueError, ImportError, OSError, httpx.InvalidURL) as exc:
-        # The message can quote the URL of a proxy, with its password.
-        reason = type(exc).__name__ if any("@" in url for url in getproxies().values()) else str(exc)
-    names = "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
-    raise ConfigurationError(f"httpx cannot create a client with this environment ({reason}): check {names}")
-
-
-def _client_options(settings: Settings, kept: int) -> dict[str, Any]:
-    """Return the options of the clients created here.
-
-    Connections are not bounded: ``max_concurrency`` bounds requests. Loopback hosts are never reached through a proxy.
-    """
-    import httpx
-
-    return {
-        "verify": _tls_context(),
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=kept),
-        "trust_env": not is_loopback(httpx.URL(settings.base_url).host),
-    }
-
-
 _transports: weakref.WeakSet[HttpTransport] = weakref.WeakSet()
 
 
-class SecretHeaders:
-    """Headers that no ``repr`` or dump shows."""
-
-    __slots__ = ("_headers",)
-
-    def __init__(self, headers: httpx.Headers) -> None:
-        self._headers = headers
-
-    def __repr__(self) -> str:
-        return "SecretHeaders('**********')"
-
-    def reveal(self) -> httpx.Headers:
-        """Return the headers."""
-        return self._headers
-
-
 class HttpTransport:
-    """Send requests with httpx. Pickles and copies carry the settings, and no open client.
+    """Send requests with httpx. Pickles and copies contain the settings, but no open client.
 
     Args:
         settings: URL, credentials and timeouts.
@@ -124,7 +60,7 @@ class HttpTransport:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # a finalizer that makes a call can interrupt the holder
+        self._lock = threading.RLock()  # a finalizer that sends a request can interrupt the holder
         self._sync: Clients[httpx.Client] | None = None
         self._loops: weakref.WeakKeyDictionary[object, _LoopClients] = weakref.WeakKeyDictionary()
         self._urls: dict[tuple[str, str], httpx.URL] = {}
@@ -198,15 +134,15 @@ class HttpTransport:
         ready.read()
         return ready
 
-    def _headers_of(self, request: Request, usual: httpx.Headers) -> httpx.Headers:
-        """Return ``usual`` with the headers of one request. Its gateway options replace those of the client."""
-        headers = usual.copy()
+    def _headers_of(self, request: Request, default: httpx.Headers) -> httpx.Headers:
+        """Return ``default`` with the headers of one request. Its gateway options replace those of the client."""
+        headers = default.copy()
         headers.update({name: reveal(value) for name, value in request.headers.items()})
         if request.gateway:
             for name in [name for name in headers if name.startswith("cf-aig-") and name not in request.headers]:
                 del headers[name]
             headers.update(request.gateway.headers())
-        elif self._settings.gateway:  # outranks the default gateway of the route
+        elif self._settings.gateway:  # replaces the default gateway of the route
             headers["cf-aig-gateway-id"] = self._settings.gateway.id
         return headers
 
@@ -224,19 +160,21 @@ class HttpTransport:
             try:
                 url = httpx.URL(f"{text}?{query}" if query else text)
             except httpx.InvalidURL as exc:
-                raise BadRequestError(f"the URL of the request is invalid: {exc}") from None
+                raise BadRequestError(
+                    f"the URL of the request is invalid: {exc}. Check base_url and the model id"
+                ) from None
             if len(self._urls) < _MAX_CACHED_URLS:
                 self._urls[path, query] = url
         return url
 
-    @functools.cached_property
+    @cached_property
     def _headers(self) -> SecretHeaders:
         """The headers of every request."""
         import httpx
 
         return SecretHeaders(httpx.Headers({"accept-encoding": "gzip, deflate", **self._settings._headers()}))
 
-    @functools.cached_property
+    @cached_property
     def _timeout(self) -> httpx.Timeout:
         return self._as_timeout(self._settings.timeout)
 
@@ -260,7 +198,7 @@ class HttpTransport:
             return timeout
         return httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
 
-    @functools.cached_property
+    @cached_property
     def _extensions(self) -> dict[str, object]:
         return {"timeout": self._timeout.as_dict()}
 
@@ -269,7 +207,7 @@ class HttpTransport:
 
         with self._lock:
             if self._sync is None:
-                self._sync = Clients(functools.partial(create_client, httpx.Client, self._headers, self._settings))
+                self._sync = Clients(partial(create_client, httpx.Client, self._headers, self._settings))
                 # Not at exit: handlers registered with atexit may still make calls.
                 weakref.finalize(self, _close_all, self._sync).atexit = False
             return self._sync
@@ -306,7 +244,7 @@ class HttpTransport:
 
 
 def _after_fork() -> None:
-    """Drop the parent's connections: two processes on one connection would get each other's responses."""
+    """Drop the parent's connections: two processes on one connection would receive each other's responses."""
     for transport in list(_transports):
         transport._reset()
 
@@ -329,7 +267,7 @@ class _LoopClients:
     def __init__(self, headers: SecretHeaders, settings: Settings) -> None:
         import httpx
 
-        self.clients = Clients(functools.partial(create_client, httpx.AsyncClient, headers, settings))
+        self.clients = Clients(partial(create_client, httpx.AsyncClient, headers, settings))
 
     async def open(self, forget: weakref.WeakMethod[Callable[[object], None]], loop: object) -> None:
         self._lifetime = _lifetime(self.clients, forget, loop)
@@ -399,7 +337,7 @@ def body_text(response: httpx.Response) -> str:
         return content.decode(errors="replace")
 
 
-def untie(response: httpx.Response) -> None:
+def free_body(response: httpx.Response) -> None:
     """Free a body that has been read and parsed, without waiting for the garbage collector.
 
     httpx keeps a reference cycle between a response and its stream; a result of the queue can be large.

@@ -21,9 +21,9 @@ class RateLimitedTransport:
     """A transport whose requests, retries included, wait for a turn at a framework's rate limiter.
 
     Args:
-        transport: Sends the requests.
-        acquire: Blocks until the next request may be sent.
-        aacquire: Waits for the same without blocking.
+        transport: The transport that sends the requests.
+        acquire: Function that blocks until the next request may be sent.
+        aacquire: Function that waits for the same without blocking.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RateLimitedTransport:
         """Wait for a turn.
 
         Args:
-            within_s: Seconds to wait while no request gets a turn; None for no bound.
+            within_s: Seconds to wait while no request of this transport gets a turn; None for no bound.
 
         Raises:
             TimeoutError: No request got a turn for ``within_s`` seconds.
@@ -81,8 +81,8 @@ class RateLimitedTransport:
             del self._scopes[scope]
         if scope.cancelled_caught:
             raise TimeoutError
-        for other, patience_s in self._scopes.items():
-            other.deadline = anyio.current_time() + patience_s
+        for other, longest_s in self._scopes.items():
+            other.deadline = anyio.current_time() + longest_s
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send a request."""

@@ -13,7 +13,6 @@ status, and the response to a poll with an unknown id. All likely forms are read
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -25,7 +24,7 @@ from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
-from workers_ai._wire.usage import add_usage, read_usage
+from workers_ai._wire.usage import read_usage, sum_usage
 from workers_ai.catalogue import lookup
 from workers_ai.errors import (
     BadRequestError,
@@ -57,7 +56,7 @@ MAX_SUBMISSION_BYTES: Final = 9_900_000
 """Maximum bytes of one submission. The documented limit is 10 MB; the margin is for the JSON around the requests."""
 
 QUEUE_QUERY: Final = "queueRequest=true"
-"""Query that sends a request to the queue. Polls have it, too, as in the documentation of the REST route."""
+"""Query string of submissions and polls, as documented for the REST route."""
 
 _RESULT_FIELDS: Final = frozenset({"response", "choices", "data", "output", "tool_calls", "shape"})
 """Every result of a model has one of these fields."""
@@ -65,7 +64,9 @@ _FINAL_STATES: Final = frozenset(
     {"failed", "error", "errored", "cancelled", "canceled", "expired", "not_found", "unknown"}
     | {"complete", "completed", "done", "finished", "succeeded", "success"}
 )
-"""States after which no result follows, unless it is in the same response."""
+"""Final states: a result is in the same response, or never follows."""
+_SUCCESS_FIELDS: Final = frozenset({"id", "index", "external_reference", "result", "success"})
+"""Fields of a successful entry. An entry with other fields may have an error among them."""
 _SEPARATOR_BYTES: Final = 1
 _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -118,7 +119,7 @@ def split_requests(
             raise BadRequestError(f"request {index} cannot be written as JSON: {exc}", model=model) from None
         if size > max_bytes:
             raise RequestTooLargeError(
-                f"request {index} has {size:,} bytes, and a submission may have {max_bytes:,}: shorten it",
+                f"request {index} has {size:,} bytes; the limit of a submission is {max_bytes:,} bytes: shorten it",
                 model=model,
             )
         if part and (total + size > max_bytes or len(part) == max_requests):
@@ -207,7 +208,7 @@ def _finished(
     """Return the status of a finished batch, with an item for each request; None if it is not finished."""
     entries = batch_entries(result)
     if entries is None or (not entries and size != 0 and not _has_final_state(result)):
-        return None  # an empty list does not say that the job has ended
+        return None  # an empty list does not mean that the job has ended
     found: dict[int, BatchItem] = {}
     for entry in entries:
         index = entry_index(entry)
@@ -236,7 +237,7 @@ def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) 
     whole = result.get("usage") if isinstance(result, dict) else None
     if not isinstance(whole, dict):
         records = (item.result.get("usage") for item in items if isinstance(item.result, dict))
-        if usage := functools.reduce(add_usage, map(read_usage, records), None):
+        if usage := sum_usage(map(read_usage, records)):
             return usage
     return read_usage(whole, neurons)
 
@@ -250,7 +251,7 @@ def batch_entries(result: JSON) -> list[JSON] | None:
 
 
 def entry_index(entry: JSON) -> int | None:
-    """Return the index of the request that an entry belongs to: its ``index``, else its ``id``; None without both."""
+    """Return the index of the request of an entry: its ``index``, else its ``id``; None if both are missing."""
     if not isinstance(entry, dict):
         return None
     index = whole_number(entry.get("index"))
@@ -261,7 +262,9 @@ def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) ->
     reference = entry.get("external_reference")
     reference = reference if reference is None else str(reference)
     result = entry.get("result")
-    details = read_error({key: value for key, value in entry.items() if key != "result"})
+    details = None
+    if entry.get("success") is not True or not entry.keys() <= _SUCCESS_FIELDS:
+        details = read_error({key: value for key, value in entry.items() if key != "result"})
     if details is not None:
         details = read_error(result) or details
     elif result is None:

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _UNGROUPED_FIELDS: Final = frozenset({"response", "shape", "usage"})
-"""Fields of a result that are wrong after its texts were grouped differently."""
+"""Fields of a result that become invalid when its texts are grouped differently."""
 _TEXT_KEYS: Final = frozenset({"text", "documents"})
 _UNKNOWN_FIELD: Final = re.compile(
     r"model|unknown|unrecogni[sz]ed|unexpected|unsupported|additional|extra|only|strict|exactly", re.IGNORECASE
@@ -71,7 +71,7 @@ def to_worker(request: Request, *, with_model: bool = True) -> Request:
 
 
 def request_sizes(request: Request) -> list[int]:
-    """Return the number of texts of each request of a submitted or polled job; an empty list if the id lacks them."""
+    """Return the number of texts of each request of a submitted or polled job; an empty list if the id has no sizes."""
     parts = _submitted(request)
     if parts is not None:
         return [len(_texts(part)) for part in parts]
@@ -98,7 +98,7 @@ def _texts(part: Mapping[str, JSON]) -> list[str]:
     if len(names) != 1 or not names <= _TEXT_KEYS:
         other = ", ".join(sorted(names - _TEXT_KEYS)) or "none"
         raise ConfigurationError(
-            f"a batch Worker accepts only texts to embed, and the request also has: {other}. Set such options in the "
+            f"a batch Worker accepts only texts to embed, but the request also has: {other}. Set such options in the "
             "Worker, or omit batch_worker="
         )
     (texts,) = part.values()
@@ -126,10 +126,10 @@ def rejects_model_field(status: int, message: str) -> bool:
 
 
 def check_live(reply: JSON) -> None:
-    """Check that a Worker returns vectors of the model.
+    """Check that a Worker is not in demo mode.
 
     Raises:
-        ConfigurationError: The Worker is in demo mode.
+        ConfigurationError: The Worker returns placeholders instead of vectors.
     """
     for fields in (reply, reply.get("result") if isinstance(reply, dict) else None):
         if isinstance(fields, dict) and isinstance(mode := fields.get("mode"), str) and mode.strip().lower() == "demo":
@@ -170,14 +170,14 @@ def group_responses(responses: Sequence[JSON], sizes: Sequence[int], model: str)
         )
     if spans == list(sizes):
         return None
-    of_text = [
+    text_rows = [
         (entry, part[position] if part else None)
         for entry, part, span in zip(entries, rows, spans, strict=True)
         for position in range(span)
     ]
     grouped: list[JSON] = []
     for index, size in enumerate(sizes):
-        texts, of_text = of_text[:size], of_text[size:]
+        texts, text_rows = text_rows[:size], text_rows[size:]
         failed = next((entry for entry, row in texts if row is None), None)
         if failed is None:
             first = texts[0][0]["result"]

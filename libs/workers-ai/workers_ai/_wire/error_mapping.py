@@ -109,7 +109,7 @@ NAMES: Final[dict[str, type[e.APIStatusError]]] = {
     "rate_limit_exceeded": e.RateLimitError,
     "server_error": e.InternalServerError,
 }
-"""Codes and types of OpenAI and Anthropic. They decide if an error comes with HTTP 200 and without a known number.
+"""Error codes and types of OpenAI and Anthropic. They choose the class of an error with HTTP 200 and no known code.
 
 Sources: https://platform.openai.com/docs/api-reference/responses/object (``error.code``) and
 https://docs.anthropic.com/en/api/errors.
@@ -177,7 +177,7 @@ _MAX_SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a page that are searched for its title."""
 _MAX_MESSAGE_CHARACTERS: Final = 2_000
 _CODE_LIMIT: Final = 10**9
-"""Codes and statuses from here on are garbage."""
+"""Larger numbers are neither codes nor statuses."""
 
 
 class ErrorDetails(NamedTuple):
@@ -185,10 +185,10 @@ class ErrorDetails(NamedTuple):
 
     Attributes:
         message: The text, without prefixes and request id.
-        code: Cloudflare's code; None if there is none.
-        http_status: The HTTP status inside the envelope; None if there is none.
-        request_id: The request id inside the text; None if there is none.
-        name: The code or type of OpenAI or Anthropic, of :data:`NAMES`; None if there is none.
+        code: Cloudflare's code; None if missing.
+        http_status: The HTTP status inside the envelope; None if missing.
+        request_id: The request id inside the text; None if missing.
+        name: The code or type of OpenAI or Anthropic, of :data:`NAMES`; None if missing.
     """
 
     message: str
@@ -202,14 +202,15 @@ def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NES
     """Return the details of an error envelope; None for any other body.
 
     Accepts ``errors`` as a list or an object; ``error`` as a list, an object or a text; the form of the binding
-    (``name``, ``internalCode``, ``httpCode``); the form of vLLM (``object: "error"``); and a bare ``success: false``.
+    (``name``, ``internalCode``, ``httpCode``); the form of vLLM (``object: "error"``); a bare ``success: false``; and
+    the events ``error`` and ``response.failed`` of the Responses route.
     If a message is itself a JSON error, the details are those of the inner error.
 
     Args:
         body: The parsed body, or the text that a binding throws (``"<code>: <text>"``).
         is_error: Whether the response is known to be an error. Then a list of errors and an object that has only
             ``message``, ``description`` or ``detail`` are accepted, too.
-        max_nested: Maximum number of errors inside errors to read.
+        max_nested: Maximum depth of errors inside errors.
     """
     if isinstance(body, str):
         return _details(body, {}) if _LEADING_CODE.match(body) else None
@@ -227,16 +228,26 @@ def read_error(body: JSON, *, is_error: bool = False, max_nested: int = _MAX_NES
         if "message" not in entry and max_nested and (inner := read_error(entry, max_nested=max_nested - 1)):
             return inner
         return _details(entry.get("message") or entry.get("error") or entry.get("msg"), {**body, **entry}, max_nested)
-    if "internalCode" in body or "httpCode" in body or body.get("object") == "error":
+    if body.get("type") == "response.failed" and max_nested:
+        return read_error(body.get("response"), max_nested=max_nested - 1)
+    if _is_flat_error(body):
         return _details(body.get("message") or body.get("description"), body, max_nested)
-    if body.get("success") is False:
-        return _details(body.get("message"), body, max_nested)
     message = _bare_message(body) if is_error else None
     return _details(message, body, max_nested) if message else None
 
 
+def _is_flat_error(body: Mapping[str, JSON]) -> bool:
+    """Return whether an object is itself an error: of a binding, of vLLM, an event ``error``, or a bare failure."""
+    return (
+        "internalCode" in body
+        or "httpCode" in body
+        or "error" in (body.get("object"), body.get("type"))
+        or body.get("success") is False
+    )
+
+
 def _bare_message(body: Mapping[str, JSON]) -> str | None:
-    """Return the message of an object that has no error envelope, as proxies and web frameworks write it."""
+    """Return the message of an error without envelope, as proxies and web frameworks write it."""
     text = body.get("message") or body.get("description") or body.get("detail")
     if isinstance(text, list) and text and isinstance(text[0], dict):
         text = text[0].get("msg")
@@ -248,7 +259,7 @@ def _details(message: JSON, fields: Mapping[str, JSON], max_nested: int = _MAX_N
     text = message if isinstance(message, str) else _dump(message) if message else ""
     status = _to_int(fields.get("httpCode") or fields.get("statusCode"))
     code = _to_int(fields.get("code"))
-    if code is not None and 100 <= code < 600:  # some write the HTTP status as the code
+    if code is not None and 100 <= code < 600:  # some servers write the HTTP status as the code
         status, code = status or code, None
     if code is None:
         code = _to_int(fields.get("internalCode"))
@@ -380,9 +391,9 @@ def error_from_reply(
         text: The body as text.
         model: Model id of the request.
         body: The parsed body; None if it is not JSON.
-        scrub: Removes secrets from a text.
-        successor: Returns the model that replaced a retired one.
-        now: Returns the current time, in UTC.
+        scrub: Function that removes secrets from a text.
+        successor: Function that returns the replacement of a retired model.
+        now: Function that returns the current time in UTC.
 
     Returns:
         An :class:`~workers_ai.errors.APIStatusError`; an ``APIResponseValidationError`` for a 2xx response whose
@@ -394,7 +405,7 @@ def error_from_reply(
         details = ErrorDetails(_first_line(text) or f"HTTP {status} with an empty body")
     details = details._replace(message=scrub(details.message))
     cls = classify(details, status)
-    if status >= 300 and headers.get("cf-mitigated") == "challenge":  # a page for browsers: retrying cannot pass it
+    if status >= 300 and headers.get("cf-mitigated") == "challenge":  # a challenge for browsers: a retry fails, too
         cls = e.PermissionDeniedError
     details = details._replace(message=_shortened(details.message))
     response = e.ErrorResponse(status, {k: scrub(v) for k, v in headers.items() if k.lower() != "set-cookie"}, text)
@@ -438,7 +449,7 @@ def scrub_error(error: e.WorkersAIError, scrub: Callable[[str], str]) -> None:
 
 
 def _scrub_json(value: JSON, scrub: Callable[[str], str]) -> JSON:
-    """Return parsed JSON with every text scrubbed; None if it is nested deeper than Python recurses."""
+    """Return parsed JSON with every text scrubbed; None if the nesting exceeds Python's recursion limit."""
 
     def scrubbed(value: JSON) -> JSON:
         if isinstance(value, str):

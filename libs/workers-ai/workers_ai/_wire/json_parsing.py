@@ -99,7 +99,7 @@ def read_json(text: str) -> Any:
     """Parse JSON that this library wrote."""
     try:
         return from_json(text)
-    except ValueError:  # nested deeper than pydantic reads
+    except ValueError:  # nested too deep for pydantic
         return json.loads(text)
 
 
@@ -108,7 +108,7 @@ def parse_body(data: bytes, *, keep_lone_surrogates: bool = False) -> JSON:
 
     Args:
         data: The JSON, in UTF-8, UTF-16 or UTF-32.
-        keep_lone_surrogates: Keep them. In a stream, the low surrogate may come with the next event.
+        keep_lone_surrogates: Keep lone surrogates. In a stream, the low surrogate may come with the next event.
 
     Raises:
         ValueError: The data is not JSON, or is nested too deep.
@@ -170,7 +170,7 @@ class SurrogateJoiner:
         return replace_lone_surrogates(text[: len(text) - len(self._pending)])
 
     def flush(self) -> str:
-        """Return a replacement for a pending surrogate; "" if there is none."""
+        """Return a replacement for a pending surrogate; "" if none is pending."""
         pending, self._pending = self._pending, ""
         return replace_lone_surrogates(pending)
 
@@ -222,7 +222,7 @@ def parse_answer(text: str, *, among_words: bool = True) -> JSON:
     if not found:
         raise error
     if any(value != found[0] for value in found):
-        raise ValueError(f"there are {len(found)} JSON values in the text")
+        raise ValueError(f"the text has {len(found)} JSON values instead of one")
     return found[0]
 
 
@@ -243,7 +243,7 @@ def _after_reasoning(text: str) -> str:
 
 
 def _embedded(text: str) -> list[JSON]:
-    """Return the objects among words, else the lists. Parse each character once, and nothing inside an invalid value.
+    """Return the objects among words, else the lists. Skip invalid values and everything inside them.
 
     Raises:
         ValueError: A value is truncated.
@@ -283,7 +283,7 @@ def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def parse_growing(text: str) -> JSON:
-    """Return the part of a JSON answer that has arrived, with its unfinished last text; None before it begins."""
+    """Parse an unfinished JSON answer, with its last text as far as it has arrived; None if no value has begun."""
     bare = _after_reasoning(text.strip())
     if not bare.startswith("["):
         bare = bare[bare.find("{") :] if "{" in bare else bare.removeprefix(_FENCE).lstrip(string.ascii_letters)

@@ -10,5 +10,5 @@ __all__ = ["JSON"]
 JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | int | float | bool | None"
 """JSON data. Parsed JSON has dicts and lists; input may have any mapping and sequence.
 
-``workers_ai.types.JSON`` is the same for users, without the duty to narrow it.
+``workers_ai.types.JSON`` is the type for users: they need not narrow it.
 """

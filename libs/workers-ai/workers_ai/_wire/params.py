@@ -1,6 +1,6 @@
-"""Keywords of chat and embedding calls, apart from the code that sends them: importing their names is cheap.
+"""Keywords of chat and embedding calls. Importing this module does not import the code that sends them.
 
-``ChatParams`` is the one list of parameters of a chat call: every parameter in it is accepted by the clients and sent.
+``ChatParams`` is the only list of parameters of a chat call. The clients accept and send every parameter in it.
 ``tests/core/test_keywords.py`` compares it with the fields of the framework classes.
 """
 
@@ -86,7 +86,7 @@ class EmbedShape(TypedDict, total=False):
     batch_size: int | None
     """Texts per request at most. Default: the model's own cap."""
     empty_text: Literal["raise", "space"]
-    """What to do with an empty text: raise an error that names its index (the default), or embed one space."""
+    """What to do with an empty text: raise an error with its index (the default), or embed one space."""
     pooling: Literal["mean", "cls"] | None
     """Pooling of the bge family; the service's default is ``"mean"``. Vectors of the two do not mix."""
     truncate_inputs: bool | None
@@ -100,9 +100,9 @@ class EmbedShape(TypedDict, total=False):
     dimensions: int | None
     """Length of the vectors, for models that can shorten them; ``api="embeddings"`` only."""
     queue: Literal["never", "overflow", "always"]
-    """Whether documents go through the asynchronous queue. Queries never do."""
+    """When to send documents through the asynchronous queue. Queries are always sent directly."""
     deadline_s: float | None
-    """Seconds to wait for the queue. Default 3600; None waits without end."""
+    """Seconds to wait for the queue. Default 3600; None for no bound."""
 
 
 class EmbedKeywords(EmbedShape, CallKeywords, total=False):

@@ -1,4 +1,4 @@
-"""Differences between models in the form of requests, each with its evidence.
+"""Quirks: differences between models in the form of requests, each with its evidence.
 
 Facts about a single model (price, context window, vision) are in the catalogue. A quirk changes or omits a part of the
 request.
@@ -28,7 +28,7 @@ class Quirk:
     """A difference between models in the form of a request.
 
     Attributes:
-        what: Difference in the request.
+        what: What is different in the request.
         evidence: Source: documentation or recording.
         models: Parts of the ids of the models with this quirk.
         families: Families of the catalogue with this quirk.
@@ -47,7 +47,8 @@ class Quirk:
 _PUBLISHED: Final = "https://developers.cloudflare.com/workers-ai/models/ (input schema of each model)"
 
 COMPLETE_TOOLS: Final = Quirk(
-    what="a tool without a description gets its name as one; parameters get type, properties and descriptions",
+    what="a tool without a description is sent with its name as description; its parameters are sent with type, "
+    "properties and descriptions",
     evidence=f"{_PUBLISHED}; required by the older schema, harmless for unknown models",
     models=("gpt-oss", "qwen3-30b", "sea-lion"),
     families=("native", "hybrid", None),
@@ -74,7 +75,7 @@ NINE_LETTER_IDS: Final = Quirk(
     models=("mistral", "llama-4"),
 )
 NO_USER_AFTER_TOOL: Final = Quirk(
-    what="a short assistant message stands between a tool result and the user message after it",
+    what="a short assistant message is inserted between a tool result and the user message after it",
     evidence="live probes of 2026-09 and 2026-10, one source https://github.com/sane-apps/translations: mistral "
     "rejects a user message straight after a tool message",
     models=("mistral",),
@@ -140,7 +141,7 @@ def choose_form(
         rejected: Forms that the model rejects: ``"auto"``, ``"none"``, ``"required"``, ``"named"``.
 
     Returns:
-        The choice, None to send no choice; and the tools.
+        The choice (None to send no choice), and the tools.
 
     Warns:
         UserWarning: The model accepts no form that forces a call. None is sent.
@@ -169,14 +170,14 @@ def _name(tool: Mapping[str, JSON]) -> JSON:
 
 
 def _named(tool: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the choice of one tool: nested or flat, as the tool is. The Responses route has flat tools."""
+    """Return the choice of one tool, nested or flat like the tool. The Responses route has flat tools."""
     if "function" in tool:
         return {"type": "function", "function": {"name": _name(tool)}}
     return {"type": "function", "name": _name(tool)}
 
 
 def repair_request(request: Request, error: WorkersAIError, rejected: set[str]) -> Request | None:
-    """Return a request without the field that the service rejected; None if the error names no such field.
+    """Return a request without the field that the service rejected; None if the error mentions no such field.
 
     Two fields can be dropped: ``stream_options``, since an answer is useful without its usage
     (https://github.com/langchain-ai/langchain-litellm/issues/115), and a form of ``tool_choice``.

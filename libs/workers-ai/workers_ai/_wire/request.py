@@ -1,4 +1,4 @@
-"""Represent a request as plain data."""
+"""Requests as plain data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Request(NamedTuple):
         path: Path after ``.../ai/``, such as ``"run/@cf/baai/bge-m3"`` or ``"v1/chat/completions"``.
         body: JSON body; None for no body.
         model: The model, for errors and for the shared limiter.
-        task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"`` or ``"catalogue"``.
+        task: The task, for the shared limiter: ``"chat"``, ``"embeddings"``, ``"rerank"``, ``"queue"`` or
+            ``"catalogue"``.
         method: HTTP method.
         query: Query string without ``?``.
         headers: Additional headers. A value may be a ``SecretStr``.
@@ -46,12 +47,13 @@ class Request(NamedTuple):
 
 
 class ReplyContext(NamedTuple):
-    """The facts of a request that its reply is read with.
+    """Facts of a request that the reader of its reply needs.
 
     Attributes:
         model: Model id of the request.
         known_ids: Tool-call ids that the conversation already contains.
-        forced: Parameter schemas of the tools of which the model must call one, by name; empty if no call is forced.
+        forced: Parameter schemas, by name, of the tools that the model may choose from for a forced call; empty if no
+            call is forced.
         json_mode: Whether ``response_format`` or ``guided_json`` was sent.
         max_tokens: The limit of output tokens; None if unknown.
         thinking_off: Whether the request turned thinking off.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
-__all__ = ["SSEDecoder", "is_event_stream"]
+__all__ = ["SSEDecoder", "is_event_stream", "looks_like_events", "whole_events"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_FIELD: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 
 
 class SSEDecoder:
@@ -89,5 +91,16 @@ def _as_error(data: bytes) -> bytes:
 
 
 def is_event_stream(status_code: int, content_type: str | None) -> bool:
-    """Return whether a response is a successful event stream. Its body is then left unread."""
+    """Return whether a response is a successful event stream. The transport leaves its body unread."""
     return status_code < 300 and "event-stream" in (content_type or "").lower()
+
+
+def looks_like_events(body: bytes) -> bool:
+    """Return whether a body begins as an event stream does, whatever its media type is."""
+    return _FIELD.match(body.removeprefix(_BYTE_ORDER_MARK)) is not None
+
+
+def whole_events(body: bytes) -> list[bytes]:
+    """Return the data of every event of a whole event stream."""
+    decoder = SSEDecoder()
+    return decoder.decode(body) + decoder.flush()

@@ -9,9 +9,9 @@ from workers_ai._wire.json_types import JSON
 from workers_ai.types import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["UsageMeter", "add_usage", "finite", "read_usage"]
+__all__ = ["UsageMeter", "add_usage", "finite", "read_usage", "sum_usage"]
 
 _N = TypeVar("_N", int, float)
 _USUAL: Final = range(2**53)
@@ -44,8 +44,7 @@ def _neurons(raw: Mapping[str, JSON]) -> float | None:
 
 def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int | None:
     for group in groups:
-        details = raw.get(group)
-        if isinstance(details, dict) and isinstance(count := details.get(key), int):
+        if group in raw and isinstance(details := raw[group], dict) and isinstance(count := details.get(key), int):
             return _count(count)
     return None
 
@@ -53,7 +52,7 @@ def _detail(raw: Mapping[str, JSON], groups: tuple[str, str], key: str) -> int |
 def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
     """Read a usage record with the names of OpenAI or of the Responses route.
 
-    Without a record, return the neurons of the header alone; None if there is no such header either.
+    Without a record, return only the neurons of the header; None if the header is missing, too.
     """
     if not isinstance(raw, dict):
         neurons = _float(neurons_header or "")
@@ -64,12 +63,12 @@ def read_usage(raw: JSON, neurons_header: str | None = None) -> Usage | None:
     if neurons is None and neurons_header:
         neurons = _float(neurons_header)
     return Usage(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=_count(raw.get("total_tokens")) or input_tokens + output_tokens,
-        cached_tokens=_detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
-        reasoning_tokens=_detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
-        neurons=neurons,
+        input_tokens,
+        output_tokens,
+        _count(raw.get("total_tokens")) or input_tokens + output_tokens,
+        _detail(raw, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens"),
+        _detail(raw, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens"),
+        neurons,
     )
 
 
@@ -98,10 +97,21 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
     )
 
 
+def sum_usage(records: Iterable[Usage | None]) -> Usage | None:
+    """Return the sum of any number of records; None adds nothing."""
+    columns = list(zip(*(record for record in records if record is not None), strict=True))
+    if not columns:
+        return None
+    input_tokens, output_tokens, total_tokens, *optional = columns
+    known = [[value for value in column if value is not None] for column in optional]
+    cached, reasoning, neurons = (sum(values) if values else None for values in known)
+    return Usage(sum(input_tokens), sum(output_tokens), sum(total_tokens), cached, reasoning, neurons)
+
+
 class UsageMeter:
     """Compute the usage of a stream from the records of its events, in any order.
 
-    - Totals include the prompt. Older models send a running total, others a closing one. The largest counts.
+    - Totals include the prompt. Older models send a total with every event, others one at the end. The largest is used.
     - Newer models send increments: only the first record includes the prompt. They are summed, unless a total follows.
 
     A record without tokens is ignored.

@@ -50,8 +50,8 @@ class EmbedOptions(NamedTuple):
     Attributes:
         pooling: ``"mean"`` (the service's default) or ``"cls"``, for the bge family.
         truncate_inputs: Whether the service truncates texts that are too long, for models with that option.
-        query_instruction: Sent as ``instruction`` with queries of qwen3-embedding; for other models put before each
-            query, as their model cards require.
+        query_instruction: Sent as ``instruction`` with queries of qwen3-embedding; prepended to each query for
+            other models, as their model cards require.
         normalize: Scale each vector to length 1.
         api: The route; None for the default of the model, see :func:`embed_api`.
         dimensions: Length of the vectors, for models that can shorten them. Only for ``api="embeddings"``.
@@ -150,7 +150,7 @@ def embed_request(
 def _openai_inputs(
     model: str, texts: Sequence[str], options: EmbedOptions, *, kind: Literal["document", "query"]
 ) -> dict[str, JSON]:
-    """Return the body of ``POST /ai/v1/embeddings``. It has no field for the instruction, which precedes each query."""
+    """Return the body of ``POST /ai/v1/embeddings``. It has no field for the instruction: prepend it to each query."""
     prefix = (options.query_instruction or "") if kind == "query" else ""
     body: dict[str, JSON] = {"model": model, "input": [prefix + text for text in texts]}
     if options.dimensions is not None:
@@ -161,7 +161,7 @@ def _openai_inputs(
 def read_vectors(
     data: JSON, model: str, count: int, *, normalize: bool = False, neurons: str | None = None
 ) -> EmbedReply:
-    """Read and check vectors in any form that was seen.
+    """Read and check vectors in every known form.
 
     Accepts ``data`` or ``response`` with lists of numbers, and OpenAI items with ``index`` and ``embedding``. An
     embedding is a list, or base64 of little-endian float32.
@@ -253,7 +253,7 @@ def _check(rows: Sequence[JSON], model: str) -> list[list[float]]:
     vectors: list[list[float]] = []
     for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != length:
-            raise _invalid(f"vector {index} is not a list of {length} numbers, as vector 0 is", model, None)
+            raise _invalid(f"vector {index} is not a list of {length} numbers like vector 0", model, None)
         try:
             numbers = cast("list[float]", row)
             total = sum(numbers)
@@ -283,7 +283,7 @@ def rerank_request(
         BadRequestError: The query is empty or not a string.
     """
     if not isinstance(query, str) or not query:
-        raise BadRequestError(f"the query must be a string that is not empty, not {query!r:.200}", model=model)
+        raise BadRequestError(f"the query must be a non-empty string, not {query!r:.200}", model=model)
     body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts], "top_k": top_k}
     if reject_if_busy:
         body["options"] = {"rejectIfBusy": True}
@@ -306,7 +306,7 @@ def read_scores(data: JSON, model: str, count: int, top_k: int) -> list[RerankSc
         if index is not None and index < count and score is not None:
             scores[index] = score
     if len(scores) < top_k:
-        raise _invalid(f"the reply has scores for {len(scores)} texts, and {top_k} were requested", model, data)
+        raise _invalid(f"the reply has scores for {len(scores)} texts, but {top_k} were requested", model, data)
     return sorted((RerankScore(index, score) for index, score in scores.items()), key=lambda item: -item.score)[:top_k]
 
 

@@ -34,9 +34,9 @@ _CONTINUES = "interrupted: the same command continues"
 _CALL, _CORPUS, _ACCOUNT = "One call", "A corpus", "Your account"
 
 
-def _epilog(*examples: str) -> str:
+def _epilog(*examples: str, credentials: str = _ENVIRONMENT) -> str:
     """Return the end of a help page: examples, and where credentials come from."""
-    return "\n\n".join(["Examples:", *examples, _ENVIRONMENT])
+    return "\n\n".join(["Examples:", *examples, credentials])
 
 
 app = typer.Typer(
@@ -338,7 +338,10 @@ def generate(
     raise typer.Exit(status)
 
 
-@app.command(epilog=_epilog("workers-ai jobs vectors.parquet.ledger"), rich_help_panel=_CORPUS)
+@app.command(
+    epilog=_epilog("workers-ai jobs vectors.parquet.ledger", credentials="No account or token is needed."),
+    rich_help_panel=_CORPUS,
+)
 def jobs(ledger: opt.LedgerPath, forget: opt.Forget = None) -> None:
     """List the submissions of a ledger that are in the queue, or forget one that never finishes.
 

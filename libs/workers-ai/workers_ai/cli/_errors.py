@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -22,31 +21,36 @@ PARTIAL: Final = 3
 """A command finished, and some documents failed, or some facts differ."""
 INTERRUPTED: Final = 130
 
-_OPTIONS: Final = (
-    (r"queue='never' or mode='direct'", "--mode direct"),
-    (r"\blimit_cost_usd\b", "--limit-cost"),
-    (r"\btruncate_inputs\b", "--truncate"),
-    (
-        r"\b(prompt|system|schema|labels|max_tokens|requests_per_job|account_id|base_url|gateway|max_concurrency"
-        r"|pooling|instruction|model|mode|ledger|empty_text)= ?",
-        r"--\1 ",
-    ),
-    (r"(?<!-)\baccount_id\b", "--account-id"),
-    (r"pass api_token= \(or api_key=\) or set", "set"),
-)
-"""Names of Python arguments in messages, and the options of the command."""
-
-
-def _as_command(text: str) -> str:
-    """Replace names of Python arguments in a message by options of the command."""
-    for name, option in _OPTIONS:
-        text = re.sub(name, option, text)
-    return re.sub(r"(--[a-z_]+)( (?=[,;:.]))?", lambda found: found[1].replace("_", "-"), text)
+_OPTIONS: Final = {
+    "account_id": "--account-id",
+    "base_url": "--base-url",
+    "empty_text": "--empty-text",
+    "gateway": "--gateway",
+    "instruction": "--instruction",
+    "labels": "--labels",
+    "ledger": "--ledger",
+    "limit_cost_usd": "--limit-cost",
+    "max_concurrency": "--max-concurrency",
+    "max_tokens": "--max-tokens",
+    "mode": "--mode",
+    "model": "--model",
+    "pooling": "--pooling",
+    "prompt": "--prompt",
+    "repair": "--repair",
+    "requests_per_job": "--requests-per-job",
+    "schema": "--schema",
+    "system": "--system",
+    "temperature": "--temperature",
+    "truncate_inputs": "--truncate",
+}
+"""Options of the commands, by the arguments that errors name."""
 
 
 def message_of(error: Exception) -> str:
-    """Return an error as one line, with the options of the command instead of Python arguments."""
-    return _as_command(" ".join(str(error).split()))
+    """Return an error as one line, with the options that set its arguments."""
+    line = " ".join(str(error).split())
+    options = [_OPTIONS[name] for name in getattr(error, "arguments", ()) if name in _OPTIONS]
+    return f"{line} (option{'s' * (len(options) > 1)} {', '.join(options)})" if options else line
 
 
 def note(text: str) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 import typer
 
-from workers_ai._wire.params import CHAT_PARAMS
+from workers_ai._wire.json_writing import plain_json
+from workers_ai.cli._batch_lines import chat_of_line, is_batch_line
 from workers_ai.cli._documents import SUFFIXES, Columns, InputError
 from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
-from workers_ai.generation import Answer, ChatInput, GenerateEstimate, GenerateReport, estimate, generate
+from workers_ai.generation import Answer, GenerateEstimate, GenerateReport, estimate, generate
 from workers_ai.ingest._parquet import arrow, whole_file
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
@@ -27,16 +28,12 @@ from workers_ai.ledger._store.schema import files_beside, identity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from workers_ai.generation import ChatInput
     from workers_ai.types import JSON
 
 __all__ = ["Generation", "read_inputs"]
 
 _ROWS_AT_ONCE: Final = 1000
-_PLACED: Final = frozenset({
-    "model", "messages", "stream", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-})  # fmt: skip
-"""Fields of the body of a line in OpenAI's batch format that do not shape the answer, or are read elsewhere."""
-
 _COLUMNS: Final = (
     "id", "input_hash", "answer", "data", "finish_reason", "input_tokens", "output_tokens", "error_code", "error",
     "metadata",
@@ -45,23 +42,25 @@ _NUMBERS: Final = ("input_tokens", "output_tokens", "error_code")
 
 
 class _Input(NamedTuple):
-    """One input with its id, and the other columns of its row as JSON text."""
+    """One input with its id, and the other columns of its row."""
 
     id: str | int
-    given: JSON
-    metadata: str | None
+    given: JSON | ChatInput
+    metadata: dict[str, object] | None
 
 
-def read_inputs(path: Path, id_column: str = "id", *, as_rows: bool = False) -> Iterator[_Input]:
+def read_inputs(
+    path: Path, id_column: str = "id", *, as_rows: bool = False, model: str | None = None
+) -> Iterator[_Input]:
     """Yield the inputs of a file, in their order. Each call reads the file again.
 
-    A row has an id, and ``messages`` or ``text``. A line of OpenAI's batch format has ``custom_id`` and
-    ``body.messages``.
+    A row has an id, and ``messages`` or ``text``. A line of OpenAI's batch format has ``custom_id`` and ``body``.
 
     Args:
         path: JSONL, CSV or Parquet.
         id_column: Column of the ids.
         as_rows: Whether an input is the whole row, for a prompt template.
+        model: Model id of the generation, which lines of OpenAI's batch format may repeat.
 
     Raises:
         InputError: The file or a row cannot be read.
@@ -76,19 +75,19 @@ def read_inputs(path: Path, id_column: str = "id", *, as_rows: bool = False) -> 
         if isinstance(row.values, InputError):
             raise row.values
         try:
-            yield _input(row.values, id_column, as_rows=as_rows)
+            if is_batch_line(row.values):
+                yield _Input(checked_id(row.values["custom_id"]), chat_of_line(row.values, model), None)
+            else:
+                yield _input(row.values, id_column, as_rows=as_rows)
         except BadRequestError as exc:
             raise InputError(f"{row.place}: {exc.message}") from exc
 
 
 def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Input:
-    body = row.get("body")
-    if "custom_id" in row and isinstance(body, Mapping) and "messages" in body:
-        return _Input(checked_id(row["custom_id"]), _chat_of(body), None)
     if id_column not in row:
         raise BadRequestError(f"{id_column!r} is missing; found {', '.join(map(repr, row)) or 'nothing'}")
     rest = {name: value for name, value in row.items() if name not in (id_column, "text", "messages")}
-    metadata = json.dumps(rest, ensure_ascii=False, default=str) if rest else None
+    metadata = rest or None
     doc_id = checked_id(row[id_column])
     if as_rows:
         return _Input(doc_id, dict(row), metadata)
@@ -96,18 +95,6 @@ def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Inpu
     if given is None:
         raise BadRequestError("the row has neither 'text' nor 'messages': add one, or pass --prompt")
     return _Input(doc_id, given, metadata)
-
-
-def _chat_of(body: Mapping[str, JSON]) -> ChatInput:
-    params = {name: value for name, value in body.items() if value is not None and name not in _PLACED}
-    if "max_completion_tokens" in params:
-        params["max_tokens"] = params.pop("max_completion_tokens")
-    if params.get("n") == 1:
-        del params["n"]
-    unknown = ["stream"] if body.get("stream") else sorted(params.keys() - CHAT_PARAMS)
-    if unknown:
-        raise BadRequestError(f"the body has unsupported parameters: {', '.join(unknown)}")
-    return ChatInput(body["messages"], params)
 
 
 @dataclass
@@ -183,7 +170,8 @@ class Generation:
         return {**self.options, **{name: value for name, value in shape.items() if value is not None}}
 
     def _inputs(self, options: Mapping[str, JSON]) -> Iterator[_Input]:
-        return read_inputs(self.source, self.id_column, as_rows=options.get("prompt") is not None)
+        as_rows = options.get("prompt") is not None
+        return read_inputs(self.source, self.id_column, as_rows=as_rows, model=options["model"])
 
     def _pairs(self, options: Mapping[str, JSON]) -> Iterator[tuple[str | int, JSON]]:
         return ((entry.id, entry.given) for entry in self._inputs(options))
@@ -212,7 +200,7 @@ class Generation:
         with whole_file(self.output) as file:
             return write(file, self._rows(report, options))
 
-    def _rows(self, report: GenerateReport, options: Mapping[str, JSON]) -> Iterator[dict[str, JSON]]:
+    def _rows(self, report: GenerateReport, options: Mapping[str, JSON]) -> Iterator[dict[str, object]]:
         entries = self._inputs(options)
         for answer in report.answers():
             entry = next(entries, None)
@@ -221,37 +209,33 @@ class Generation:
             yield _row(answer, entry.metadata)
 
 
-def _row(answer: Answer, metadata: str | None) -> dict[str, JSON]:
-    data = None if answer.data is None else json.dumps(answer.data, ensure_ascii=False, default=_plain)
+def _row(answer: Answer, metadata: dict[str, object] | None) -> dict[str, object]:
     usage, error = answer.usage, answer.error
     values = (
-        answer.id, answer.hash.hex(), answer.text, data, answer.finish_reason, usage and usage.input_tokens,
+        answer.id, answer.hash.hex(), answer.text, answer.data, answer.finish_reason, usage and usage.input_tokens,
         usage and usage.output_tokens, error and error.code, error and error.message, metadata,
     )  # fmt: skip
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _plain(value: object) -> JSON:
-    dump = getattr(value, "model_dump", None)
-    return dump(mode="json") if callable(dump) else str(value)
-
-
-def _write_jsonl(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
+def _write_jsonl(file: BinaryIO, rows: Iterable[dict[str, object]]) -> int:
     count = 0
     for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        file.write(plain_json(row).encode() + b"\n")
         count += 1
     return count
 
 
-def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, JSON]]) -> int:
+def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, object]]) -> int:
+    """Write a table. Ids are texts, and values of any form are JSON text: a column of Parquet has one type."""
     pa, pq = arrow()
     schema = pa.schema([(name, pa.int64() if name in _NUMBERS else pa.string()) for name in _COLUMNS])
     count = 0
-    chunk: list[dict[str, JSON]] = []
+    chunk: list[dict[str, object]] = []
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for row in rows:
-            chunk.append({**row, "id": str(row["id"])})
+            texts = {name: plain_json(row[name]) for name in ("data", "metadata") if row[name] is not None}
+            chunk.append({**row, **texts, "id": str(row["id"])})
             count += 1
             if len(chunk) == _ROWS_AT_ONCE:
                 writer.write_batch(pa.RecordBatch.from_pylist(chunk, schema=schema))

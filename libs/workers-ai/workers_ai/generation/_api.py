@@ -21,7 +21,7 @@ __all__ = ["agenerate", "generate"]
 
 
 class _Summary:
-    """Builds the report of a run, and passes new answers to ``on_answer``."""
+    """Build the report of a run, and pass new answers to ``on_answer``."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -38,7 +38,7 @@ class _Summary:
             self._options.on_answer(answer_of(row, self._options.output))
 
     def complete(self, ended: Run) -> None:
-        """Count answers while the ledger is open."""
+        """Count invalid and truncated answers while the ledger is open."""
         self._invalid, self._truncated = ended.ledger.answer_counts(ended.number)
 
     def report(self, ended: Run) -> GenerateReport:
@@ -86,34 +86,35 @@ def generate(
 
     Everything is recorded in the ledger, one SQLite file on a local disk. After a kill at any point, the same call
     continues: it collects what was submitted, and sends what is missing. Failed inputs are sent again by the next call,
-    answers never. Several processes may share a ledger. A kill can cost one submission twice, the one whose acceptance
-    was not on disk yet; with ``mode="direct"``, the requests in flight.
+    answers never. Several processes may share a ledger. A kill can cost one submission twice: the one whose acceptance
+    was not yet on disk. With ``mode="direct"``, it can cost the requests in flight twice.
 
     Args:
         source: Inputs as (id, input); read once, during the run, on the calling thread. An input is a text, a list of
             messages, a mapping for the placeholders of ``prompt``, or a :class:`ChatInput`. A mapping with ``id`` is a
             row by itself. Ids are strings or integers. A blank text, and a row whose values for ``prompt`` are all
             blank, fail and are not sent.
-        ledger: Path of the ledger; created if it is missing. A ledger that was made with another model, prompt, schema
-            or parameter is rejected.
+        ledger: Path of the ledger; created if it is missing. A ledger of another model, prompt, schema or
+            parameter is rejected.
         model: Model id.
         prompt: Template with ``{name}`` placeholders; ``{{`` and ``}}`` stand for braces.
         system: System message.
         schema: The form of the answers: a Pydantic class, a TypedDict, or a JSON schema.
-        labels: Labels of which each answer is one; an alternative to ``schema``.
-        max_tokens: Tokens of one answer at most.
+        labels: Labels, an alternative to ``schema``. Each answer is one of them.
+        max_tokens: Maximum tokens of one answer.
         temperature: Sampling temperature.
         seed: Seed of the sampling.
         stop: Texts that end an answer.
-        reasoning_effort: How much a reasoning model thinks, such as ``"low"``.
+        reasoning_effort: Effort of a reasoning model, such as ``"low"``.
         extra_body: Fields added to the body of each request.
         mode: ``"queue"``, or ``"direct"`` for synchronous requests.
-        requests_per_job: Inputs of one submission; by default 200, and 1,000 in a run of more than a million inputs.
-        limit_cost_usd: USD by list price that this run may spend; needs ``max_tokens``. The run reserves the highest
-            price of what is in flight, so that the limit is not exceeded. The next run has the same limit again.
+        requests_per_job: Maximum inputs of one submission; by default 200, and 1,000 in a run of more than a million
+            inputs.
+        limit_cost_usd: Maximum USD by list price that this run may spend; requires ``max_tokens``. The run reserves the
+            highest price of the requests in flight, so that it stays below the limit. Each run has its own limit.
         expected_output_tokens: Used by :func:`estimate` only; accepted here so that both functions have the same
             options.
-        deadline_s: Seconds the run may take; None for no bound.
+        deadline_s: Maximum seconds of the run; None for no bound.
         repair: Number of retries of an answer that does not match the schema.
         dedupe: Whether equal inputs share one answer. False samples an answer for each id.
         wait: Whether to wait for the results. False submits what the bounds allow, collects what is ready, and returns;
@@ -132,14 +133,14 @@ def generate(
         The report; its ``answers()`` yields an :class:`Answer` for every input.
 
     Raises:
-        ConfigurationError: A setting is invalid, the model has no queue, the prompt does not fit a row, or the ledger
-            belongs to another model, prompt, schema or parameter.
+        ConfigurationError: A setting is invalid, the model has no queue, a row has no value for the prompt, or the
+            ledger belongs to another model, prompt, schema or parameter.
         BadRequestError: An item of the source is not an input.
         LedgerError: The ledger cannot be used: it is damaged, or its disk is full.
         BatchTimeoutError: ``deadline_s`` has passed.
         BatchItemError: An input failed, with ``raise_on_failure``.
-        WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
-            is ready to go on, and ``request_ids`` lists the submissions still in the queue.
+        WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The same
+            call continues later; ``request_ids`` lists the submissions still in the queue.
     """
     chosen, settings = split(keywords, GenerateOptions, "generate")
     options = Options(ledger, model, **chosen)

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workers_ai._settings.settings import Settings
+    from workers_ai.retry import RetryPolicy
 
 __all__ = ["ClassifierDescriptor", "GenerationOptions", "MessageDescriptor", "close_client"]
 
 _PARAMS: Final = frozenset({"max_tokens", "temperature", "seed", "reasoning_effort"})
 _QUEUE: Final = frozenset({"queue", "ledger"})
 _ALL_ROWS: Final = (AuthenticationError, PermissionDeniedError, QuotaExhaustedError, ConfigurationError)
-"""Errors that would occur for every further row, too."""
+"""Errors that every other row would raise, too."""
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class _Descriptor:
 
     provider_name: str
     settings: Settings
+    retry: RetryPolicy | None
     model: str
     options: GenerationOptions
 
@@ -124,7 +126,7 @@ class MessageDescriptor(_Descriptor, PrompterDescriptor):
 
     def __post_init__(self) -> None:
         OutputFormat(self.return_format)
-        require(not self.options.queue or self.options.ledger is not None, "queue=True needs ledger=, a local path")
+        require(not self.options.queue or self.options.ledger is not None, "queue=True requires ledger=, a local path")
 
     def instantiate(self) -> _Prompter:
         return _Prompter(self)
@@ -139,7 +141,7 @@ class _Prompter:
         self._system = descriptor.system_message
         self._output = OutputFormat(descriptor.return_format)
         self._as_text = _is_text_column(descriptor.return_format)
-        self._client = self._connected = AsyncClient._of(Connection.open(descriptor.settings))
+        self._client = self._connected = AsyncClient._of(Connection.open(descriptor.settings, retry=descriptor.retry))
         self._closes = False
         self._limit = descriptor.settings.max_concurrency or MAX_CONCURRENCY
         self._slots: asyncio.Semaphore | None = None
@@ -156,13 +158,13 @@ class _Prompter:
             weakref.finalize(self, close_client, self._connected, asyncio.get_running_loop())
             self._closes = True
         try:
-            text = await self._ask(messages)
+            text = await self._send_in_slot(messages)
             return self._parsed(text)
         except WorkersAIError as exc:
             self._options.failed(exc)
             return None
 
-    async def _ask(self, messages: tuple[object, ...]) -> str:
+    async def _send_in_slot(self, messages: tuple[object, ...]) -> str:
         if self._limit and self._slots is None:
             self._slots = asyncio.Semaphore(self._limit)
         if self._slots is None:
@@ -175,7 +177,7 @@ class _Prompter:
         if len(texts) < len(messages):
             odd = next(type(message).__name__ for message in messages if not isinstance(message, str))
             raise ConfigurationError(
-                f"prompt takes columns of text, not {odd}: cast the column to a string; send "
+                f"prompt accepts columns of text, not {odd}: cast the column to a string; send "
                 "images as data URLs with workers_ai.generation"
             )
         chat = [{"role": "system", "content": self._system}] if self._system else []
@@ -192,9 +194,7 @@ class _Prompter:
         try:
             data = self._output.parse(text)
         except ValueError as exc:
-            raise BadRequestError(
-                f"the answer does not fit the return_format: {exc!s:.300}", model=self._model
-            ) from exc
+            raise BadRequestError(f"the answer does not match return_format: {exc!s:.300}", model=self._model) from exc
         return data.model_dump_json() if self._as_text else data
 
 
@@ -205,7 +205,7 @@ def close_client(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _is_text_column(return_format: object) -> bool:
-    """Return whether Daft creates a String column for a class. Daft crashes if such a column gets an object."""
+    """Return whether Daft creates a String column for a class. Daft crashes if such a column receives an object."""
     try:
         return bool(DataType.infer_from_type(return_format) == DataType.string())
     except Exception:  # noqa: BLE001 - Daft itself falls back to a String column on any error
@@ -237,7 +237,7 @@ class _Classifier:
             "progress": False,
             **descriptor.options.params,
         }
-        self._client = Client._of(Connection.open(descriptor.settings))
+        self._client = Client._of(Connection.open(descriptor.settings, retry=descriptor.retry))
 
     def classify_text(self, text: Sequence[str | None], labels: str | Sequence[str]) -> list[object]:
         """Return the label of each text; None for a null and for a failed row."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GenerateEstimate", "estimate"]
 
 _UNBOUNDED_ANSWER: Final = 512
-"""Tokens of an answer if neither the caller nor the catalogue has a bound."""
+"""Assumed tokens of an answer if neither the caller nor the catalogue has a maximum."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class GenerateEstimate:
     Attributes:
         model: Model id.
         inputs: Inputs of the source.
-        requests: Requests: inputs without an answer in the ledger, equal ones counted once.
+        requests: Number of inputs without an answer in the ledger; equal inputs count once.
         submissions: Submissions to the queue; 0 for direct requests.
         unsendable: Distinct inputs that cannot be sent.
         input_tokens: Estimated input tokens.
@@ -58,7 +58,7 @@ class GenerateEstimate:
     minutes: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as values that JSON can hold."""
+        """Return the estimate as JSON-compatible values."""
         return asdict(self)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -162,7 +162,7 @@ def _usage(tokens: int, made: int) -> Any:
 
 
 def _submissions(sizes: Sequence[tuple[int, int]], options: Options, inputs: int) -> int:
-    """Count the submissions, packed as claims are."""
+    """Count the submissions, packed like claims."""
     limits = options.limits
     per_job = limits.grown if limits.grown is not None and inputs > LARGE_RUN else limits.per_job
     new_packer = partial(Packer, per_job, limits.max_bytes, None, None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from workers_ai._validation import require
+from workers_ai._validation import require, require_kind
 from workers_ai.client import AsyncClient
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation._api import agenerate
@@ -21,7 +22,7 @@ from workers_ai.integration import CHAT_PARAMS, PER_CALL, unknown_keyword
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from workers_ai.generation._report import Answer
     from workers_ai.ledger._records import Failure
@@ -34,6 +35,12 @@ _SMALL: Final = 10
 
 _BURST_S: Final = 0.25
 """Seconds for which a full submission waits for more requests, so that one run submits them all."""
+
+
+_WITHOUT_EFFECT: Final = frozenset({"api", "session_id", "stream_options"})
+"""Keywords of a chat that do not change its answer in the queue: it has one route, and answers come whole."""
+
+_OF_ONE_REQUEST: Final = PER_CALL - {"extra_body", "session_id"}
 
 
 @dataclass
@@ -86,7 +93,8 @@ class QueuedClient(AsyncClient):
         is_number = isinstance(window_s, (int, float)) and 0 <= window_s < math.inf
         require(is_number, f"window_s must be a number of seconds, 0 or more, not {window_s!r}")
         require(type(max_items) is int and max_items >= 1, f"max_items must be at least 1, not {max_items!r}")
-        Options(ledger, model, requests_per_job=max_items, deadline_s=deadline_s)  # check the arguments
+        options = Options(ledger, model, requests_per_job=max_items, deadline_s=deadline_s)
+        self._task = options.task(None)
         vars(self).update(vars(client))  # share the connection
         self._client = client
         self._model = model
@@ -116,12 +124,13 @@ class QueuedClient(AsyncClient):
         Args:
             model: The model of this client.
             messages: OpenAI-shaped messages.
-            **options: Parameters, as for :meth:`workers_ai.AsyncClient.chat`. ``api`` and settings of a call are
-                ignored: the queue has one route.
+            **options: Parameters, and ``extra_body``, as for :meth:`workers_ai.AsyncClient.chat`. ``api``,
+                ``session_id`` and ``stream_options`` have no effect in the queue.
 
         Raises:
             BatchItemError: This request failed.
-            ConfigurationError: The model is another one, ``extra_body`` is set, or a keyword is unknown.
+            ConfigurationError: The model is another one, a keyword is unknown, or it is a setting of a single HTTP
+                request, such as ``timeout``, ``gateway`` and ``extra_headers``.
             WorkersAIError: An error that stopped the submission.
         """
         chat = self._input(model, messages, options)
@@ -139,19 +148,21 @@ class QueuedClient(AsyncClient):
     def _input(self, model: str, messages: Sequence[Mapping[str, JSON]], options: Mapping[str, object]) -> ChatInput:
         if model != self._model:
             raise ConfigurationError(
-                f"this client queues requests to {self._model}, not to {model}: create another one"
+                f"this client queues requests to {self._model}, not to {model}: create another client"
             )
-        if options.get("extra_body"):
-            raise ConfigurationError("a queued chat has no extra_body: use a direct client")
-        ignored = PER_CALL | {"api", "extra_body", "stream_options"}
-        if unknown := sorted(options.keys() - CHAT_PARAMS - ignored):
-            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS)
-        params = {
-            name: value
-            for name, value in options.items()
-            if name not in ignored and (value is not None or name == "reasoning_effort")
-        }
-        return ChatInput(messages, params)
+        given = {name: value for name, value in options.items() if value is not None or name == "reasoning_effort"}
+        if shared := sorted(_OF_ONE_REQUEST & given.keys()):
+            raise ConfigurationError(
+                f"{shared[0]} cannot be set for a queued chat, whose submission has other chats: set it on the client"
+            )
+        extra_body: Any = given.pop("extra_body", None) or {}
+        require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
+        params = {name: value for name, value in given.items() if name not in _WITHOUT_EFFECT}
+        if unknown := sorted(params.keys() - CHAT_PARAMS):
+            raise unknown_keyword("a queued chat", unknown[0], CHAT_PARAMS, "extra_body")
+        chat = ChatInput(messages, params, extra_body)
+        self._task.check(chat)
+        return chat
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
         """Submit the waiting requests of an event loop in the background."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from workers_ai._wire.json_parsing import read_json, replace_lone_surrogates
@@ -18,7 +18,7 @@ from workers_ai.ledger._records import Document, as_mapping, checked_id
 if TYPE_CHECKING:
     from workers_ai.types import JSON
 
-__all__ = ["ChatInput", "Input", "PromptTemplate", "Renderer", "input_hash", "read_input"]
+__all__ = ["ChatInput", "Input", "PromptTemplate", "Renderer", "check_fields", "input_hash", "read_input"]
 
 _EXAMPLE: Final = "(id, text), (id, messages), (id, row) with prompt=, or (id, ChatInput)"
 
@@ -31,10 +31,12 @@ class ChatInput:
         messages: OpenAI-shaped messages.
         params: Parameters of this request, named as for :meth:`workers_ai.Client.chat` (``max_tokens``, ``tools``,
             ``response_format``, ...). They take precedence over those of the whole generation.
+        extra_body: Fields added to the body of this request. They take precedence in the same way.
     """
 
     messages: Sequence[Mapping[str, JSON]]
     params: Mapping[str, JSON] = field(default_factory=dict)
+    extra_body: Mapping[str, JSON] = field(default_factory=dict)
 
 
 Input: TypeAlias = "str | Sequence[Mapping[str, JSON]] | Mapping[str, JSON] | ChatInput"
@@ -51,6 +53,8 @@ def canonical(chat: ChatInput) -> str:
         BadRequestError: A value cannot be written as JSON.
     """
     value = {"messages": list(chat.messages), "params": dict(chat.params)}
+    if chat.extra_body:  # left out if empty: ledgers hold the hashes of requests without it
+        value["extra_body"] = dict(chat.extra_body)
     try:
         text = _canonical.encode(value)
         text.encode()
@@ -63,7 +67,7 @@ def canonical(chat: ChatInput) -> str:
 def read_input(text: str) -> ChatInput:
     """Return the request that :func:`canonical` wrote."""
     value = read_json(text)
-    return ChatInput(value["messages"], value["params"])
+    return ChatInput(value["messages"], value["params"], value.get("extra_body", {}))
 
 
 def input_hash(text: str, doc_id: str | int | None = None) -> bytes:
@@ -91,27 +95,32 @@ class PromptTemplate:
     def __init__(self, template: str) -> None:
         if not isinstance(template, str) or not template.strip():
             raise ConfigurationError(
-                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}"
+                f"prompt must be a text with a placeholder such as {{text}}, not {template!r:.200}",
+                arguments=("prompt",),
             )
         try:
             parts = list(string.Formatter().parse(template))
         except ValueError as exc:
-            raise ConfigurationError(f"prompt is malformed ({exc}): write {{{{ and }}}} for braces") from None
+            raise ConfigurationError(
+                f"prompt is malformed ({exc}): write {{{{ and }}}} for braces", arguments=("prompt",)
+            ) from None
         self.names: dict[str, None] = {}
         self._parts: list[tuple[str, str | None]] = []
         for literal, name, form, conversion in parts:
             if name is not None and (not name.isidentifier() or form or conversion):
                 shown = f"{name}{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
                 raise ConfigurationError(
-                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: name a column, or write {{{{ and "
-                    "}} for braces"
+                    f"the placeholder {{{shown:.100}}} of prompt is not a plain name: use the name of a column, or "
+                    "write {{ and }} for braces",
+                    arguments=("prompt",),
                 )
             self._parts.append((literal, name))
             if name is not None:
                 self.names[name] = None
         if not self.names:
             raise ConfigurationError(
-                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}"
+                "prompt has no placeholder, so that all inputs would be the same: add one such as {text}",
+                arguments=("prompt",),
             )
 
     def render(self, row: str | Mapping[str, JSON], doc_id: str | int) -> str:
@@ -124,31 +133,35 @@ class PromptTemplate:
             if len(self.names) > 1:
                 raise ConfigurationError(
                     f"prompt has the placeholders {', '.join(self.names)}, but the input {doc_id!r:.200} is one text: "
-                    "pass a mapping"
+                    "pass a mapping",
+                    arguments=("prompt",),
                 )
             row = dict.fromkeys(self.names, row)
         missing = [name for name in self.names if row.get(name) is None]
         if missing:
             raise ConfigurationError(
                 f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
-                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders"
+                f"{', '.join(map(str, row)) or 'no column'}. Write {{{{ and }}}} for braces that are not placeholders",
+                arguments=("prompt",),
             )
         return "".join(literal if name is None else f"{literal}{row[name]}" for literal, name in self._parts)
 
 
 @dataclass(frozen=True)
 class Renderer:
-    """Turns items of a source into documents of the ledger.
+    """Convert items of a source to documents of the ledger.
 
     Attributes:
         prompt: The template, or None.
         system: System message put before the input, or None.
         dedupe: Whether equal inputs share one answer.
+        is_text: Whether answers are free text, so that an input may have a ``response_format`` of its own.
     """
 
     prompt: PromptTemplate | None = None
     system: str | None = None
     dedupe: bool = True
+    is_text: bool = True
 
     def document(self, item: object) -> Document:
         """Return an item of the source as the ledger stores it.
@@ -156,7 +169,7 @@ class Renderer:
         Raises:
             BadRequestError: The item is neither a pair of id and input nor a mapping with ``id``; its id or its input
                 has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         doc_id, given = self._pair(item)
         text = canonical(self.render(doc_id, given))
@@ -169,38 +182,38 @@ class Renderer:
             return checked_id(item["id"]), given
         if isinstance(item, (tuple, list)) and len(item) == 2:
             return checked_id(item[0]), as_mapping(item[1]) or item[1]
-        raise BadRequestError(f"an input is {_EXAMPLE}, not {item!r:.200}")
+        raise BadRequestError(f"an input must be {_EXAMPLE}, not {item!r:.200}")
 
     def render(self, doc_id: str | int, given: object) -> ChatInput:
         """Return the chat request of one input.
 
         Raises:
             BadRequestError: The input has another type.
-            ConfigurationError: The prompt template does not fit the input.
+            ConfigurationError: The input has no value for the prompt template, or another type.
         """
         if isinstance(given, ChatInput):
-            return _checked_chat(given, doc_id, templated=self.prompt is not None)
+            self._check_chat(given, doc_id)
+            return replace(given, messages=self._with_system(given.messages))
         if isinstance(given, Mapping) and self.prompt is None:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
             text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
             if self._is_blank(given):
-                text = ""  # reported as failed, whatever the prompt adds to it
+                text = ""  # reported as failed, even if the prompt adds text
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
             if self.prompt is not None:
                 raise ConfigurationError(
-                    f"the input {doc_id!r:.200} is a list of messages: prompt= needs texts or rows"
+                    f"the input {doc_id!r:.200} is a list of messages: omit prompt=, which requires texts or rows"
                 )
-            has_own = any(message.get("role") in ("system", "developer") for message in given)
-            return ChatInput([*([] if has_own else self._system()), *given])
+            return ChatInput(self._with_system(given))
         raise BadRequestError(
             f"the input {doc_id!r:.200} is a {type(given).__name__}; pass a text, a list of messages, a row or a "
             "ChatInput"
         )
 
     def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
-        """Return whether a text, or every value that the prompt takes from a row, is blank."""
+        """Return whether a text, or every value of a row that the prompt uses, is blank."""
         values = (
             [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
         )
@@ -209,12 +222,44 @@ class Renderer:
     def _system(self) -> list[Mapping[str, JSON]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
 
+    def _with_system(self, messages: Sequence[Mapping[str, JSON]]) -> list[Mapping[str, JSON]]:
+        """Return messages with the system message before them, unless they have one of their own."""
+        has_own = any(message.get("role") in ("system", "developer") for message in messages)
+        return [*([] if has_own else self._system()), *messages]
 
-def _checked_chat(chat: ChatInput, doc_id: str | int, *, templated: bool) -> ChatInput:
-    if templated:
-        raise ConfigurationError(f"the input {doc_id!r:.200} is a ChatInput, which is rendered already: drop prompt=")
-    if isinstance(chat.messages, (str, Mapping)) or not isinstance(chat.messages, Sequence):
-        raise BadRequestError(f"the messages of the input {doc_id!r:.200} must be a list")
-    if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
-        raise ConfigurationError(f"unknown parameters of the input {doc_id!r:.200}: {', '.join(unknown)}")
-    return chat
+    def _check_chat(self, chat: ChatInput, doc_id: str | int) -> None:
+        if self.prompt is not None:
+            raise ConfigurationError(
+                f"the input {doc_id!r:.200} is a ChatInput, which is already rendered: omit prompt="
+            )
+        is_list = isinstance(chat.messages, Sequence) and not isinstance(chat.messages, str)
+        if not (is_list and all(isinstance(message, Mapping) for message in chat.messages)):
+            raise BadRequestError(f"the messages of the input {doc_id!r:.200} must be a list of mappings")
+        for name in ("params", "extra_body"):
+            if not isinstance(getattr(chat, name), Mapping):
+                raise BadRequestError(f"{name} of the input {doc_id!r:.200} must be a mapping")
+        if unknown := sorted(map(str, chat.params.keys() - CHAT_PARAMS)):
+            raise ConfigurationError(
+                f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat, "
+                "and extra_body for other fields of the body"
+            )
+        check_fields({**chat.params, **chat.extra_body}, f"the input {doc_id!r:.200}", is_text=self.is_text)
+
+
+def check_fields(fields: Mapping[str, JSON], owner: str, *, is_text: bool) -> None:
+    """Check fields of a request body that a generation sets or excludes.
+
+    Args:
+        fields: The fields.
+        owner: Where they were passed, for the message.
+        is_text: Whether answers are free text.
+
+    Raises:
+        ConfigurationError: A field is not possible in a generation.
+    """
+    if fields.get("stream"):
+        raise ConfigurationError(f"{owner} must not have stream: answers of a corpus are not streamed; remove it")
+    if fields.get("n", 1) not in (None, 1):
+        raise ConfigurationError(f"{owner} must not have n: pass each input n times, with dedupe=False")
+    if not is_text and not {"response_format", "guided_json"}.isdisjoint(fields):
+        raise ConfigurationError(f"{owner} has response_format or guided_json: pass that or schema=, not both")

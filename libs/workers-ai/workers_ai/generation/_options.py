@@ -15,7 +15,7 @@ from workers_ai._wire.json_writing import plain_json
 from workers_ai.catalogue import lookup
 from workers_ai.client import ClientArguments
 from workers_ai.errors import ConfigurationError
-from workers_ai.generation._inputs import PromptTemplate, Renderer
+from workers_ai.generation._inputs import PromptTemplate, Renderer, check_fields
 from workers_ai.generation._output import OutputFormat
 from workers_ai.generation._task import GenerateTask
 from workers_ai.ledger._records import Limits, check_mode
@@ -92,7 +92,7 @@ class GenerateKeywords(GenerateOptions, ClientArguments, total=False):
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
+    """Checked arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
 
     ledger: str | os.PathLike[str]
     model: str
@@ -133,8 +133,8 @@ class Options:
     def _check_model(self) -> None:
         card = lookup(self.model)
         if card.retired_on is not None:
-            better = f": use {card.successor}" if card.successor else ""
-            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}{better}")
+            better = card.successor or "another model"
+            raise ConfigurationError(f"{self.model} was retired on {card.retired_on}: use {better}")
         check_mode(self.model, self.mode)
 
     def _check_numbers(self) -> None:
@@ -152,15 +152,20 @@ class Options:
         )
         if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
             raise ConfigurationError(
-                f"pass max_tokens=: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON"
+                f"set max_tokens: {self.model} stops after {_SHORT_DEFAULT} tokens by default, which truncates JSON",
+                arguments=("max_tokens",),
             )
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
                 raise ConfigurationError(
-                    f"limit_cost_usd needs a price, and no price of {self.model} is known: leave it out"
+                    f"limit_cost_usd requires a price, but the price of {self.model} is unknown: pass no limit",
+                    arguments=("limit_cost_usd",),
                 )
             if self.max_tokens is None:
-                raise ConfigurationError("limit_cost_usd needs max_tokens=, which bounds the cost of an answer")
+                raise ConfigurationError(
+                    "limit_cost_usd requires max_tokens, which bounds the cost of an answer: set both",
+                    arguments=("limit_cost_usd", "max_tokens"),
+                )
 
     def _check_sampling(self) -> None:
         require(
@@ -174,21 +179,20 @@ class Options:
         require(stop is None or is_list, f"stop must be a text or a list of texts, not {self.stop!r:.200}")
 
     def _check_parameters(self) -> None:
-        require_kind("extra_body", self.extra_body, Mapping, "a dict of fields of the body")
+        require_kind("extra_body", self.extra_body, Mapping, "a dict of body fields")
         extra = self.extra_body or {}
-        if extra.get("stream"):
-            raise ConfigurationError("extra_body has stream: answers of a corpus come whole")
-        if extra.get("n", 1) != 1:
-            raise ConfigurationError("extra_body has n: pass each input n times, with dedupe=False")
-        if not self.output.is_text and {"response_format", "guided_json"} & extra.keys():
-            raise ConfigurationError("extra_body has a response_format of its own: pass that or schema=, not both")
+        try:
+            json.dumps(dict(extra), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ConfigurationError(f"extra_body cannot be written as JSON: {exc}") from None
+        check_fields(extra, "extra_body", is_text=self.output.is_text)
 
     @cached_property
     def renderer(self) -> Renderer:
         """Renders items of the source to chat requests."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
-        return Renderer(template, self.system, self.dedupe)
+        return Renderer(template, self.system, self.dedupe, self.output.is_text)
 
     @cached_property
     def params(self) -> dict[str, JSON]:
@@ -226,7 +230,7 @@ class Options:
     def task(self, connection: Connection | None) -> GenerateTask:
         """Return the task of the engine."""
         if connection is not None and connection.settings.batch_worker:
-            raise ConfigurationError("batch_worker= is set: such a Worker takes texts to embed only; drop it")
+            raise ConfigurationError("batch_worker= is set, but a batch Worker only embeds texts: omit it")
         return GenerateTask(
             self.model, self.renderer, self.output, self.params, self.extra_body, self.repair, self.mode, connection
         )

@@ -45,15 +45,15 @@ class OutputFormat:
 
     Args:
         schema: A Pydantic class, a TypedDict, another type that pydantic understands, a JSON schema, or None.
-        labels: Labels of which each answer is one, or None.
+        labels: Labels, or None. Each answer is one of them.
 
     Raises:
-        ConfigurationError: Both are given, or one of them is unusable.
+        ConfigurationError: Both are given, or one of them is invalid.
     """
 
     def __init__(self, schema: object = None, labels: Sequence[str] | None = None) -> None:
         if schema is not None and labels is not None:
-            raise ConfigurationError("pass schema= or labels=, not both")
+            raise ConfigurationError("pass schema or labels, not both", arguments=("schema", "labels"))
         self.labels = None if labels is None else _checked_labels(labels)
         self._given = schema
         self._adapter: TypeAdapter[Any] | None = None
@@ -95,7 +95,7 @@ class OutputFormat:
         """Return the value in an answer: an object of the class, JSON data, or a label; None for free text.
 
         Raises:
-            ValueError: The answer does not fit.
+            ValueError: The answer does not match the schema or the labels.
         """
         if self.schema is None:
             return None
@@ -130,7 +130,7 @@ class OutputFormat:
 
 def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     if isinstance(labels, str) or not all(isinstance(label, str) and label.strip() for label in labels):
-        raise ConfigurationError(f"labels must be a list of texts that are not blank, not {labels!r:.200}")
+        raise ConfigurationError(f"labels must be a list of non-blank texts, not {labels!r:.200}")
     if not 2 <= len(labels) <= _MOST_LABELS:
         raise ConfigurationError(f"labels must be 2 to {_MOST_LABELS} texts, not {len(labels)}")
     repeated = {label for label in labels if list(labels).count(label) > 1}
@@ -143,9 +143,9 @@ def _json_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     try:
         bare, name, _ = schema_of({"type": "json_schema", "json_schema": dict(schema)})
     except ConfigurationError:
-        raise ConfigurationError(f"schema {dict(schema)!r:.200} is not a JSON schema") from None
+        raise ConfigurationError(f"schema {dict(schema)!r:.200} is not a JSON schema: add type or properties") from None
     if not {"type", "properties", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"} & bare.keys():
-        raise ConfigurationError(f"schema {dict(bare)!r:.200} is not a JSON schema: it has neither type nor properties")
+        raise ConfigurationError(f"schema {dict(bare)!r:.200} is not a JSON schema: add type or properties")
     return {**({"title": name} if name and "title" not in bare else {}), **bare}
 
 
@@ -159,7 +159,7 @@ def _adapter_of(schema: object) -> tuple[TypeAdapter[Any], dict[str, JSON]]:
         adapter: TypeAdapter[Any] = TypeAdapter(_supported(schema))
         found = adapter.json_schema()
     except Exception as exc:
-        raise ConfigurationError(f"schema {name:.200} cannot become a JSON schema: {exc!s:.300}") from exc
+        raise ConfigurationError(f"schema {name:.200} cannot be converted to a JSON schema: {exc!s:.300}") from exc
     return adapter, {"title": name, **found}
 
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from pydantic_core import to_json
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from workers_ai import RetryPolicy, SettingKeywords
     from workers_ai.generation._report import Answer
 
 __all__ = ["WorkersAIGenerator"]
@@ -55,16 +56,17 @@ class WorkersAIGenerator:
         messages_column: Column of lists of OpenAI-shaped messages, in place of ``column``.
         prompt: Template of the prompt. Its ``{name}`` placeholders are columns.
         system: System message.
-        schema: A Pydantic class, a TypedDict or a JSON schema. Answers are JSON text that fits it.
+        schema: A Pydantic class, a TypedDict or a JSON schema. Answers are JSON text that matches it.
         labels: Labels. Each answer is one of them.
         max_tokens: Maximum tokens of an answer.
         temperature: Sampling temperature.
         seed: Seed of the sampling.
-        reasoning_effort: How much a reasoning model thinks, such as ``"low"``.
+        reasoning_effort: Effort of a reasoning model, such as ``"low"``.
         output: Column of answers.
         error: Column of errors; "" for an answered row.
         ledger: Path of the ledger, on a local disk. None uses a temporary one for the life of the actor.
         mode: ``"queue"``, or ``"direct"`` for direct requests.
+        retry: The retry policy; the default follows ``max_retries``.
         **settings: Settings of :class:`workers_ai.Client`. Defaults: ``max_retries`` 10, ``on_busy`` ``"retry"``. A
             token from the environment must be in the environment of Ray's workers.
 
@@ -90,10 +92,11 @@ class WorkersAIGenerator:
         error: str = "error",
         ledger: str | os.PathLike[str] | None = None,
         mode: Literal["queue", "direct"] = "queue",
-        **settings: object,
+        retry: RetryPolicy | None = None,
+        **settings: Unpack[SettingKeywords],
     ) -> None:
         require(prompt is None or messages_column is None, "pass prompt= or messages_column=, not both")
-        require(output != error, f"output and error are both {output!r}: name two columns")
+        require(output != error, f"output and error are both {output!r}: use two different columns")
         if ledger is None:
             folder = tempfile.mkdtemp(prefix="workers-ai-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -119,7 +122,7 @@ class WorkersAIGenerator:
             "progress": False,
         }
         Options(**self._options)  # check the arguments before the first batch
-        self._client = Client._of(Connection.open(bulk_settings("WorkersAIGenerator", settings)))
+        self._client = Client._of(Connection.open(bulk_settings("WorkersAIGenerator", settings), retry=retry))
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Add the answers and errors of one batch.

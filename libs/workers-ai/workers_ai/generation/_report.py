@@ -34,14 +34,14 @@ class Answer:
     Attributes:
         id: Id of the input.
         hash: SHA-256 of the input, the key in the ledger.
-        text: The answer as the model wrote it; None if there is none.
-        data: The value that was parsed from it: an object of the schema's class, JSON data, or a label. None for free
-            text, and for an answer that does not fit.
+        text: The answer as the model wrote it; None if there is no answer.
+        data: The parsed answer: an object of the schema's class, JSON data, or a label. None for free text, and for an
+            answer that does not match the schema.
         finish_reason: Why the model stopped (``"stop"``, ``"length"``, ...); None if there is no answer.
-        usage: Tokens and neurons of the answer; None where the service did not say and for a failed input.
-        error: Why the input failed, or why its answer does not fit; None for a usable answer.
+        usage: Tokens and neurons of the answer; None if not reported, and for a failed input.
+        error: Why the input failed, or why its answer does not match the schema; None for a usable answer.
         message: The assistant message: ``content``, and where present ``reasoning_content``, ``tool_calls``,
-            ``refusal``. None if there is no answer.
+            ``refusal``, ``logprobs``. None if there is no answer.
     """
 
     id: str | int
@@ -74,7 +74,7 @@ def answer_of(row: AnswerRow, output: OutputFormat) -> Answer:
 
 
 def misfit(error: ValueError, finish: str | None) -> str:
-    """Return the message of an answer that does not fit."""
+    """Return the error message of an answer that does not match the schema."""
     why = early_end(finish)
     return (f"{why}: " if why else "") + f"the answer does not fit the schema: {error!s:.500}"
 
@@ -86,7 +86,8 @@ def chat_reply(answer: Answer, model: str) -> ChatReply:
         usage = {"prompt_tokens": answer.usage.input_tokens, "completion_tokens": answer.usage.output_tokens}
         if answer.usage.neurons is not None:
             usage["neurons"] = answer.usage.neurons
-    choice = {"message": answer.message or {}, "finish_reason": answer.finish_reason}
+    message = answer.message or {}
+    choice = {"message": message, "finish_reason": answer.finish_reason, "logprobs": message.get("logprobs")}
     return read_chat({"choices": [choice], "usage": usage, "model": model}, ReplyContext(model))
 
 
@@ -97,7 +98,7 @@ class Answers:
         ledger: Path of the ledger.
 
     Raises:
-        ConfigurationError: There is no ledger, or it is one of embeddings.
+        ConfigurationError: There is no ledger, or it contains embeddings.
         LedgerError: The file cannot be used.
     """
 
@@ -105,7 +106,7 @@ class Answers:
         self._ledger = LedgerFile(ledger, task="generate")
 
     def find(self, inputs: Sequence[ChatInput], ids: Sequence[str | int] | None = None) -> list[ChatReply | None]:
-        """Return the answers to rendered requests, in their order; None where there is none.
+        """Return the answers to rendered requests, in their order; None for a request without one.
 
         Args:
             inputs: Requests, as they were passed to :func:`generate`.
@@ -117,7 +118,7 @@ class Answers:
         return [None if row is None else chat_reply(answer_of(row, text), model) for row in rows]
 
     def errors(self, inputs: Sequence[ChatInput], ids: Sequence[str | int] | None = None) -> list[Failure | None]:
-        """Return why requests have failed, in their order; None for one that has not failed."""
+        """Return the failures of requests, in their order; None for a request that has not failed."""
         found = self._ledger.find_failures(self._hashes(inputs, ids))
         return [
             None if failure is None else Failure(ids[index] if ids else index, failure[0], failure[1], index)
@@ -147,23 +148,23 @@ class GenerateReport:
     Attributes:
         model: Model id.
         answered: Inputs answered in this run.
-        reused: Inputs that cost nothing: their answer was in the ledger, another process sharing the ledger made it,
-            or another input is the same.
-        failed: Inputs without a usable answer, including those whose answer does not fit (``invalid``).
-        failures: The first 10,000 of them, as (id, code, message, position).
-        invalid: Inputs whose answer does not fit the schema, after every repair; their text is kept.
+        reused: Inputs that cost nothing: their answer was in the ledger, another process with the same ledger generated
+            it, or another input is the same.
+        failed: Inputs without a usable answer, including ``invalid`` ones.
+        failures: The first 10,000 failures, as (id, code, message, position).
+        invalid: Inputs whose answer does not match the schema, even after repairs; the text is kept.
         truncated: Answers that ended at ``max_tokens``.
         retries: Submissions and requests that were sent again, whole or in part, and retried answers.
         input_tokens: Input tokens of this run; estimated where the service does not report them.
-        output_tokens: Output tokens of this run, likewise.
+        output_tokens: Output tokens of this run; estimated where the service does not report them.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
         seconds: Duration in seconds.
         pending: Inputs without an answer yet, with ``wait=False``.
         request_ids: Request ids of the submissions that are still in the queue.
         ledger: The ledger's file.
-        run: The run's number in it.
-        duplicate_ids: How many ids several inputs share.
+        run: Number of the run in the ledger.
+        duplicate_ids: Number of ids that several inputs share.
     """
 
     model: str
@@ -199,7 +200,7 @@ class GenerateReport:
                 yield answer_of(row, self.output)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as values that JSON can hold; failures as objects, the ledger as text."""
+        """Return the report as JSON-compatible values: failures as objects, the ledger as text."""
         facts = {name.name: getattr(self, name.name) for name in fields(self) if name.name != "output"}
         listed = [failure._asdict() for failure in self.failures]
         return {**facts, "failures": listed, "ledger": str(self.ledger), "request_ids": list(self.request_ids)}
@@ -217,7 +218,7 @@ class GenerateReport:
         return [*facts, ("seconds", f"{self.seconds:,.1f}{rate}")]
 
     def summary(self, failures: int = 10) -> str:
-        """Return the report as lines of text, with the first so many of the failures."""
+        """Return the report as lines of text, with at most this number of failures."""
         return report_text(f"Generation with {self.model}", self._facts(), self.failures[:failures], self.failed)
 
     def __str__(self) -> str:

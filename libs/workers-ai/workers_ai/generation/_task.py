@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.chat.request import RUN_ONLY_PARAMS, ChatForm, ChatPlan, chat_form
 from workers_ai._wire.json_writing import compact_json
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
-from workers_ai._wire.usage import add_usage
+from workers_ai._wire.usage import sum_usage
 from workers_ai.catalogue import lookup
-from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError
+from workers_ai.errors import APIResponseValidationError, BadRequestError, BatchItemError, ConfigurationError
 from workers_ai.generation._inputs import ChatInput, Renderer, canonical, read_input
 from workers_ai.generation._report import misfit
 from workers_ai.ledger._progress import neurons_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from workers_ai.ledger._records import Stored
     from workers_ai.types import JSON, Api
 
-__all__ = ["GenerateTask", "tokens_ahead"]
+__all__ = ["GenerateTask", "estimated_input_tokens"]
 
 _OVER_WINDOW: Final = 1.3
 """An input is sent if its estimate exceeds the window by no more than this factor: the estimate is rough."""
@@ -40,7 +41,7 @@ _OVER_WINDOW: Final = 1.3
 _IMAGE_TOKENS: Final = 1_600
 _MESSAGE_TOKENS: Final = 16
 _PLANNED: Final = 4_000
-"""Plans kept at most: more than the inputs that wait to be sent."""
+"""Maximum number of plans to keep: more than the inputs that wait to be sent."""
 
 _REFERENCE_DIGITS: Final = 16
 
@@ -55,7 +56,7 @@ class GenerateTask:
 
     Args:
         model: Model id.
-        renderer: Turns items of the source into chat requests.
+        renderer: Converts items of the source to chat requests.
         output: The form that answers must have.
         params: Chat parameters of all requests.
         extra_body: Fields added to the body of all requests.
@@ -91,11 +92,12 @@ class GenerateTask:
         card = lookup(model)
         self._window = card.context_window
         self._default_max = card.default_max_tokens or card.max_output_tokens
-        self._api: Api = "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
-        # gpt-oss takes no response_format in the queue
+        self._api: Api | None = None if mode == "direct" else "responses" if RESPONSES_IN_QUEUE.of(card) else "run"
+        # gpt-oss accepts no response_format in the queue
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
-        in_request = bool(card.json_schema or card.guided_json) and not (mode == "queue" and self._api == "responses")
+        in_request = bool(card.json_schema or card.guided_json) and self._api != "responses"
         self._params = dict(params)
+        self._form: tuple[object, ChatForm] | None = None  # of the last input, and its parameters and fields
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:
@@ -111,12 +113,9 @@ class GenerateTask:
         """Return an item of the source as the ledger stores it."""
         return self._renderer.document(item)
 
-    def _request(self, chat: ChatInput) -> tuple[Sequence[Mapping[str, JSON]], dict[str, JSON]]:
-        """Return messages and parameters of a request."""
-        messages = chat.messages
-        if self._instruction is not None:
-            messages = _with_system(messages, self._instruction)
-        return messages, {**self._params, **chat.params}
+    def _messages(self, chat: ChatInput) -> Sequence[Mapping[str, JSON]]:
+        """Return the messages of a request."""
+        return chat.messages if self._instruction is None else _with_system(chat.messages, self._instruction)
 
     def _plan(self, chat: ChatInput) -> ChatPlan:
         """Plan a request of the queue.
@@ -125,8 +124,40 @@ class GenerateTask:
             BadRequestError: A message cannot be sent to this model.
             ConfigurationError: A parameter is invalid.
         """
-        messages, params = self._request(chat)
-        return plan_chat(self.model, messages, params, api=self._api, extra_body=self._extra_body)
+        found = self._form
+        given = (chat.params, chat.extra_body)
+        if found is None or found[0] != given:
+            self._form = found = given, self._chat_form(chat)
+        return found[1].plan(self._messages(chat))
+
+    def _chat_form(self, chat: ChatInput) -> ChatForm:
+        params = self._parameters(chat)
+        if self._api == "responses" and (misplaced := sorted(RUN_ONLY_PARAMS & params.keys())):
+            raise ConfigurationError(
+                f"{self.model} does not accept {', '.join(misplaced)} in the queue: omit it, or send direct requests"
+            )
+        return chat_form(self.model, params, api=self._api, extra_body=self._fields(chat))
+
+    def _parameters(self, chat: ChatInput) -> dict[str, JSON]:
+        """Return the parameters of a request."""
+        return {**self._params, **chat.params}
+
+    def _fields(self, chat: ChatInput) -> dict[str, JSON]:
+        """Return the fields to add to the body of a request."""
+        return {**(self._extra_body or {}), **chat.extra_body}
+
+    def check(self, chat: ChatInput) -> None:
+        """Check a request that is put into a submission with others.
+
+        Raises:
+            BadRequestError: A message cannot be sent.
+            ConfigurationError: A parameter is invalid.
+        """
+        try:
+            self.document((0, chat))
+            self._plan(chat)
+        except RecursionError:
+            raise BadRequestError("messages are nested too deeply, or contain themselves", model=self.model) from None
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
@@ -142,31 +173,31 @@ class GenerateTask:
                 self._planned.clear()
             self._planned[text] = plan
         size = json_bytes(plan.request.body)
-        expected, at_most = tokens_ahead(chat.messages, size)
+        expected, at_most = estimated_input_tokens(chat.messages, size)
         why = None
         if size > MAX_SUBMISSION_BYTES:
-            why = f"the input has {size:,} bytes; {MAX_SUBMISSION_BYTES:,} can be sent"
+            why = f"the input has {size:,} bytes; the limit is {MAX_SUBMISSION_BYTES:,} bytes: split it"
         elif self._window and expected > _OVER_WINDOW * self._window:
-            why = f"the input has about {expected:,} tokens; {self.model} reads {self._window:,}"
-        bound = chat.params.get("max_tokens") or self._params.get("max_tokens")
-        made = bound if isinstance(bound, int) else self._default_max or 0
+            window = f"the context window of {self.model} is {self._window:,}"
+            why = f"the input has about {expected:,} tokens; {window}: shorten it"
+        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
         plan = self._planned.pop(texts[0], None) or self._plan(read_input(texts[0]))
         request, context, _ = plan
-        body = {name: value for name, value in (request.body or {}).items() if name != "model"}
-        body["external_reference"] = _reference(keys[0])
+        body = {**(request.body or {}), "external_reference": _reference(keys[0])}
+        body.pop("model", None)
         return Prepared(body, context)
 
     def send(self, texts: Sequence[str]) -> Flow[BatchStatus]:
         """Send a direct request."""
         assert self._connection is not None
-        messages, params = self._request(read_input(texts[0]))
+        chat_input = read_input(texts[0])
         calls = self._connection.calls
-        options = cast("ChatKeywords", {**params, "extra_body": self._extra_body})
-        plan = plan_call(calls.settings, self.model, messages, options, stream=False)
+        options = cast("ChatKeywords", {**self._parameters(chat_input), "extra_body": self._fields(chat_input)})
+        plan = plan_call(calls.settings, self.model, self._messages(chat_input), options, stream=False)
         reply = yield from chat(calls, plan)
         return BatchStatus("done", [BatchItem(0, None, True, reply.raw, None)], reply.usage)
 
@@ -202,12 +233,17 @@ class GenerateTask:
             measured = self.measure(again)
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
-        message = canonical_message(reply)
-        row = AnswerEntry(group[0], message, reply.finish_reason, None, None, None, 0, request_id, time.time())
-        if usage:
-            row = row._replace(
-                input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, neurons=usage.neurons
-            )
+        row = AnswerEntry(
+            id=group[0],
+            answer=canonical_message(reply),
+            finish=reply.finish_reason,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            neurons=usage.neurons if usage else None,
+            estimated=0,
+            request_id=request_id,
+            at=time.time(),
+        )
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -223,16 +259,17 @@ class GenerateTask:
         if reply.finish_reason == "length":
             added: list[Mapping[str, JSON]] = [{"role": "user", "content": _ASK_SHORTER}]
         else:
-            wish = _ASK_AGAIN.format(why=why)
-            added = [{"role": "assistant", "content": reply.text or "(no answer)"}, {"role": "user", "content": wish}]
-        return canonical(ChatInput([*chat.messages, *added], chat.params))
+            request = _ASK_AGAIN.format(why=why)
+            added = [
+                {"role": "assistant", "content": reply.text or "(no answer)"},
+                {"role": "user", "content": request},
+            ]
+        return canonical(replace(chat, messages=[*chat.messages, *added]))
 
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
-        """Return the usage of a job. If items report none, each gets a share by the length of its answer."""
+        """Return the usage of a job. Set the usage of items that report none to a share by the length of the answer."""
         own = [outcome.usage for outcome in outcomes if outcome.usage is not None]
-        total = Usage()
-        for part in own:
-            total = add_usage(total, part) or total
+        total = sum_usage(own) or Usage()
         if usage is not None and usage.total_tokens >= total.total_tokens:
             total = usage._replace(neurons=total.neurons if usage.neurons is None else usage.neurons)
         silent = [outcome for outcome in outcomes if outcome.usage is None and outcome.rows]
@@ -259,7 +296,7 @@ class GenerateTask:
         return neurons_of(self.model, usage.input_tokens, usage.output_tokens)
 
 
-def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
+def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int, int]:
     """Estimate the input tokens of a request of ``size`` bytes: the expected number and the maximum."""
     images = image_bytes = 0
     for message in messages:
@@ -271,6 +308,12 @@ def tokens_ahead(messages: Sequence[Mapping[str, JSON]], size: int) -> tuple[int
     text = max(0, size - image_bytes)
     extra = images * _IMAGE_TOKENS
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
+
+
+def _most_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+    bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
+    return max((bound for bound in bounds if isinstance(bound, int)), default=0)
 
 
 def canonical_message(reply: ChatReply) -> str:
@@ -285,6 +328,8 @@ def canonical_message(reply: ChatReply) -> str:
         ]
     if reply.refusal:
         message["refusal"] = reply.refusal
+    if reply.logprobs:
+        message["logprobs"] = reply.logprobs
     return compact_json(message).decode(errors="surrogatepass")
 
 

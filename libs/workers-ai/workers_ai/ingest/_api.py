@@ -59,8 +59,8 @@ def ingest(
 
     Everything is recorded in the ledger, one SQLite file on a local disk. After a kill at any point, the same call
     continues: it collects what was submitted, and sends what is missing. Identical texts are sent once. Several
-    processes may share a ledger. A kill can cost one submission twice, the one whose acceptance was not on disk yet;
-    with ``mode="direct"``, the requests in flight.
+    processes may share a ledger. A kill can cost one submission twice: the one whose acceptance was not yet on disk.
+    With ``mode="direct"``, it can cost the requests in flight twice.
 
     Args:
         source: Documents as (id, text), or as mappings with ``id`` and ``text``; read once, during the run, on the
@@ -75,15 +75,15 @@ def ingest(
         truncate_inputs: Let the service truncate texts that are too long, for models with that option.
         normalize: Scale each vector to length 1.
         empty_text: ``"space"`` embeds one space in place of an empty text, which otherwise is reported as failed.
-        texts_per_job: Texts of one submission; 1,000 by default.
-        deadline_s: Seconds the run may take; None for no bound.
-        limit_cost_usd: USD by list price that this run may spend; the next run has the same limit again. None for no
+        texts_per_job: Maximum texts of one submission; 1,000 by default.
+        deadline_s: Maximum seconds of the run; None for no bound.
+        limit_cost_usd: Maximum USD by list price that this run may spend; each run has its own limit. None for no
             limit.
         raise_on_failure: Raise :class:`~workers_ai.errors.BatchItemError` if a document failed.
         progress: Show a tqdm bar, or without a terminal a line on stderr every half minute; False shows nothing.
         total: Number of documents for the bar, if ``source`` has no length.
         take_over: Treat runs of other hosts as dead at once. Otherwise a run of another host keeps its claims until it
-            was silent for a lease (at most 15 minutes); the bar shows the time left.
+            has sent no heartbeat for a lease (at most 15 minutes); the bar shows the time left.
         **keywords: The options above, and arguments of :class:`~workers_ai.Client`.
 
     Returns:
@@ -95,8 +95,8 @@ def ingest(
         LedgerError: The ledger cannot be used: it is damaged, or its disk is full.
         BatchTimeoutError: ``deadline_s`` has passed.
         BatchItemError: A document failed, with ``raise_on_failure``.
-        WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The ledger
-            is ready to go on, and ``request_ids`` lists the submissions still in the queue.
+        WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The same
+            call continues later; ``request_ids`` lists the submissions still in the queue.
     """
     chosen, settings = split(keywords, IngestOptions, "ingest")
     options = Options(ledger, model, **chosen)

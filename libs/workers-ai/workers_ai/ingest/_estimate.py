@@ -46,7 +46,7 @@ class Estimate:
         model: Model id.
         documents: Documents of the source.
         texts: Distinct texts without a vector in the ledger.
-        requests: Requests: items of submissions, or direct requests.
+        requests: Number of requests: items of submissions, or direct requests.
         submissions: Submissions to the queue; 0 for direct requests.
         tokens: Estimated input tokens.
         neurons: Neurons by list price; None without a price.
@@ -54,7 +54,7 @@ class Estimate:
         minutes: Approximate duration.
         truncated: Documents whose text is probably longer than the model reads: text beyond its window has no influence
             on the vector.
-        duplicate_ids: How many ids several documents share.
+        duplicate_ids: Number of ids that several documents share.
     """
 
     model: str
@@ -70,7 +70,7 @@ class Estimate:
     duplicate_ids: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as values that JSON can hold."""
+        """Return the estimate as JSON-compatible values."""
         return asdict(self)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -87,7 +87,7 @@ class Estimate:
         if self.truncated:
             window = f"{input_window(self.model):,} tokens that the model reads"
             facts.append(
-                ("truncated", f"{self.truncated:,} documents are longer than the {window}: cut them into chunks")
+                ("truncated", f"{self.truncated:,} documents are longer than the {window}: split them into chunks")
             )
         if self.duplicate_ids:
             facts.append(("duplicate", f"{self.duplicate_ids:,} ids belong to several documents"))
@@ -168,7 +168,7 @@ def estimate(
 
 
 class _Count:
-    """Submissions, requests and tokens of texts, packed as claims are."""
+    """Count submissions, requests and tokens of texts, packed like claims."""
 
     def __init__(self, model: str, limits: Limits, window: int | None, mode: Mode) -> None:
         card = lookup(model)

@@ -25,7 +25,7 @@ def write_parquet(rows: Iterable[tuple[Row, str | None]], path: str | os.PathLik
     """Write embedded documents, in bounded memory. Return their number.
 
     The file appears when it is complete, even if several processes write it at the same time. Documents without a
-    vector are left out.
+    vector are omitted.
 
     Args:
         rows: Documents, such as those of :meth:`~workers_ai.ingest.IngestReport.rows`, each with its metadata as JSON
@@ -80,7 +80,7 @@ def arrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as exc:
-        raise ConfigurationError("Parquet needs pyarrow: pip install 'workers-ai[cli]'") from exc
+        raise ConfigurationError("Parquet requires pyarrow: pip install 'workers-ai[cli]'") from exc
     return pa, pq
 
 

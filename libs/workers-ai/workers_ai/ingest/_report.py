@@ -26,20 +26,20 @@ class IngestReport:
     Attributes:
         model: Model id.
         embedded: Documents embedded in this run.
-        reused: Documents that cost nothing: their vector was in the ledger, another process sharing the ledger embedded
-            or another document has the same text.
+        reused: Documents that cost nothing: their vector was in the ledger, another process with the same ledger
+            embedded them, or another document has the same text.
         failed: Documents that could not be embedded.
-        failures: The first 10,000 of them, as (id, code, message, position).
+        failures: The first 10,000 failures, as (id, code, message, position).
         retries: Submissions and requests that were sent again, whole or in part.
         tokens: Input tokens of this run; estimated where the service does not report them.
         neurons: Neurons of this run; by list price where the service does not report them, None without a price.
         cost_usd: Their list price in USD, without the free allocation; None without a price.
         seconds: Duration in seconds.
         ledger: The ledger's file.
-        run: The run's number in it.
+        run: Number of the run in the ledger.
         truncated: Documents whose text is probably longer than the model reads: text beyond its window has no influence
             on the vector. Estimated as a quarter of the bytes.
-        duplicate_ids: How many ids several documents share.
+        duplicate_ids: Number of ids that several documents share.
     """
 
     model: str
@@ -58,7 +58,7 @@ class IngestReport:
     duplicate_ids: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as values that JSON can hold; failures as objects, the ledger as text."""
+        """Return the report as JSON-compatible values: failures as objects, the ledger as text."""
         facts = {name.name: getattr(self, name.name) for name in fields(self)}
         return {**facts, "failures": [failure._asdict() for failure in self.failures], "ledger": str(self.ledger)}
 
@@ -95,7 +95,7 @@ class IngestReport:
         return [*facts, ("seconds", f"{self.seconds:,.1f}{rate}")]
 
     def summary(self, failures: int = 10) -> str:
-        """Return the report as lines of text, with the first so many of the failures."""
+        """Return the report as lines of text, with at most this number of failures."""
         return report_text(f"Ingestion with {self.model}", self._facts(), self.failures[:failures], self.failed)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ class Vectors:
         ledger: Path of the ledger.
 
     Raises:
-        ConfigurationError: There is no ledger, or it is one of answers.
+        ConfigurationError: There is no ledger, or it contains answers.
         LedgerError: The file cannot be used.
     """
 
@@ -120,7 +120,7 @@ class Vectors:
         self._ledger = LedgerFile(ledger, task="embed")
 
     def find(self, texts: Iterable[str]) -> list[array[float] | None]:
-        """Return the vectors of texts, in their order; None where there is none."""
+        """Return the vectors of texts, in their order; None for a text without one."""
         return self._ledger.find(texts)
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ class EmbedTask:
         self._length: int | None = None
 
     def begin(self, dimensions: int | None) -> None:
-        """Accept the length of the vectors in the ledger."""
+        """Set the length of the vectors in the ledger; None if it has none."""
         self._length = dimensions
 
     def document(self, item: object) -> Document:
@@ -107,7 +107,9 @@ class EmbedTask:
             length = len(vectors[0])
             if self._length not in (None, length):
                 raise LengthError(
-                    f"the vectors have {length} dimensions, not {self._length}", index=item.index, model=self.model
+                    f"the vectors have {length} dimensions, not {self._length} as in the ledger",
+                    index=item.index,
+                    model=self.model,
                 )
             pack = struct.Struct(f"<{length}f").pack
             rows: list[ResultRow] = [(text_id, pack(*vector)) for text_id, vector in zip(group, vectors, strict=True)]

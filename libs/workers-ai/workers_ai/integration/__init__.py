@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workers_ai._calls.embedding_requests import set_text_index
     from workers_ai._calls.embeddings import check_texts, embed_flows, join_embeddings
     from workers_ai._calls.queue import require_queue
     from workers_ai._calls.replies import Reply
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from workers_ai._flow.drivers import adrive, drive
     from workers_ai._flow.steps import Flow
     from workers_ai._settings.keywords import PER_CALL
-    from workers_ai._settings.settings import MAX_CONCURRENCY, mask_secrets
+    from workers_ai._settings.secrets import mask_secrets
+    from workers_ai._settings.settings import MAX_CONCURRENCY
     from workers_ai._validation import check_model, require_kind, unknown_keyword
     from workers_ai._wire.chat.images import image_data_url
     from workers_ai._wire.chat.reply import early_end, shortened, unwrap
@@ -89,6 +91,7 @@ __all__ = [
     "require_one_length",
     "require_queue",
     "run_request",
+    "set_text_index",
     "shortened",
     "text_hash",
     "translated_keywords",
@@ -111,12 +114,14 @@ _MODULES = {
     "integration._pydantic_fields": ("ChatFields", "ConnectionFields", "EmbeddingFields"),
     # Keywords of a call, and checks of arguments
     "_settings.keywords": ("PER_CALL",),
-    "_settings.settings": ("MAX_CONCURRENCY", "mask_secrets"),
+    "_settings.secrets": ("mask_secrets",),
+    "_settings.settings": ("MAX_CONCURRENCY",),
     "_validation": ("check_model", "require_kind", "unknown_keyword"),
     "_wire.params": ("CHAT_PARAMS",),
     "_wire.quirks": ("accepts_null_effort",),
     # Flows, their drivers, and the rate limiter of a framework
     "_calls.embeddings": ("check_texts", "embed_flows", "join_embeddings"),
+    "_calls.embedding_requests": ("set_text_index",),
     "_calls.replies": ("Reply",),
     "_calls.queue": ("require_queue",),
     "_flow.concurrency": ("agather", "gather"),

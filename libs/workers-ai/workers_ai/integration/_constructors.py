@@ -1,7 +1,7 @@
 """Keywords of the constructors of framework classes, for type checkers and editors.
 
-A pydantic class gets its constructor from its fields, under their own names and with their own types. The aliases and
-the wider types that the classes accept are declared here.
+Pydantic derives the constructor of a class from its fields, with their names and types. This module declares the
+aliases and the wider types that the classes accept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from workers_ai._wire.params import ChatParams, EmbedShape
 from workers_ai.client import ClientArguments
 
 if TYPE_CHECKING:
-    import httpx
-
     from workers_ai.types import Api
 
 __all__ = ["ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"]
@@ -23,8 +21,6 @@ __all__ = ["ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"]
 class ConnectionConstructor(ClientArguments, total=False):
     """Keywords of every class with settings."""
 
-    async_http_client: httpx.AsyncClient | None
-    """Alias of ``http_async_client``."""
     model_name: str
     """Alias of ``model``."""
 

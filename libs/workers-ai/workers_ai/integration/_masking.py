@@ -1,4 +1,4 @@
-"""Mask the secrets among the arguments of a framework's methods, before any other frame of a call holds them."""
+"""Mask the secrets among the arguments of a framework's methods, before other frames of a call receive them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, TypeVar
 
-from workers_ai._settings.settings import mask_secrets
+from workers_ai._settings.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ AnyClass = TypeVar("AnyClass", bound=type)
 
 
 def masks_arguments(*names: str) -> Callable[[AnyClass], AnyClass]:
-    """Return a class decorator: the named methods mask secrets in their keywords, and in options passed as a dict.
+    """Return a class decorator that makes methods mask secrets in their keywords, and in options passed as a dict.
 
     Otherwise the frames of the framework would show ``extra_headers`` and gateway tokens in a traceback.
     """

@@ -32,7 +32,7 @@ TRANSLATED_KEYWORDS: Final = frozenset({"functions", "function_call", "reasoning
 
 
 def warn_ignored(owner: str, names: Collection[str], extra: str) -> None:
-    """Warn about ignored keywords; do nothing without any.
+    """Warn about ignored keywords; do nothing if ``names`` is empty.
 
     Args:
         owner: Name of the class.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, SecretStr, field_serializer
 
+from workers_ai._settings.checks import DEFAULT_MAX_RETRIES
 from workers_ai._settings.gateway import GatewayOptions
 from workers_ai._settings.keywords import SETTINGS
-from workers_ai._settings.settings import DEADLINE_S, DEFAULT_MAX_RETRIES
+from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._settings.urls import BatchWorker
 from workers_ai._validation import OnBusy
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS
@@ -17,9 +18,25 @@ from workers_ai.integration._openai_keywords import translated_arguments
 from workers_ai.integration._settings_model import HANDLES, SettingsModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
     from workers_ai._connection import Connection
+    from workers_ai._limits.limiter import Limiter
     from workers_ai._wire.params import EmbedKeywords
     from workers_ai.client import AsyncClient, Client
+    from workers_ai.retry import RetryEvent, RetryPolicy
+
+    TimeoutField: TypeAlias = float | httpx.Timeout | None
+    HttpClient: TypeAlias = httpx.Client | None
+    AsyncHttpClient: TypeAlias = httpx.AsyncClient | None
+    OnRetry: TypeAlias = Callable[[RetryEvent], None] | None
+    Retry: TypeAlias = RetryPolicy | None
+    SharedLimiter: TypeAlias = Limiter | None
+else:  # pydantic reads annotations when it builds the schema; `httpx` is imported by the first call
+    TimeoutField = Any
+    HttpClient = AsyncHttpClient = OnRetry = Retry = SharedLimiter = object
 
 __all__ = ["ChatFields", "ConnectionFields", "EmbeddingFields"]
 
@@ -30,7 +47,7 @@ _CHAT_FIELDS: Final = tuple(sorted(CHAT_PARAMS - {"tools", "stream_options"}))
 class ConnectionFields(SettingsModel):
     """Settings of one connection to Workers AI, and its clients.
 
-    The clients are created by the first call, and again after a setting was changed.
+    The first call creates the clients. After a setting has changed, the next call creates new ones.
     """
 
     account_id: str | None = None
@@ -42,11 +59,11 @@ class ConnectionFields(SettingsModel):
     """URL up to and including ``/client/v4`` (alias ``api_base``); else ``CLOUDFLARE_BASE_URL``, else Cloudflare's."""
     gateway: GatewayOptions | str | None = None
     """AI Gateway: an id, or options; else ``CLOUDFLARE_AI_GATEWAY``."""
-    timeout: Any = None
-    """Seconds that the service may be silent, an ``httpx.Timeout``, or ``(connect, read)`` (alias ``request_timeout``).
-    Default 300, and 10 to connect."""
+    timeout: TimeoutField = None
+    """Maximum seconds without data from the service, an ``httpx.Timeout``, or ``(connect, read)`` (alias
+    ``request_timeout``). Default 300, and 10 to connect."""
     total_timeout: float | None = None
-    """Seconds that one call may take in all, waits, retries and reading included. None for no bound. With your own
+    """Maximum seconds for one call, including waits, retries and reading. None for no bound. With your own
     ``http_client``, a sync call waits for the head of a response as long as its own timeouts allow."""
     max_retries: int = DEFAULT_MAX_RETRIES
     """Tries after the first; 0 sends exactly one request."""
@@ -63,33 +80,33 @@ class ConnectionFields(SettingsModel):
     """Extra headers of every request; masked like the token."""
     requests_per_minute: int | Literal["documented"] | None = None
     """Limit of the account per task, shared by all objects of the process; ``"documented"`` uses the limits that
-    Cloudflare documents (chat 300, embeddings 3,000, paid-only models 20 each, ...). None for no limit. The framework's
-    own ``rate_limiter`` works beside it and counts the calls of one object."""
+    Cloudflare documents (chat 300, embeddings 3,000, paid-only models 20 each, ...). None for no limit. It applies in
+    addition to the framework's own ``rate_limiter``, which counts the calls of one object."""
     batch_worker: BatchWorker | str | None = None
     """A deployed Worker that serves as the asynchronous queue: its URL, or URL and headers."""
     allow_insecure_http: bool = False
     """Allow plain http to a host that is not a loopback host."""
-    http_client: object = Field(default=None, exclude=True, repr=False)
+    http_client: HttpClient = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.Client`` for sync calls. URL and credentials are those of the settings; it is never closed."""
-    http_async_client: object = Field(default=None, exclude=True, repr=False)
+    http_async_client: AsyncHttpClient = Field(default=None, exclude=True, repr=False)
     """Your own ``httpx.AsyncClient`` for async calls (alias ``async_http_client``)."""
     binding: object = Field(default=None, exclude=True, repr=False)
-    """The ``env.AI`` of a Python Worker in place of HTTP. It needs no account or token, and serves async calls only.
-    Dumps and pickles leave it out."""
-    on_retry: object = Field(default=None, exclude=True, repr=False)
+    """The ``env.AI`` of a Python Worker in place of HTTP. It requires no account or token, and serves async calls only.
+    Dumps and pickles omit it."""
+    on_retry: OnRetry = Field(default=None, exclude=True, repr=False)
     """Called before each wait with a :class:`workers_ai.RetryEvent`."""
-    retry: object = Field(default=None, exclude=True, repr=False)
+    retry: Retry = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.RetryPolicy` in place of the default one, which follows ``max_retries``."""
-    limiter: object = Field(default=None, exclude=True, repr=False)
+    limiter: SharedLimiter = Field(default=None, exclude=True, repr=False)
     """A :class:`workers_ai.Limiter` instead of the shared limiter of the account."""
 
     @field_serializer("timeout")
-    def _plain_timeout(self, timeout: Any) -> Any:
-        return timeout.as_dict() if hasattr(timeout, "as_dict") else timeout
+    def _plain_timeout(self, timeout: TimeoutField) -> object:
+        return timeout if timeout is None or isinstance(timeout, (int, float)) else timeout.as_dict()
 
     # In the instance's own dict, since every call reads it. Pydantic does not iterate over names with an underscore.
     @cached_property
-    def _faces(self) -> tuple[Client, AsyncClient]:
+    def _clients(self) -> tuple[Client, AsyncClient]:
         """Both clients of this object. The first call creates them and imports their modules."""
         from workers_ai._connection import Connection
         from workers_ai.client import AsyncClient, Client
@@ -104,17 +121,17 @@ class ConnectionFields(SettingsModel):
 
     def _connection(self) -> Connection:
         """Return the connection that both clients share."""
-        return self._faces[0]._connection
+        return self._clients[0]._connection
 
     @property
     def client(self) -> Client:
         """The core client with these settings."""
-        return self._faces[0]
+        return self._clients[0]
 
     @property
     def async_client(self) -> AsyncClient:
         """The core async client with these settings."""
-        return self._faces[1]
+        return self._clients[1]
 
 
 class ChatFields(ConnectionFields):
@@ -165,7 +182,7 @@ class ChatFields(ConnectionFields):
     """JSON schema for models that accept it by this name; ``run`` only."""
 
     def _set_params(self) -> dict[str, Any]:
-        """Return the parameters that are set. LangChain's copies mark every field as set, so the values decide."""
+        """Return the parameters that are set. LangChain's copies mark every field as set, so compare the values."""
         values = vars(self)
         params = {name: value for name in _CHAT_FIELDS if (value := values[name]) is not None}
         if (effort := values["reasoning_effort"]) is None:
@@ -193,16 +210,16 @@ class EmbeddingFields(ConnectionFields):
     truncate_inputs: bool | None = None
     """Let the service truncate texts that are too long, where the model supports it."""
     query_instruction: str | None = None
-    """Instruction for queries, sent in the form that the model expects; documents never get one."""
+    """Instruction for queries, sent in the form that the model expects; documents are sent without it."""
     normalize: bool = False
     """Scale each vector to length 1."""
     empty_text: Literal["raise", "space"] = "raise"
-    """What to do with an empty text: raise an error that names its index, or embed one space in its place."""
+    """What to do with an empty text: raise an error with its index, or embed one space in its place."""
     queue: Literal["never", "overflow", "always"] = "never"
-    """Whether documents go through the asynchronous queue: ``"overflow"`` sends those that were rejected at capacity
-    (3040), ``"always"`` sends all of them. Queries never go through the queue."""
+    """Which documents to send through the asynchronous queue: ``"overflow"`` sends those that were rejected at capacity
+    (3040), ``"always"`` sends all of them. Queries are always sent directly."""
     deadline_s: float | None = Field(default=DEADLINE_S, gt=0)
-    """Seconds to wait for the queue; None waits without end."""
+    """Seconds to wait for the queue; None for no bound."""
     extra_body: dict[str, Any] | None = None
     """Additional fields of each request body, sent unchanged."""
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
+from workers_ai._settings.checks import check_handles, check_setting
 from workers_ai._settings.keywords import ALIASES, SETTINGS
-from workers_ai._settings.settings import Settings, check_clients, check_setting, mask_secrets
-from workers_ai._validation import require, unknown_keyword
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import Settings
+from workers_ai._validation import unknown_keyword
 from workers_ai.errors import ConfigurationError
 from workers_ai.integration._openai_keywords import (
     FOREIGN_KEYWORDS,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLES", "SettingsModel"]
 
 HANDLES = ("http_client", "http_async_client", "binding", "on_retry", "retry", "limiter")
-"""Fields that are passed to the clients beside the settings. They are in no dump."""
+"""Fields that are passed to the clients in addition to the settings. Dumps omit them."""
 _HANDLE_ALIASES = {"async_http_client": "http_async_client"}
 
 
@@ -55,13 +57,13 @@ class _Signature:
 class SettingsModel(BaseModel):
     """Base of the classes with settings.
 
-    - An unknown keyword raises and names the most similar one.
+    - An unknown keyword raises an error that suggests the most similar one.
     - Secrets are masked on construction, assignment and copying.
     - A pickle contains the token only if it was passed explicitly.
-    - Fields of this process (HTTP clients, callbacks) are shared by copies and left out of pickles and dumps.
+    - Fields of this process (HTTP clients, callbacks) are shared by copies and omitted from pickles and dumps.
     """
 
-    # The schema is built with the first object, so that an import which only uses the name does not pay for it.
+    # The schema is built with the first object, so that importing the class stays fast.
     model_config = ConfigDict(
         arbitrary_types_allowed=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
     )
@@ -73,19 +75,21 @@ class SettingsModel(BaseModel):
     _ignored_keywords: ClassVar[frozenset[str]] = frozenset()
     """Keywords that are accepted without effect, such as the class name in a dump."""
     _process_local: ClassVar[frozenset[str]] = frozenset(HANDLES) - {"retry"}
-    """Fields whose values belong to this process: pickles leave them out, copies share them."""
+    """Fields whose values belong to this process: pickles omit them, copies share them."""
     _not_dumped: ClassVar[frozenset[str]] = frozenset(SETTINGS) - {"account_id", "base_url", "allow_insecure_http"}
-    """Fields that hold a secret, or that change how requests are sent but not the results."""
+    """Fields that contain a secret, or that change how requests are sent but not the results."""
 
     __signature__: ClassVar[Any] = _Signature()
 
     _token_from_env: bool = PrivateAttr(default=False)
 
+    # Each method of pydantic below is replaced for the reason in its comment.
+
+    # Pydantic's own accepts no positional model and no alias, and its errors show values.
     def __init__(self, *args: Any, **data: Any) -> None:
         self._mask(data)
         data = self._known(self._with_model(args, data))
-        check_clients(data.get("http_client"), data.get("http_async_client"))
-        _check_policies(data.get("retry"), data.get("limiter"))
+        check_handles(*map(data.get, ("http_client", "http_async_client", "retry", "limiter")))
         settings = self._resolve(data)
         data |= {"account_id": settings.account_id, "api_token": settings.api_token, "base_url": settings.base_url}
         if data.get("timeout") is not None:
@@ -111,16 +115,20 @@ class SettingsModel(BaseModel):
         """Return the keywords, with a positional model under its field name.
 
         Raises:
-            ConfigurationError: There are other positional arguments, or the model is given twice, or there is no model.
+            ConfigurationError: There are other positional arguments, two models, or no model field.
         """
         if not args:
             return data
         field = next((name for name in ("model", "model_name") if name in cls.model_fields), None)
         model, *others = args
         if others or field is None or not isinstance(model, str):
-            raise ConfigurationError(f"{cls.__name__} accepts only the model by position; pass the rest by keyword")
+            raise ConfigurationError(
+                f"{cls.__name__} accepts only the model by position: pass the other arguments by keyword"
+            )
         if doubled := {"model", "model_name"} & data.keys():
-            raise ConfigurationError(f"{cls.__name__} got the model twice, by position and as {min(doubled)}")
+            raise ConfigurationError(
+                f"{cls.__name__} received the model twice, by position and as {min(doubled)}: pass it once"
+            )
         return {field: model, **data}
 
     @classmethod
@@ -139,7 +147,7 @@ class SettingsModel(BaseModel):
                 continue
             if field in known:
                 if field in named and named[field] != value:
-                    raise ConfigurationError(f"{cls.__name__} got {field} twice, once as {name}: pass it once")
+                    raise ConfigurationError(f"{cls.__name__} received {field} twice, once as {name}: pass it once")
                 named[field] = value
             elif name == "n":
                 check_one_answer(cls.__name__, value)
@@ -156,38 +164,43 @@ class SettingsModel(BaseModel):
         return Settings.resolve(**cast("SettingKeywords", given), binding=data.get("binding") is not None)
 
     def _checked(self, name: str, value: object) -> object:
-        """Return a field's value in the form that construction gives it."""
+        """Return a value of a field, checked and converted as by the constructor."""
         if name not in SETTINGS or (value is None and name in ("timeout", "default_headers", "on_busy")):
             return value
         return check_setting(name, value, allow_insecure_http=bool(getattr(self, "allow_insecure_http", False)))
 
+    # Without it, an assigned token stays plain text, and the clients keep the settings from before.
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, self._checked(name, value))
         if name in SETTINGS or name in HANDLES or name == "extra_body":
-            vars(self).pop("_faces", None)
+            vars(self).pop("_clients", None)
 
+    # Without it, aliases and plain secrets in `update` reach the copy, and both objects share clients and gate.
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Any:
         """Return a copy with fields changed, as pydantic does. The copy creates its own clients."""
         given = {self._keyword_aliases.get(name, name): value for name, value in (update or {}).items()}
         checked = {name: self._checked(name, value) for name, value in given.items()}
         copied = super().model_copy(update=checked, deep=deep)
-        vars(copied).pop("_faces", None)
+        vars(copied).pop("_clients", None)
         return copied
 
+    # HTTP clients and callbacks cannot be copied.
     def __deepcopy__(self, memo: dict[int, object] | None = None) -> Any:
         shared = {id(value): value for name in self._process_local if (value := getattr(self, name)) is not None}
         return super().__deepcopy__({**(memo or {}), **shared})
 
+    # HTTP clients and callbacks cannot be pickled, and a token of the environment must not be.
     def __getstate__(self) -> dict[Any, Any]:
         # Pydantic's own state. LlamaIndex's deletes what cannot be pickled from the original object
         # (https://github.com/run-llama/llama_index/issues/22578).
         state = BaseModel.__getstate__(self)
-        left_out = {*self._process_local, "_faces"}
+        left_out = {*self._process_local, "_clients"}
         fields = {name: value for name, value in state["__dict__"].items() if name not in left_out}
         if self._token_from_env:
             fields["api_token"] = None
         return {**state, "__dict__": fields}
 
+    # Reads a token of the environment on the other side, and raises there if it is missing.
     def __setstate__(self, state: dict[Any, Any]) -> None:
         fields = type(self).model_fields
         local = {name: fields[name].get_default(call_default_factory=True) for name in self._process_local}
@@ -219,7 +232,7 @@ def _keywords(cls: type[BaseModel]) -> frozenset[str]:
 
 @functools.cache
 def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
-    """Return all keywords of the constructor, those without effect included."""
+    """Return all keywords of the constructor, including those without effect."""
     others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
     return _keywords(cls) | others | cls._keyword_aliases.keys()
 
@@ -246,11 +259,6 @@ def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
                 if name in cls.model_fields and isinstance(text.value.value, str):
                     found[name] = inspect.cleandoc(text.value.value)
     return found
-
-
-def _check_policies(retry: object, limiter: object) -> None:
-    require(retry is None or hasattr(retry, "wait_s"), "retry must be a workers_ai.RetryPolicy")
-    require(limiter is None or hasattr(limiter, "_of_account"), "limiter must be a workers_ai.Limiter")
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:

@@ -60,21 +60,21 @@ __all__ = ["Engine", "LengthError", "Mode"]
 Mode = Literal["queue", "direct"]
 
 JOB_DEADLINE_S: Final = 86_400.0
-"""Seconds after which a run gives up an unfinished job. No document says that the queue keeps a job longer."""
+"""Seconds after which a run gives up an unfinished job. Longer retention in the queue is not documented."""
 
 _OLD_JOB_S: Final = 900.0
 """Seconds after which a run gives up a job that an earlier run submitted more than a day ago."""
 
 _LAST_COLLECT_S: Final = 3600.0
-"""Seconds for which a run that stops sending (quota, cost limit) still collects what is in flight."""
+"""Seconds for which a run that has stopped sending (quota, cost limit) collects the jobs in flight."""
 
 _UNREACHED_POLLS: Final = 3
 
-_HEARD_S: Final = 300.0
-"""If any poll was answered within this time, the queue is up, and a job whose polls fail has a fault of its own."""
+_REACHED_S: Final = 300.0
+"""If any poll has succeeded within these seconds, the queue is reachable: failed polls concern one job only."""
 
 _COLLECTORS: Final = 2
-"""Workers that fetch results. Results are large: few collectors keep memory flat."""
+"""Workers that fetch results. Results are large, so few collectors bound the memory."""
 
 QUEUE_WORKERS: Final = _COLLECTORS + 1
 """Workers that the queue can keep busy: one sends, the others fetch."""
@@ -85,7 +85,7 @@ _TURN_S: Final = 0.02
 _TURN_MOST_S: Final = 10.0
 _POLL_SLEEP_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
-_LOOK_AROUND_S: Final = 2.0
+_ADOPT_INTERVAL_S: Final = 2.0
 _OPEN_KEPT: Final = 20_000
 _SMALLEST_SUBMISSION: Final = 100_000
 
@@ -98,8 +98,8 @@ if hasattr(os, "register_at_fork"):  # a lock that is held at a fork is never re
 def _turn_of(path: Path) -> threading.Lock:
     """Return the lock of a ledger in this process, held while a submission is sent and recorded.
 
-    A kill then repeats one submission, however many runs of a process share the ledger. A run waits ten seconds for it
-    at most.
+    A killed process then repeats at most one submission, even if several of its runs share the ledger. A run waits at
+    most ten seconds for the lock.
     """
     return _turns.setdefault(str(path.resolve()), threading.Lock())
 
@@ -129,8 +129,8 @@ class Engine:
         bar: Progress bar of the counters.
         total: Number of documents, or None if unknown.
         wait: Whether to wait for the results of submissions; otherwise submit, poll once, and end.
-        on_stored: Called with the input ids of new results, after they are on disk.
-        clock: Returns the time in seconds; never goes back.
+        on_stored: Function to call with the input ids of new results, after they are on disk.
+        clock: Function that returns a monotonic time in seconds.
     """
 
     ledger: Ledger
@@ -150,13 +150,13 @@ class Engine:
     def __post_init__(self) -> None:
         self._model = self.task.model
         self._part = self.task.per_request
-        # A batch Worker cuts submissions itself: halves must not share one.
+        # A batch Worker splits submissions itself, so the halves of a failed request need separate submissions.
         self._alone = self.batch.calls.settings.batch_worker is not None
         self.task.begin(self.ledger.dimensions())
         self._exhausted = self._sending = False
         self._open: set[int] = set()
         self._open_kept = _OPEN_KEPT
-        self._stray: set[int] = set()
+        self._stray: set[int] = set()  # inputs with a new result, whose documents were not read yet in this run
         self._health = Health(SINGLE_REFUSALS if self._part == 1 else None)
         self._pending = PollingQueue()
         self._turn = _turn_of(self.ledger.path)
@@ -167,8 +167,8 @@ class Engine:
         self._collect_until = float("inf")
         self._reserved = self._risked = 0.0
         self._left = 0
-        self._looked = -_LOOK_AROUND_S
-        self._began = self._heard = self.clock()
+        self._adopt_checked_at = -_ADOPT_INTERVAL_S
+        self._began = self._reached_at = self.clock()
         self._idle = threading.Condition()
         self._at_work = 0
 
@@ -231,10 +231,10 @@ class Engine:
             self._sending = False
 
     def _await_turn(self) -> Flow[bool]:
-        """Return whether this run holds the lock of the ledger; a request that hangs holds up no other run for long."""
+        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, go on without it."""
         until = self.clock() + _TURN_MOST_S
         while not (held := self._turn.acquire(blocking=False)) and self.clock() < until:
-            yield Sleep(_TURN_S, "another submission")  # a thread that blocks could keep others from ending
+            yield Sleep(_TURN_S, "another submission")  # a blocked thread could not end
         return held
 
     def _send(self, claim: Claim) -> Flow[None]:
@@ -274,42 +274,42 @@ class Engine:
 
     def _await_result(self, claim: Claim, job: BatchJob) -> None:
         now = self.clock()
-        patience = _OLD_JOB_S if claim.age_s > JOB_DEADLINE_S else JOB_DEADLINE_S
-        watch = PolledJob(job, self.batch.pace, self.clock, unknown_s=UNKNOWN_S)
-        self._pending.put(PendingJob(now, claim, watch, now + patience))
+        wait_s = _OLD_JOB_S if claim.age_s > JOB_DEADLINE_S else JOB_DEADLINE_S
+        polled = PolledJob(job, self.batch.pace, self.clock, unknown_s=UNKNOWN_S)
+        self._pending.put(PendingJob(now, claim, polled, now + wait_s))
 
     def _collect(self, pending: PendingJob) -> Flow[None]:
         """Poll a submission once."""
-        claim, watch = pending.claim, pending.watch
+        claim, polled = pending.claim, pending.polled
         try:
-            status = yield from self.batch.poll_once(watch)
+            status = yield from self.batch.poll_once(polled)
         except WorkersAIError as exc:
             if isinstance(exc, BatchError) and not isinstance(exc, UnclearReplyError):
                 pause = yield Do(partial(self._lost, claim, exc))
                 yield Sleep(pause, str(exc))
                 return
             # Polls of this job have failed for a quarter of an hour. The job may still exist.
-            is_up = isinstance(exc, UnclearReplyError) or self.clock() - self._heard < _HEARD_S
+            is_up = isinstance(exc, UnclearReplyError) or self.clock() - self._reached_at < _REACHED_S
             if not (is_up and self._health.succeeded):
                 raise
             yield Do(partial(self._give_up, claim, f"cannot be polled ({exc.message})"))
             return
-        if watch.error is None:
-            self._heard = self.clock()
+        if polled.error is None:
+            self._reached_at = self.clock()
         if status is not None:
             pause = yield Do(partial(self._record, claim, status))
             yield Sleep(pause, "failed requests")
             return
-        if watch.error is None:
+        if polled.error is None:
             self._health.reached = True
-        elif unreachable(watch.error) and watch.failures >= _UNREACHED_POLLS and not self._health.reached:
-            raise watch.error
-        if not self.wait and (watch.error is None or self._health.reached):
+        elif unreachable(polled.error) and polled.failures >= _UNREACHED_POLLS and not self._health.reached:
+            raise polled.error
+        if not self.wait and (polled.error is None or self._health.reached):
             with self._lock:
                 self._left += 1
                 self._settle(claim)
         elif (yield Do(partial(self._poll_again, pending))):
-            pending.due = self.clock() + watch.wait_s()
+            pending.due = self.clock() + polled.wait_s()
             self._pending.put(pending)
 
     def _poll_again(self, pending: PendingJob) -> bool:
@@ -321,7 +321,7 @@ class Engine:
         if self.clock() < pending.until:
             return True
         if not self._health.succeeded:
-            raise BatchTimeoutError("a submission is still unfinished after a day", model=self._model)
+            raise BatchTimeoutError("a submission is not finished after a day", model=self._model)
         self._give_up(claim, "is still unfinished after a day")
         return False
 
@@ -379,13 +379,13 @@ class Engine:
     def _take(self) -> Claim | Sleep | None:
         if self.stopped:
             return Sleep(_IDLE_S, "jobs in flight") if self.tally.jobs else None
-        if (adopted := self._look_around()) is not None:
+        if (adopted := self._adopt()) is not None:
             with self._lock:
                 self._reserved += adopted.ahead
                 self._count(jobs=1)
             return adopted
         if self._may_send():
-            full = self._part if self._probing() == "wide" else None
+            full = self._part if self._probing() == "new" else None
             while not self._exhausted and self.ledger.waiting(full) < self._per_claim:
                 self._feed()
             claim = self._claim() if self.ledger.waiting() else None
@@ -404,26 +404,26 @@ class Engine:
         return Sleep(_FOREIGN_S, "other processes")
 
     def _probing(self) -> Probe | None:
-        """Return which inputs to send to find the cause, if everything has failed so far: failed ones, then others."""
+        """Return which inputs to send next to find why everything has failed so far: failed ones, then new ones."""
         if self._health.succeeded or not self._health.blamed:
-            return "deep" if self._alone else None
-        return "wide" if self._health.is_deep else "deep"
+            return "failed" if self._alone else None
+        return "new" if self._health.can_probe_new else "failed"
 
     def _may_send(self) -> bool:
-        """Return whether to send now. Workers bound direct requests; submissions are sent one after the other."""
+        """Return whether to send now. The number of workers limits direct requests; submissions are sent one by one."""
         if self._health.hold_s(self.clock()) > 0 or (
             self.tally.jobs and self._health.blamed and not self._health.succeeded
         ):
             return False
         return self.mode == "direct" or (self.tally.jobs + self._left < self.limits.jobs and not self._sending)
 
-    def _look_around(self) -> Claim | None:
-        """Adopt a job of a run that has ended; check every two seconds."""
-        if self.clock() - self._looked < _LOOK_AROUND_S:
+    def _adopt(self) -> Claim | None:
+        """Adopt a job of a run that has ended. Check for one every two seconds; None if there is none."""
+        if self.clock() - self._adopt_checked_at < _ADOPT_INTERVAL_S:
             return None
         adopted = self.ledger.adopt(self.run)
         if adopted is None:
-            self._looked = self.clock()
+            self._adopt_checked_at = self.clock()
         return adopted
 
     def _feed(self) -> None:
@@ -480,12 +480,12 @@ class Engine:
 
     def _over_limit(self) -> BatchError:
         return BatchError(
-            f"the cost limit of ${self.limits.cost_usd:g} is reached; the ledger is ready to go on (the limit is per "
-            "run: the next one may spend as much again)",
+            f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue (the limit "
+            "applies to each run)",
             model=self._model,
         )
 
-    def _give_back(self, claim: Claim) -> None:
+    def _release(self, claim: Claim) -> None:
         self.ledger.release(claim.job)
         self._settle(claim)
 
@@ -566,7 +566,7 @@ class Engine:
         """Apply a decision to the run; return the seconds to wait.
 
         Raises:
-            WorkersAIError: Everything fails.
+            WorkersAIError: All requests so far have failed.
         """
         if decision.stops is not None:
             self._stop(as_status_error(decision.stops))
@@ -604,7 +604,7 @@ class Engine:
         if isinstance(error, unfit) or (self.mode == "direct" and isinstance(error, APIResponseValidationError)):
             self._unfit(claim, error)
             return 0.0
-        self._give_back(claim)
+        self._release(claim)
         if isinstance(error, QuotaExhaustedError):
             self._stop(error)
             return 0.0
@@ -622,7 +622,7 @@ class Engine:
         """Split a rejected submission in half; a single rejected input fails."""
         half = sum(json_bytes(text) for texts in claim.texts for text in texts) // 2
         if isinstance(error, RequestTooLargeError) and claim.size > 1 and half >= _SMALLEST_SUBMISSION:
-            self._give_back(claim)
+            self._release(claim)
             self.limits.max_bytes = min(self.limits.max_bytes, half)
             return
         code = getattr(error, "code", None)

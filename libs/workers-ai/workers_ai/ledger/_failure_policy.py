@@ -63,10 +63,10 @@ class Decision(NamedTuple):
     Attributes:
         again: Inputs to send again.
         failures: Inputs to give up, as (input id, code, message).
-        waits: An error of the service (capacity, 5xx) after which the run pauses, or None.
+        waits: An error of the service (capacity, 5xx) that pauses the run, or None.
         stops: An error that ends the run (quota), or None.
-        blamed: Errors of full requests and of single inputs. They end the run if nothing ever succeeds. The flag says
-            whether the request was a full one.
+        blamed: Errors of full requests and of single inputs. They end the run if nothing ever succeeds. The flag is
+            True for a full request.
     """
 
     again: list[Retry]
@@ -116,7 +116,7 @@ def after_failed_requests(
         if kind is not None and issubclass(kind, QuotaExhaustedError):
             stops = error
             again += [Retry(*tries[input_id], input_id) for input_id in group]
-        elif _passes(kind, error.code, outage) and count < STRIKES:
+        elif _is_temporary(kind, error.code, outage) and count < STRIKES:
             waits = error
             again += [Retry(tries[input_id][0], count, input_id) for input_id in group]
         elif len(group) > 1:
@@ -138,7 +138,7 @@ def _half(group: Sequence[int], tries: Mapping[int, tuple[int, int]], per_reques
     return (min([len(group), *sizes]) + 1) // 2
 
 
-def _passes(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
+def _is_temporary(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
     """Return whether an error is temporary. An input can cause a failed execution, unless everything fails."""
     return kind is not None and kind.is_retryable and (outage or code not in EXECUTION)
 
@@ -148,7 +148,7 @@ def after_lost_job(
 ) -> Decision:
     """Decide about the inputs of a submission that the queue lost, or that failed as a whole.
 
-    After the second failure as a whole, cut it into smaller submissions, so that an input that fails its submission
+    After the second failure as a whole, split it into smaller submissions, so that an input that fails its submission
     does not fail the others.
 
     Args:
@@ -211,7 +211,7 @@ class Health:
         """Record a rejected submission.
 
         Raises:
-            WorkersAIError: Too many were rejected, and none accepted before: the inputs are not the cause.
+            WorkersAIError: Too many submissions were rejected, and none was accepted: the inputs are not the cause.
         """
         with self._lock:
             self.reached = True
@@ -223,7 +223,7 @@ class Health:
         """Record failed requests of accepted submissions. The flag is True for a full request, False for one input.
 
         Raises:
-            WorkersAIError: Too many have failed, and none succeeded: the inputs are not the cause.
+            WorkersAIError: Too many requests have failed, and none has succeeded: the inputs are not the cause.
         """
         with self._lock:
             if self.succeeded or not failed:
@@ -236,15 +236,15 @@ class Health:
                 raise failed[-1][0]
 
     @property
-    def is_deep(self) -> bool:
-        """Whether enough single inputs have failed to probe with other inputs next."""
+    def can_probe_new(self) -> bool:
+        """Whether enough single inputs have failed to try new inputs next."""
         return self._single >= _SINGLE
 
     def mismatch(self, errors: Sequence[WorkersAIError]) -> None:
         """Record requests whose vectors have another length than those of the ledger.
 
         Raises:
-            WorkersAIError: Too many in a row have another length.
+            WorkersAIError: Too many requests in a row have another length.
         """
         with self._lock:
             self._mismatches += len(errors)

@@ -6,7 +6,8 @@ import inspect
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from workers_ai._settings.settings import CLIENT_KEYWORDS, mask_secrets, reject_settings, setting_parameters
+from workers_ai._settings.secrets import mask_secrets
+from workers_ai._settings.settings import CLIENT_KEYWORDS, reject_settings, setting_parameters
 from workers_ai._validation import unknown_keyword
 from workers_ai.client import AsyncClient, Client, ClientArguments
 
@@ -44,7 +45,7 @@ def split(keywords: Mapping[str, object], options: type[Options], owner: str) ->
     """Return the options of a run, and the arguments of its client, secrets masked.
 
     Args:
-        keywords: Keywords of the call. Secrets are masked in place, so that no traceback shows them.
+        keywords: Keywords of the call. Secrets are masked in place, so that they are in no traceback.
         options: The typed dict of the options.
         owner: The function, for the error.
 

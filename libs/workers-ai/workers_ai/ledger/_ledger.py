@@ -6,6 +6,7 @@ leases: the claims of a dead process are adopted by the next run that checks.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger", "Probe", "existing_ledger"]
 
-Probe: TypeAlias = Literal["deep", "wide"]
+Probe: TypeAlias = Literal["failed", "new"]
 
 _KEPT_RUNS: Final = 3
 _KEPT_S: Final = 3600.0
@@ -58,7 +59,7 @@ class Ledger(LedgerFile):
         return run
 
     def _forget(self, db: Connection, alive: set[int]) -> None:
-        """Drop the inputs of runs so old that their reports are no longer read."""
+        """Delete old runs and their lists of inputs. Keep runs of the last hour, and the last three."""
         finished = "SELECT id FROM runs WHERE finished IS NOT NULL"
         gone = db.execute(
             "DELETE FROM runs WHERE id NOT IN (SELECT value FROM json_each(?)) "
@@ -102,22 +103,25 @@ class Ledger(LedgerFile):
         Args:
             run: The run.
             documents: The documents.
-            part: Inputs of one request at most.
-            measure: Returns size and price of an input.
+            part: Maximum inputs of one request.
+            measure: Function that returns size and price of an input.
         """
         hashes = [document.key for document in documents]
         with self._change() as db:
-            last = db.execute("SELECT MAX(id) FROM texts").fetchone()[0] or 0
-            db.executemany("INSERT OR IGNORE INTO texts (hash) VALUES (?)", [(digest,) for digest in hashes])
             marks = ", ".join("?" * len(hashes))
             by_hash = dict(db.execute(f"SELECT hash, id FROM texts WHERE hash IN ({marks})", hashes))
+            earlier = list(by_hash.values())
+            if fresh := [digest for digest in dict.fromkeys(hashes) if digest not in by_hash]:
+                last = db.execute("SELECT MAX(id) FROM texts").fetchone()[0] or 0
+                by_hash.update(zip(fresh, itertools.count(last + 1)))
+                db.executemany("INSERT INTO texts (hash, id) VALUES (?, ?)", [(key, by_hash[key]) for key in fresh])
             ids = [by_hash[digest] for digest in hashes]
             texts = dict(zip(ids, (document.text for document in documents), strict=True))
             db.executemany(
                 "INSERT INTO docs (run, doc_id, text_id) VALUES (?, ?, ?)",
                 [(run, document.id, text_id) for document, text_id in zip(documents, ids, strict=True)],
             )
-            known = self._known(db, run, [text_id for text_id in texts if text_id <= last])
+            known = self._known(db, run, earlier)
             new = {text_id: text for text_id, text in texts.items() if text_id not in known.all}
             failed = known.failed | self._insert_work(db, run, new, part, measure)
         failing = sum(text_id in failed for text_id in ids)
@@ -130,7 +134,7 @@ class Ledger(LedgerFile):
         inside = "IN (SELECT value FROM json_each(?))"
         held = {row[0] for row in db.execute(f"SELECT id FROM {self._results} WHERE id {inside}", (wanted,))}
         in_work = {row[0] for row in db.execute(f"SELECT id FROM work WHERE id {inside}", (wanted,))}
-        # The failure of an input that has an answer says why the answer does not fit: it stays.
+        # Keep the failure of an input that has an answer: it is the reason why the answer does not match the schema.
         db.execute(
             f"DELETE FROM failures WHERE run <> ? AND id {inside} AND id NOT IN (SELECT id FROM {self._results})",
             (run, wanted),
@@ -161,9 +165,11 @@ class Ledger(LedgerFile):
 
     def waiting(self, part: int | None = None) -> int:
         """Return the number of unclaimed inputs; with ``part``, of those in requests of that size."""
-        query = "SELECT COUNT(*) FROM work WHERE job IS NULL AND ? IN (part, 0)"
+        unclaimed = "SELECT COUNT(*) FROM work WHERE job IS NULL"
         with self._reading() as db:
-            return int(db.execute(query, (part or 0,)).fetchone()[0])
+            if part is None:  # counted by the index alone
+                return int(db.execute(unclaimed).fetchone()[0])
+            return int(db.execute(f"{unclaimed} AND part = ?", (part,)).fetchone()[0])
 
     # Claims
 
@@ -181,8 +187,8 @@ class Ledger(LedgerFile):
     ) -> Claim | None:
         """Claim up to ``texts`` waiting inputs as one submission; None if none waits or fits the budget.
 
-        Inputs of smaller requests, of which one has failed, go first. Inputs of a rejected submission go in submissions
-        of their own.
+        Inputs of failed requests come first, in smaller requests. Inputs of rejected submissions are sent in separate
+        submissions.
 
         Args:
             run: The run.
@@ -191,7 +197,7 @@ class Ledger(LedgerFile):
             max_bytes: Maximum bytes of the submission.
             max_tokens: Maximum estimated tokens of one request, if the model has such a bound.
             requests: Maximum requests of the submission, or None.
-            probe: ``"deep"`` to claim one request of failed inputs alone, ``"wide"`` to claim inputs that have not
+            probe: ``"failed"`` to claim only one request of failed inputs, ``"new"`` to claim only inputs that have not
                 failed.
             budget: Neurons that the claim may cost at most, or None.
         """
@@ -201,7 +207,7 @@ class Ledger(LedgerFile):
                 return None
             which = "part > 0"
             full = "SELECT 1 FROM work WHERE job IS NULL AND part = ? LIMIT 1"
-            if probe == "wide" and db.execute(full, (part,)).fetchone():
+            if probe == "new" and db.execute(full, (part,)).fetchone():
                 which = f"part = {int(part)}"
             elif smallest < 0 or (probe and smallest < part):
                 which, texts = f"part = {int(smallest)}", abs(smallest)
@@ -223,7 +229,7 @@ class Ledger(LedgerFile):
         return claim
 
     def accepted(self, run: int, job: int, request_id: str) -> bool:
-        """Record an accepted submission. It is on disk when this returns.
+        """Record an accepted submission. The record is on disk when this method returns.
 
         Returns:
             False if the queue has returned this request id before. Its result could belong to either submission, so all
@@ -261,13 +267,13 @@ class Ledger(LedgerFile):
 
         Args:
             job: Its number.
-            rows: Rows of the table of results: input ids with their vectors or answers.
+            rows: Rows of the result table: input ids with their vectors or answers.
             again: Inputs to send again.
             failures: Inputs that have failed permanently: input id, code, message.
             run: The run that owns the job.
             request_id: The queue's id of the job. The result is dropped if the queue has reused the id.
             rewrites: Inputs to send again in another form.
-            misfits: Why stored answers do not fit: input id, code, message.
+            misfits: Stored answers that do not match the schema: input id, code, reason.
 
         Raises:
             APIResponseValidationError: The vectors have another length than those of the ledger.
@@ -329,7 +335,8 @@ class Ledger(LedgerFile):
             db.execute("INSERT INTO meta VALUES ('dimensions', ?)", (str(length),))
         elif row[0] != str(length):
             raise APIResponseValidationError(
-                f"the vectors have {length} dimensions; those of the ledger {self.path} have {row[0]}",
+                f"the vectors have {length} dimensions; those of the ledger {self.path} have {row[0]}: "
+                "use another ledger",
                 model=self.fingerprint.model,
             )
 
@@ -386,7 +393,10 @@ class Ledger(LedgerFile):
         with self._change() as db:
             job = db.execute("SELECT id FROM jobs WHERE request_id = ?", (request_id,)).fetchone()
             if job is None:
-                raise ConfigurationError(f"the ledger {self.path} has no submission {request_id!r:.200} in flight")
+                raise ConfigurationError(
+                    f"the ledger {self.path} has no submission {request_id!r:.200} in flight: "
+                    f"list them with `workers-ai jobs {self.path}`"
+                )
             count = int(db.execute("SELECT COUNT(*) FROM work WHERE job = ?", job).fetchone()[0])
             self._release(db, job[0])
         return count
@@ -395,7 +405,7 @@ class Ledger(LedgerFile):
 def existing_ledger(
     path: str | os.PathLike[str] | None, fingerprint: AnyFingerprint
 ) -> AbstractContextManager[Ledger | None]:
-    """Open a ledger if there is one; the context has None otherwise."""
+    """Open the ledger at a path if it exists. The value of the context is None if it does not."""
     return Ledger(path, fingerprint) if path is not None and Path(path).exists() else nullcontext()
 
 

@@ -20,14 +20,14 @@ class PendingJob:
 
     Attributes:
         due: Time of the next poll.
-        claim: Its inputs.
-        watch: Polls so far, and their errors.
+        claim: The inputs of the submission.
+        polled: The job, with its polls so far and their errors.
         until: When the run stops waiting.
     """
 
     due: float
     claim: Claim = field(compare=False)
-    watch: PolledJob = field(compare=False)
+    polled: PolledJob = field(compare=False)
     until: float = field(compare=False)
 
 

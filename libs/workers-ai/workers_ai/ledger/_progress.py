@@ -25,7 +25,7 @@ class Tally:
         model: Model id.
         verb: Verb of the run, such as "embedding".
         documents: Inputs read from the source.
-        done: Inputs that got a result in this run.
+        done: Inputs that received a result in this run.
         reused: Inputs whose result was in the ledger, or is that of another input of the run.
         failed: Inputs given up.
         jobs: Submissions (or direct requests) in flight.
@@ -34,8 +34,8 @@ class Tally:
         output_tokens: Output tokens, likewise.
         neurons: Neurons: as the service reports them, else by list price; None without a price.
         truncated: Documents whose text is probably longer than the model reads.
-        waits_for: Host and process of the silent run whose inputs this one waits for, and the seconds until they are
-            adopted; None if it waits for no other run.
+        waits_for: Host and process of another run, and the seconds until this run adopts its inputs unless it sends a
+            heartbeat; None if this run waits for no other.
     """
 
     model: str
@@ -87,7 +87,7 @@ class Bar(Protocol):
 
 
 class TqdmBar:
-    """A tqdm bar with inputs, submissions in flight, retries, neurons and cost. Its time runs while jobs wait."""
+    """A tqdm bar with inputs, submissions in flight, retries, neurons and cost. Its clock runs while jobs wait."""
 
     def __init__(self, total: int | None, verb: str, noun: str) -> None:
         with warnings.catch_warnings():
@@ -114,11 +114,11 @@ class TqdmBar:
 
 
 class LineBar:
-    """Lines on stderr for logs and files: one every half minute, one at the end.
+    """Lines on stderr for logs and files: one every half minute, and one at the end.
 
     Args:
         total: Number of inputs, or None.
-        last: Whether to write a last line even if the run was too short for another one.
+        last: Whether to write the last line if no other line was written.
         noun: Plural name of the inputs.
     """
 
@@ -150,7 +150,7 @@ class LineBar:
 
 
 class NoBar:
-    """Shows nothing."""
+    """A bar that shows nothing."""
 
     def show(self, tally: Tally) -> None:
         """Do nothing."""
@@ -177,7 +177,7 @@ def _postfix(tally: Tally) -> str:
         parts.append(f"failed {tally.failed}")
     if tally.waits_for is not None:
         host, pid, seconds = tally.waits_for
-        parts.append(f"waiting for process {pid} on {host}, adopted in {seconds / 60:.0f} min if it stays silent")
+        parts.append(f"waiting for process {pid} on {host}, adopted in {seconds / 60:.0f} min if it sends no heartbeat")
     if tally.neurons is not None:
         parts += [f"neurons {tally.neurons:,.0f}", f"${tally.cost_usd:.4f}"]
     return ", ".join(parts)

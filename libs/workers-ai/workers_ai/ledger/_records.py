@@ -50,13 +50,13 @@ __all__ = [
 ]
 
 JOBS_IN_FLIGHT: Final = 64
-"""Submissions in the queue at one time."""
+"""Maximum number of submissions in the queue at one time."""
 
 QUEUE_MINUTES: Final = 5.0
 """Minutes in which most jobs of the queue are done, for estimates."""
 
 LARGE_RUN: Final = 1_000_000
-"""Inputs above which a run makes larger submissions."""
+"""Number of inputs above which a run sends larger submissions."""
 
 _LARGEST_ID: Final = 2**63
 
@@ -66,13 +66,13 @@ class Limits:
     """Bounds of one run.
 
     Attributes:
-        per_job: Inputs of one submission.
-        name: The caller's name of ``per_job``.
-        max_bytes: Bytes of one submission.
-        jobs: Submissions that are sent or in the queue at one time.
-        deadline_s: Seconds the run may take, or None.
-        cost_usd: Estimated USD it may cost, or None.
-        grown: Inputs of one submission in a run of more than a million, or None for ``per_job``.
+        per_job: Maximum inputs of one submission.
+        name: The caller's name of ``per_job``, for errors.
+        max_bytes: Maximum bytes of one submission.
+        jobs: Maximum submissions that are sent or in the queue at one time.
+        deadline_s: Maximum seconds of the run, or None.
+        cost_usd: Maximum estimated cost of the run in USD, or None.
+        grown: Maximum inputs of one submission in a run of more than a million inputs, or None for ``per_job``.
     """
 
     per_job: int
@@ -88,7 +88,9 @@ class Limits:
         require_int(self.name, self.per_job, 1, None)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
-                raise ConfigurationError(f"{name} must be a number of 0 or more, or None, not {bound!r:.200}")
+                raise ConfigurationError(
+                    f"{name} must be a number of 0 or more, or None, not {bound!r:.200}", arguments=(name,)
+                )
         if self.cost_usd is not None and self.cost_usd > sys.float_info.max:
             self.cost_usd = None
 
@@ -115,8 +117,8 @@ class Measured(NamedTuple):
     Attributes:
         size: Bytes in a request.
         tokens: Estimated input tokens.
-        ahead: Neurons it may cost at most; 0 without a price.
-        why: Why it cannot be sent, or None.
+        ahead: Maximum neurons it may cost; 0 without a price.
+        why: Reason why it cannot be sent, or None.
     """
 
     size: int
@@ -129,10 +131,10 @@ class Failure(NamedTuple):
     """An input without a usable result.
 
     Attributes:
-        id: Its id.
+        id: The caller's id.
         code: Cloudflare's error code, or None.
-        message: Why.
-        position: Its position in the source, from 0.
+        message: Reason of the failure.
+        position: Position in the source, from 0.
     """
 
     id: Any
@@ -157,11 +159,11 @@ class AnswerRow(NamedTuple):
         hash: SHA-256 of the input.
         answer: The assistant message as JSON text, or None.
         finish: Its finish reason.
-        input_tokens: Tokens read; None where the service did not say.
-        output_tokens: Tokens written, likewise.
-        neurons: Neurons, likewise.
+        input_tokens: Tokens read; None if not reported.
+        output_tokens: Tokens written; None if not reported.
+        neurons: Neurons; None if not reported.
         code: Error code of the failure, or None.
-        error: Why the input failed, or why its answer does not fit; else None.
+        error: Why the input failed, or why its answer does not match the schema; else None.
         position: Position in the source, from 0.
     """
 
@@ -184,9 +186,9 @@ class AnswerEntry(NamedTuple):
         id: Id of the input in the ledger.
         answer: The assistant message as JSON text.
         finish: Its finish reason.
-        input_tokens: Tokens read; None where the service did not say.
-        output_tokens: Tokens written, likewise.
-        neurons: Neurons, likewise.
+        input_tokens: Tokens read; None if not reported.
+        output_tokens: Tokens written; None if not reported.
+        neurons: Neurons; None if not reported.
         estimated: 1 if the tokens are a share of those of the whole job.
         request_id: The queue's id of the job, or None.
         at: Seconds since the epoch.
@@ -212,9 +214,9 @@ class InFlight(NamedTuple):
 
     Attributes:
         request_id: The queue's id; None if it is about to be sent.
-        texts: Inputs in it.
-        age_s: Seconds since it was claimed.
-        alive: Whether the process that claimed it is still at work.
+        texts: Number of inputs.
+        age_s: Seconds since its inputs were claimed.
+        alive: Whether the process that claimed its inputs still runs.
     """
 
     request_id: str | None
@@ -224,7 +226,7 @@ class InFlight(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An input of a job as the ledger stores it: its hash, its text, and how many answers to it did not fit."""
+    """An input of a job as the ledger stores it: its hash, its text, and the number of invalid answers so far."""
 
     key: bytes
     text: str
@@ -236,12 +238,12 @@ class Claim:
     """Inputs that one run has claimed: one submission.
 
     Attributes:
-        job: Its number in the ledger.
+        job: Number of the submission in the ledger.
         groups: The input ids of each request.
         texts: The inputs of each request; empty once they are sent, and for an adopted job.
         tokens: Estimated input tokens.
-        ahead: Neurons it may cost at most.
-        request_id: The queue's id once it is accepted, else None.
+        ahead: Maximum neurons that the submission may cost.
+        request_id: The queue's id of the accepted submission, else None.
         age_s: Seconds since an adopted job was claimed, by the clock.
         contexts: Context for reading the reply to each request; empty for an adopted job.
     """
@@ -257,7 +259,7 @@ class Claim:
 
     @property
     def size(self) -> int:
-        """Inputs in it."""
+        """Number of inputs."""
         return sum(map(len, self.groups))
 
     @property
@@ -305,7 +307,7 @@ def checked_id(doc_id: object) -> str | int:
     """Return an id that the ledger can store.
 
     Raises:
-        BadRequestError: It is neither a string without lone surrogates nor an integer of 64 bits.
+        BadRequestError: The id is neither a string without lone surrogates nor an integer of 64 bits.
     """
     if isinstance(doc_id, str):
         if has_lone_surrogate(doc_id):
@@ -324,7 +326,7 @@ class _DatabaseRow(Protocol):
 
 def as_mapping(row: object) -> dict[str, object] | None:
     """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
-    if isinstance(row, (Mapping, str, list, tuple)) or not isinstance(row, _DatabaseRow):
+    if isinstance(row, (tuple, str, list, Mapping)) or not isinstance(row, _DatabaseRow):
         return None
     return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
 
@@ -333,8 +335,8 @@ def checked(document: Any) -> tuple[str | int, str]:
     """Return a document as (id, text).
 
     Raises:
-        BadRequestError: It is neither a pair of an id (a string or an integer) and a text, nor a mapping with ``id``
-            and ``text``; names the document.
+        BadRequestError: The document is neither a pair of an id (a string or an integer) and a text, nor a mapping with
+            ``id`` and ``text``.
     """
     if isinstance(document, Mapping) and "id" in document and "text" in document:
         doc_id, text = document["id"], document["text"]
@@ -344,7 +346,7 @@ def checked(document: Any) -> tuple[str | int, str]:
         return checked(row)
     else:
         raise BadRequestError(
-            f"a document is a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
+            f"a document must be a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
         )
     if not isinstance(text, str):
         raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
@@ -356,7 +358,7 @@ def unsendable(text: str, size: int, max_bytes: int) -> str | None:
     if not text:
         return "the text is empty"
     if size > max_bytes:
-        return f"the text has {size:,} bytes; {max_bytes:,} can be sent"
+        return f"the text has {size:,} bytes; the limit is {max_bytes:,} bytes: split it"
     return None
 
 

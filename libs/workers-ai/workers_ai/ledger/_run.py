@@ -37,7 +37,7 @@ _WORKERS_END_S: Final = 30.0
 """Seconds to wait for requests in flight after an error."""
 
 _INTERRUPTED_S: Final = 2.0
-"""The same after an interrupt or a cancellation, when a user waits for the end."""
+"""Seconds to wait after an interrupt or a cancellation, since a user waits for the end."""
 
 _BEATS_PER_LEASE: Final = 10
 
@@ -56,7 +56,7 @@ class Outline:
         wait: Whether to wait for the results of submissions.
         take_over: Treat runs of other hosts as dead at once.
         raise_on_failure: Raise when an input failed.
-        on_stored: Called with the run and the input ids of new results.
+        on_stored: Function to call with the run and the input ids of new results.
     """
 
     ledger: str | os.PathLike[str]
@@ -148,7 +148,7 @@ class Run:
     def _keep_lease(self) -> None:
         """Renew the lease until the run ends, even while the source, the queue or a request is slow."""
         while not self.ended.wait(LEASE_S / _BEATS_PER_LEASE):
-            with suppress(LedgerError):  # the workers get the same error, and raise it
+            with suppress(LedgerError):  # a worker raises the same error
                 self.ledger.renew(self.number)
 
     def complete(self) -> None:
@@ -225,9 +225,9 @@ def run(
     Args:
         task: The kind of work.
         source: The inputs.
-        outline: What to do.
+        outline: Options of the run.
         connection: The connection.
-        complete: Called at the end, with the ledger still open.
+        complete: Function to call at the end, while the ledger is open.
     """
     documents = SyncDocuments(source, task.document)
     begun = Run.begin(task, documents, outline, connection)

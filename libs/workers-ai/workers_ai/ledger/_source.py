@@ -85,7 +85,7 @@ class SyncDocuments:
 
     Args:
         source: The iterable.
-        convert: Turns its items into documents.
+        convert: Function that converts its items to documents.
 
     Raises:
         BadRequestError: ``source`` is not an iterable.
@@ -132,7 +132,7 @@ class AsyncDocuments:
 
     Args:
         source: The iterable.
-        convert: Turns its items into documents.
+        convert: Function that converts its items to documents.
 
     Raises:
         BadRequestError: ``source`` is not an iterable.

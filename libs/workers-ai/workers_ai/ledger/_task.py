@@ -25,7 +25,7 @@ class Prepared(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """An input to send again in another form, since its answer did not fit."""
+    """An input to send again in another form, because its answer was invalid."""
 
     id: int
     text: str
@@ -39,7 +39,7 @@ class Outcome:
     Attributes:
         rows: Rows of the result table, each beginning with the input id; empty for a failed request.
         error: The error of the request, or None.
-        again: The input to send again since its answer does not fit, or None.
+        again: The input to send again because its answer was invalid, or None.
         misfit: Reason why the answer does not match the schema, if it is kept anyway; else "".
         usage: Tokens and neurons of this request; None if the reply reports them for the whole job only.
     """
@@ -58,9 +58,9 @@ class Task(Protocol):
         model: Model id.
         noun: Plural name of its inputs.
         verb: Verb for progress bars, such as "embedding".
-        per_request: Inputs of one request at most.
-        request_tokens: Estimated tokens of one request at most, or None.
-        reads_inputs: Whether :meth:`read` needs the inputs, which the ledger then loads.
+        per_request: Maximum inputs of one request.
+        request_tokens: Maximum estimated tokens of one request, or None.
+        reads_inputs: Whether :meth:`read` needs the inputs. If so, they are loaded from the ledger.
     """
 
     model: str
@@ -87,7 +87,7 @@ class Task(Protocol):
         ...
 
     def begin(self, dimensions: int | None) -> None:
-        """Accept the length of the vectors in the ledger, None if it has none."""
+        """Prepare for a run. ``dimensions`` is the length of the ledger's vectors, or None if it has none."""
         ...
 
     def match(self, items: Sequence[BatchItem], keys: Sequence[bytes] | None) -> Sequence[BatchItem]:
@@ -101,7 +101,7 @@ class Task(Protocol):
         ...
 
     def share(self, outcomes: Sequence[Outcome], usage: Usage | None, tokens: int) -> Usage:
-        """Return the usage of a job, and give each row without one its share."""
+        """Return the usage of a job. Set the usage of each row without one to its share."""
         ...
 
     def neurons(self, usage: Usage) -> float | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai.integration import require_one_length
+from workers_ai.integration import require_one_length, set_text_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Texts"]
 
 
 class Texts:
-    """The texts of one call and their vectors. Equal texts are embedded once, cached ones not at all.
+    """The texts of one call and their vectors. Equal texts are embedded once. Cached texts are not embedded.
 
     Args:
         texts: The texts of the caller, in order.
@@ -34,7 +34,7 @@ class Texts:
         """Texts that were embedded by the service."""
 
     def key(self, text: str) -> str:
-        """Return the cache key of a vector. It includes the options, because a vector depends on each of them."""
+        """Return the cache key of a vector. It includes the options, because a vector depends on each option."""
         return hashlib.sha256(json.dumps([*self._options, text], ensure_ascii=False).encode()).hexdigest()
 
     def entry(self, text: str) -> dict[str, list[float]]:
@@ -61,11 +61,9 @@ class Texts:
         tick(len(texts))
 
     def correct_index(self, error: WorkersAIError, sent: Sequence[str]) -> None:
-        """Replace the index of an error, which counts the texts ``sent``, by the index in the caller's list."""
+        """Replace the index of an error by the index in the caller's list. The error counts the texts in ``sent``."""
         if error.index is not None:
-            index = self._texts.index(sent[error.index])
-            error.message = error.message.replace(f"text {error.index} ", f"text {index} ", 1)
-            error.index = index
+            set_text_index(error, self._texts.index(sent[error.index]))
 
     def vectors(self) -> list[list[float]]:
         """Return one vector per text of the caller, in order. Equal texts get separate lists."""

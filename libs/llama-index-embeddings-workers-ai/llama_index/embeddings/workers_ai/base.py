@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_MODEL", "WorkersAIEmbedding"]
 
 DEFAULT_MODEL: Final = "@cf/baai/bge-m3"
-"""Multilingual, for long texts, 1,024 dimensions."""
+"""A multilingual model for long texts, with 1,024 dimensions."""
 
 _Kind: TypeAlias = Literal["document", "query"]
 
@@ -94,7 +94,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     @model_validator(mode="before")
     @classmethod
     def _set_defaults(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Set the defaults that depend on the model, and keep both names of the concurrency equal."""
+        """Set the default batch size of the model. Set ``max_concurrency`` and ``num_workers`` to the same value."""
         size = _cap(data.get("model_name") or DEFAULT_MODEL)
         limit = data.get("max_concurrency") or MAX_CONCURRENCY
         return {"embed_batch_size": size, **data, **dict.fromkeys(_CONCURRENCY, limit)}
@@ -153,7 +153,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return [texts.store(flow, part, tick) for flow, part in zip(flows, parts, strict=True)]
 
     def _connection(self) -> Connection:
-        """Return the connection of both clients; its requests wait for ``rate_limiter``."""
+        """Return the connection of both clients. Its requests wait for ``rate_limiter``."""
         connection, limiter = super()._connection(), self.rate_limiter
         return connection if limiter is None else connection.paced(limiter.acquire, limiter.async_acquire)
 
@@ -201,7 +201,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     def _sending(
         self, connection: Connection, texts: Texts, kind: _Kind, *, show_progress: bool
     ) -> Iterator[list[Flow[None]]]:
-        """Yield the flows that embed the missing texts. Correct the index of an error to the caller's list."""
+        """Yield the flows that embed the missing texts. Change the index of an error to that of the caller's list."""
         sent = texts.missing
         try:
             with _progress(len(sent), shown=show_progress) as tick:
@@ -234,7 +234,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return self._embed([query], "query")[0]
 
     async def aget_query_embedding(self, query: str) -> Embedding:
-        """See :meth:`get_query_embedding`."""
+        """Return the vector of a query. See :meth:`get_query_embedding`."""
         return (await self._aembed([query], "query"))[0]
 
     def get_text_embedding(self, text: str) -> Embedding:
@@ -246,7 +246,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         return self._embed([text], "document")[0]
 
     async def aget_text_embedding(self, text: str) -> Embedding:
-        """See :meth:`get_text_embedding`."""
+        """Return the vector of a document. See :meth:`get_text_embedding`."""
         return (await self._aembed([text], "document"))[0]
 
     def get_text_embedding_batch(
@@ -255,9 +255,10 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
         """Return the vectors of documents, in their order.
 
         Args:
-            texts: The documents; any number.
+            texts: Any number of documents.
             show_progress: Show a progress bar.
-            **kwargs: Settings of this call, such as ``extra_headers``, ``timeout``, ``gateway``; others are ignored.
+            **kwargs: Settings of this call, such as ``extra_headers``, ``timeout`` and ``gateway``. Unknown keywords
+                are ignored.
 
         Raises:
             BadRequestError: A text is empty or not a string. The error has its index, and nothing was sent.
@@ -268,7 +269,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     async def aget_text_embedding_batch(
         self, texts: list[str], show_progress: bool = False, **kwargs: object
     ) -> list[Embedding]:
-        """See :meth:`get_text_embedding_batch`."""
+        """Return the vectors of documents. See :meth:`get_text_embedding_batch`."""
         return await self._aembed(texts, "document", show_progress=show_progress, **kwargs)
 
     def __call__(self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs: object) -> Sequence[BaseNode]:
@@ -280,7 +281,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     async def acall(
         self, nodes: Sequence[BaseNode], show_progress: bool = False, **kwargs: object
     ) -> Sequence[BaseNode]:
-        """See :meth:`__call__`."""
+        """Embed the nodes that have no vector. See :meth:`__call__`."""
         bare = [node for node in nodes if node.embedding is None]
         _attach(bare, await self.aget_text_embedding_batch(_contents(bare), show_progress, **kwargs))
         return nodes

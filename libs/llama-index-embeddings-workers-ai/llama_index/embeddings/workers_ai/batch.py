@@ -66,7 +66,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
     texts_per_job: int | None = Field(default=None, ge=1)
     """Texts per submission; None for 1,000."""
     limit_cost_usd: float | None = Field(default=None, ge=0)
-    """Maximum cost of one call in US dollars, by list price. The call stops before it; None for no limit."""
+    """Maximum cost of one call in US dollars, by list price. The call stops before it costs more. None for no limit."""
     show_progress: bool = False
     """Show a progress bar in every call. A pipeline cannot pass ``show_progress`` to its transformations."""
 
@@ -149,14 +149,14 @@ def _vectors(report: IngestReport) -> list[Embedding]:
     """Return one vector per text, in the order of the texts.
 
     Raises:
-        BatchItemError: A text failed. ``index`` is the first one's.
+        BatchItemError: A text failed. ``index`` is the index of the first failed text.
     """
     if report.failed:
         first = report.failures[0]
         total = report.embedded + report.reused + report.failed
         raise BatchItemError(
-            f"{report.failed:,} of {total:,} texts failed, the first of them text {first.id}: {first.message}; the "
-            "other vectors are in the ledger, so the next run sends only the failed texts",
+            f"{report.failed:,} of {total:,} texts failed, the first is text {first.id}: {first.message}; run again: "
+            "the other vectors are in the ledger, so the next run sends only the failed texts",
             index=first.id, code=first.code, model=report.model,
         )  # fmt: skip
     return [vector.tolist() for _, vector in report.vectors()]

@@ -23,7 +23,7 @@ def docstore_rollback(docstore: BaseDocumentStore) -> Iterator[None]:
             pipeline.run(documents=documents)
 
     With ``DocstoreStrategy.DUPLICATES_ONLY``, and in any pipeline with a document store but no vector store, LlamaIndex
-    stores documents as processed before it transforms them. After a failure the next run silently skips them
+    marks documents as processed before it transforms them. After a failure the next run silently skips them
     (https://github.com/run-llama/llama_index/issues/22638). ``UPSERTS`` with a vector store does not need this.
     """
     before = _hashes(docstore)

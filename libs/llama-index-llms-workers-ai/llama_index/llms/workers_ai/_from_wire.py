@@ -49,8 +49,8 @@ def to_chat_response(reply: ChatReply, names: Mapping[str, str], model: str) -> 
 
     Args:
         reply: The reply.
-        names: Original tool names by the names that were sent; only those that differ.
-        model: The requested model. Used if the reply does not name one.
+        names: Original names of renamed tools, by the name that was sent.
+        model: The requested model. Used if the reply does not include a model.
     """
     calls = [_Call(call.id, names.get(call.name, call.name), call.arguments) for call in reply.tool_calls]
     return ChatResponse(
@@ -63,11 +63,11 @@ def to_chat_response(reply: ChatReply, names: Mapping[str, str], model: str) -> 
 
 
 class StreamedResponse:
-    """Accumulates the deltas of a stream. Each response holds everything so far, and the new text in ``delta``.
+    """Accumulate the deltas of a stream. Each response contains the answer so far, and the new text in ``delta``.
 
     Args:
-        names: Original tool names by the names that were sent; only those that differ.
-        model: The requested model. Used if the reply does not name one.
+        names: Original names of renamed tools, by the name that was sent.
+        model: The requested model. Used if the reply does not include a model.
     """
 
     def __init__(self, names: Mapping[str, str], model: str) -> None:
@@ -184,7 +184,7 @@ def _logprobs(logprobs: JSON) -> list[list[LogProb]] | None:
         return None
     try:
         return [[_logprob(entry), *(_logprob(other) for other in entry.get("top_logprobs") or ())] for entry in content]
-    except (AttributeError, KeyError, TypeError, ValueError):  # unknown form: do not lose the answer for it
+    except (AttributeError, KeyError, TypeError, ValueError):  # unknown form: return the answer without them
         return None
 
 
@@ -193,7 +193,7 @@ def _logprob(entry: Mapping[str, JSON]) -> LogProb:
 
 
 def is_complete(response: ChatResponse) -> bool:
-    """Return whether ``response`` is complete: not streamed, or the last of a stream."""
+    """Return whether ``response`` is complete: a response without streaming, or the last of a stream."""
     return "finish_reason" in response.additional_kwargs
 
 
@@ -214,7 +214,7 @@ def to_tool_selections(response: ChatResponse) -> Iterable[ToolSelection]:
 
 
 def partial_object(text: str) -> dict[str, JSON]:
-    """Return the fields of an incomplete JSON object that are readable; {} if there are none yet."""
+    """Return the readable fields of an incomplete JSON object; {} before the first field."""
     try:
         value = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
     except ValueError:

@@ -24,17 +24,19 @@ __all__ = ["generation_options", "parsed", "rendered_rows"]
 _NAMED: Final = ("max_tokens", "temperature", "seed", "stop", "reasoning_effort")
 """Parameters that ``generate`` has keywords for."""
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "stream_options"})
-"""Parameters without effect: an answer of a corpus calls no tool and is not streamed."""
+"""Parameters without effect, because the answers of a generation call no tools and are not streamed."""
 
 
 def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
     """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
-        ConfigurationError: A setting of a single request was passed.
+        ConfigurationError: A setting of a single request, or tools, were passed.
     """
     if unusable := sorted(PER_CALL - {"extra_body"} & options.keys()):
         raise ConfigurationError(f"{', '.join(unusable)} cannot be set for a generation: set it on the LLM")
+    if options.get("tools"):
+        raise ConfigurationError("tools cannot be set for a generation: the answers of a corpus call no tool")
     body = dict(options.get("extra_body") or {})
     named: dict[str, object] = {}
     for name, value in options.items():
@@ -62,14 +64,14 @@ def rendered_rows(
     for index, row in enumerate(rows):
         names = {mapped.get(name, name) for name in (*row, *prompt.kwargs, *(prompt.function_mappings or {}))}
         if missing := [name for name in prompt.template_vars if name not in names]:
-            raise ConfigurationError(f"row {index} has no {', '.join(missing)}, which the prompt needs")
+            raise ConfigurationError(f"row {index} has no value for {', '.join(missing)}: add it, the prompt uses it")
         messages = llm._extend_messages(prompt.format_messages(llm=llm, **row))
         inputs.append((index, ChatInput(to_wire_messages(messages))))
     return inputs
 
 
 def parsed(answers: Iterable[Answer], output_cls: type[Model], model: str) -> list[Model | Exception]:
-    """Return the object of each answer; for a failed input the error, with the position as ``index``."""
+    """Return an object for each answer. A failed input has an error instead, with its position as ``index``."""
     found: list[Model | Exception] = []
     for index, answer in enumerate(answers):
         if isinstance(answer.data, output_cls):

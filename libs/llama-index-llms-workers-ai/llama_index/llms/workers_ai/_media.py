@@ -69,7 +69,8 @@ def _read(block: ImageBlock | DocumentBlock) -> bytes:
         source = block.resolve_image() if isinstance(block, ImageBlock) else block.resolve_document()
         data: bytes = source.read()
     except (OSError, ValueError) as exc:
-        raise BadRequestError(f"the content of a {type(block).__name__} cannot be read: {exc}") from exc
+        kind = type(block).__name__
+        raise BadRequestError(f"the content of a {kind} cannot be read ({exc}): check its path, url or data") from exc
     return data
 
 
@@ -81,7 +82,7 @@ def _decode(data: bytes) -> tuple[bytes, str]:
         if not head.lower().endswith(b";base64"):
             return unquote_to_bytes(encoded), stated
         if (found := _from_base64(encoded)) is None:
-            raise BadRequestError("the data URL of an ImageBlock is not valid base64")
+            raise BadRequestError("the data URL of an ImageBlock is not valid base64: encode the bytes of the image")
         return found, stated
     if not _image_type(data) and (found := _from_base64(data)) and _image_type(found):
         return found, ""

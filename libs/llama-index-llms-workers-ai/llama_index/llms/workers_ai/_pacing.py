@@ -15,7 +15,7 @@ ClientT = TypeVar("ClientT", "Client", "AsyncClient")
 
 
 class _RetryTurns:
-    """Acquires the limiter for each request of one call except the first."""
+    """Acquire the limiter for each request of one call except the first."""
 
     def __init__(self, limiter: BaseRateLimiter) -> None:
         self._limiter = limiter

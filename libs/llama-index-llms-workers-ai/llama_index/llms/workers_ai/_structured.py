@@ -58,7 +58,7 @@ def check_output_cls(output_cls: object) -> None:
 
 
 class StructuredReader(Generic[Model]):
-    """Parses objects of one class from responses.
+    """Parse objects of one class from responses.
 
     Args:
         output_cls: The class.
@@ -91,7 +91,7 @@ class StructuredReader(Generic[Model]):
                 yield found
 
     def read_complete(self, response: ChatResponse) -> Model:
-        """Return the object of a complete response. Some models write a forced call as text; it is parsed as well.
+        """Return the object of a complete response. Also parse a forced tool call that the model wrote as text.
 
         Raises:
             APIResponseValidationError: The object is missing or invalid.
@@ -101,12 +101,12 @@ class StructuredReader(Generic[Model]):
         arguments = self._arguments(response)
         text = (response.message.content or "") if arguments is None else arguments
         if arguments is None and not self._from_text:
-            raise self._invalid(response, text, "plain text instead of a tool call")
+            raise self._invalid(response, text, "the model wrote text instead of a tool call")
         try:
             found = json.dumps(parse_answer(text), ensure_ascii=False)
         except ValueError as exc:
             raise self._invalid(response, text, f"invalid JSON: {exc}") from exc
-        if found in _EMPTY and _why_early(response):
+        if found in _EMPTY and _reason_for_early_end(response):
             raise self._invalid(response, text, "the answer ended before its first field")
         try:
             return self._output_cls.model_validate_json(found)
@@ -138,11 +138,11 @@ class StructuredReader(Generic[Model]):
 
     def _invalid(self, response: ChatResponse, text: str, reason: str) -> APIResponseValidationError:
         shown = text if len(text) <= 300 else f"{text[:300]}… ({len(text):,} characters)"
-        why = _why_early(response) or (early_end("length") if is_truncated_json(text) else "")
+        why = _reason_for_early_end(response) or (early_end("length") if is_truncated_json(text) else "")
         return APIResponseValidationError(
             f"the reply has no valid {self._output_cls.__name__}: {reason}"
             + (f" ({why})" if why else "")
-            + f"; the model wrote {shown!r}",
+            + f"; text of the answer: {shown!r}",
             model=self._model,
             body=text,
             status_code=200,
@@ -152,13 +152,13 @@ class StructuredReader(Generic[Model]):
 class StructuredPrediction(FunctionCallingLLM):
     """Structured prediction of an LLM, sync, async and streamed.
 
-    It differs from LlamaIndex's own in two points: streams force the tool as well, and async calls keep the system
-    prompt. If ``_structured_mode`` returns None, LlamaIndex's own methods are used.
+    It differs from LlamaIndex's base class in two points: streams force the tool as well, and async calls send the
+    system prompt. If ``_structured_mode`` returns None, the methods of the base class are used.
     """
 
     @abstractmethod
     def _structured_mode(self) -> Mode | None:
-        """Return how to request an object; None to use LlamaIndex's own methods."""
+        """Return how to request an object; None to use the methods of LlamaIndex's base class."""
 
     def _structured_call(
         self,
@@ -167,7 +167,7 @@ class StructuredPrediction(FunctionCallingLLM):
         llm_kwargs: Mapping[str, Any] | None,
         prompt_args: Mapping[str, object],
     ) -> tuple[StructuredReader[Model], dict[str, Any]] | None:
-        """Return the reader of the response and the arguments of the chat call; None to use LlamaIndex's own methods.
+        """Return the reader of the response and the arguments of the chat call; None to use LlamaIndex's base class.
 
         Raises:
             ConfigurationError: ``output_cls`` is not a pydantic class.
@@ -205,7 +205,7 @@ class StructuredPrediction(FunctionCallingLLM):
             **prompt_args: Values for the template.
 
         Raises:
-            APIResponseValidationError: The answer has no valid object. ``body`` holds its text.
+            APIResponseValidationError: The answer has no valid object. ``body`` is its text.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
@@ -213,8 +213,8 @@ class StructuredPrediction(FunctionCallingLLM):
             plain: Model = super().structured_predict(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
             return plain
         reader, arguments = call
-        _began(output_cls, prompt, prompt_args)
-        return _ended(reader.read_complete(self.chat(**arguments)))
+        _send_start_event(output_cls, prompt, prompt_args)
+        return _with_end_event(reader.read_complete(self.chat(**arguments)))
 
     async def astructured_predict(
         self,
@@ -223,14 +223,14 @@ class StructuredPrediction(FunctionCallingLLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: object,
     ) -> Model:
-        """See :meth:`structured_predict`."""
+        """Return the answer as an object of ``output_cls``. See :meth:`structured_predict`."""
         call = self._structured_call(output_cls, prompt, llm_kwargs, prompt_args)
         if call is None:
             plain: Model = await super().astructured_predict(output_cls, prompt, dict(llm_kwargs or {}), **prompt_args)
             return plain
         reader, arguments = call
-        _began(output_cls, prompt, prompt_args)
-        return _ended(reader.read_complete(await self.achat(**arguments)))
+        _send_start_event(output_cls, prompt, prompt_args)
+        return _with_end_event(reader.read_complete(await self.achat(**arguments)))
 
     def _structured_stream_call(
         self,
@@ -262,14 +262,14 @@ class StructuredPrediction(FunctionCallingLLM):
         return reader.aread(await self.astream_chat(**arguments))
 
 
-def _why_early(response: ChatResponse) -> str:
+def _reason_for_early_end(response: ChatResponse) -> str:
     return early_end(response.additional_kwargs.get("finish_reason"))
 
 
-def _began(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, object]) -> None:
+def _send_start_event(output_cls: type[BaseModel], prompt: PromptTemplate, prompt_args: dict[str, object]) -> None:
     dispatcher.event(LLMStructuredPredictStartEvent(output_cls=output_cls, template=prompt, template_args=prompt_args))
 
 
-def _ended(output: Model) -> Model:
+def _with_end_event(output: Model) -> Model:
     dispatcher.event(LLMStructuredPredictEndEvent(output=output))
     return output

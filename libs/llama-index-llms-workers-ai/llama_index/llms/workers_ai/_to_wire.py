@@ -94,7 +94,7 @@ def _parts(block: object) -> list[dict[str, JSON]]:
     if isinstance(block, TextBlock):
         return [{"type": "text", "text": block.text}]
     if isinstance(block, CachePoint):
-        return []  # the service has no cache marks; session_id keeps the prefix cache warm
+        return []  # the service has no cache points; set session_id to use its prefix cache
     if isinstance(block, CitableBlock):
         return [part for inner in block.content for part in _parts(inner)]
     if isinstance(block, CitationBlock):
@@ -111,7 +111,7 @@ def _call(call_id: JSON, name: str, arguments: JSON) -> dict[str, JSON]:
 
 
 def _kept_calls(kept: Mapping[str, object], index: int) -> list[JSON]:
-    """Return the calls in ``additional_kwargs``, written by integrations that do not use ToolCallBlock.
+    """Return the calls in ``additional_kwargs``. Integrations that do not use ToolCallBlock store calls there.
 
     OpenAI, Mistral and Ollama use ``function``, Anthropic ``input``, Bedrock ``toolUseId``, Gemini ``args``. Each entry
     is a dict or an object of the SDK.

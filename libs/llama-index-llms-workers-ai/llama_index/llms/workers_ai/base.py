@@ -77,7 +77,7 @@ DEFAULT_MODEL: Final = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 """A current model with tools and JSON schemas."""
 
 DEFAULT_CONTEXT_WINDOW: Final = 8_192
-"""Tokens assumed for a model that is not in the catalogue; every current chat model has at least as many."""
+"""Tokens assumed for a model that is not in the catalogue. No current chat model has a smaller window."""
 
 _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
     PydanticProgramMode.FUNCTION: "tool",
@@ -85,7 +85,7 @@ _PROGRAM_MODES: Final[dict[PydanticProgramMode, Mode]] = {
 }
 _PER_CALL: Final = CHAT_PARAMS | PER_CALL | {"api", "model", "additional_kwargs", "tool_names"}
 _IGNORED: Final = FOREIGN_KEYWORDS | {"allow_parallel_tool_calls", "formatted", "stream", "tool_required", "verbose"}
-"""Keywords that LlamaIndex's components pass or other providers accept, and that have no effect here."""
+"""Keywords without effect here. LlamaIndex's components pass them, or other providers accept them."""
 
 
 @masks_arguments(
@@ -163,7 +163,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """Return the context window, output size and abilities of the model: the fields if set, else the catalogue."""
+        """Return context window, output size and capabilities of the model: the fields if set, else the catalogue."""
         card = lookup(self.model)
         return LLMMetadata(
             context_window=self.context_window or card.context_window or DEFAULT_CONTEXT_WINDOW,
@@ -284,23 +284,23 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponse:
-        """See :meth:`chat`."""
+        """Return the answer to a conversation. See :meth:`chat`."""
         return await self._achat(messages, **kwargs)
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseGen:
-        """Stream the answer. Each response holds everything so far, and the new text in ``delta``.
+        """Stream the answer. Each response contains the answer so far, and the new text in ``delta``.
 
         The last response has the usage.
 
         Raises:
-            WorkersAIError: See :mod:`workers_ai.errors`. ``partial`` holds the text received before an interruption.
+            WorkersAIError: See :mod:`workers_ai.errors`. ``partial`` is the text received before an interruption.
         """
         return self._stream_chat(messages, **kwargs)
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: object) -> ChatResponseAsyncGen:
-        """See :meth:`stream_chat`."""
+        """Stream the answer. See :meth:`stream_chat`."""
         return await self._astream_chat(messages, **kwargs)
 
     @llm_completion_callback()
@@ -310,7 +310,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponse:
-        """See :meth:`complete`."""
+        """Return the answer to one prompt. See :meth:`complete`."""
         return await achat_to_completion_decorator(self._achat)(prompt, **kwargs)
 
     @llm_completion_callback()
@@ -322,7 +322,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
     async def astream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: object
     ) -> CompletionResponseAsyncGen:
-        """See :meth:`stream_complete`."""
+        """Stream the answer to one prompt. See :meth:`stream_chat`."""
         return await astream_chat_to_completion_decorator(self._astream_chat)(prompt, **kwargs)
 
     def queued(
@@ -337,12 +337,12 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
         Use it with components that send one async call per item, such as LlamaIndex's ``SummaryExtractor``. Only calls
         that wait at the same time share a submission, so set ``num_workers`` of the extractor to 200. Answers are
-        stored in the ledger; an equal call is answered from it. Sync calls and streams are sent directly.
+        stored in the ledger, and an equal call returns the stored answer. Sync calls and streams are sent directly.
 
         Args:
             ledger: Path of the ledger, on a local disk. It is created if missing.
             window_s: Maximum seconds from the first waiting call to the submission.
-            max_items: Maximum calls per submission; more calls of one burst make several.
+            max_items: Maximum calls per submission. More waiting calls are sent in several submissions.
             deadline_s: Maximum seconds from the submission of waiting calls to their answers; None for no limit.
 
         Raises:
@@ -350,7 +350,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         limiter = self.rate_limiter
         client = self.async_client if limiter is None else limited(self.async_client, limiter)
-        twin: Self = self.model_copy(update={"rate_limiter": None})  # it limits submissions, not calls
+        twin: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
         twin._queued = client.queued(
             self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
         )
@@ -382,7 +382,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
         Returns:
             The objects in the order of the rows. A failed row has a :class:`~workers_ai.errors.BatchItemError` in its
-            place; the next call sends it again.
+            place. The next call sends the row again.
 
         Raises:
             ConfigurationError: A row has no value for a variable of the prompt, an option is invalid, the model has no
@@ -406,7 +406,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         llm_kwargs: Mapping[str, object] | None = None,
         **options: Unpack[RunOptions],
     ) -> list[Model | Exception]:
-        """See :meth:`structured_predict_many`."""
+        """Return an object of ``output_cls`` for each row. See :meth:`structured_predict_many`."""
         from workers_ai.generation import agenerate
 
         inputs, model, arguments = self._generation(output_cls, prompt, rows, llm_kwargs, options)
@@ -449,7 +449,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
     ) -> dict[str, Any]:
         """Return the arguments of a chat call with tools.
 
-        ``allow_parallel_tool_calls`` is not sent, because LlamaIndex sets it unasked. Pass ``parallel_tool_calls`` to
+        ``allow_parallel_tool_calls`` is not sent, because LlamaIndex always sets it. Pass ``parallel_tool_calls`` to
         send a value.
         """
         messages = list(chat_history or ())
@@ -484,7 +484,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         return super().predict_and_call(tools, *args, **kwargs)
 
     async def apredict_and_call(self, tools: Sequence[BaseTool], *args: Any, **kwargs: Any) -> AgentChatResponse:
-        """See :meth:`predict_and_call`."""
+        """Let the model select a tool, and run the tool. See :meth:`predict_and_call`."""
         self._require_tools(kwargs)
         return await super().apredict_and_call(tools, *args, **kwargs)
 

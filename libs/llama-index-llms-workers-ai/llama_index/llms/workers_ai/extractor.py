@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkersAIBatchExtractor(BaseExtractor):
-    """Extracts metadata from nodes, with one answer of an LLM per node, through the asynchronous queue.
+    """Extract metadata from nodes, with one answer of an LLM per node, through the asynchronous queue.
 
     ::
 
@@ -96,7 +96,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
     deadline_s: float | None = Field(default=None, gt=0)
     """Maximum seconds of one call; None for no limit."""
     repair: int = Field(default=1, ge=0)
-    """How many times an answer that does not fit ``output_cls`` or ``labels`` is requested again."""
+    """Maximum number of new requests for an answer that does not fit ``output_cls`` or ``labels``."""
 
     _report: GenerateReport | None = PrivateAttr(default=None)
     _failures: list[Failure] = PrivateAttr(default_factory=list)
@@ -144,8 +144,8 @@ class WorkersAIBatchExtractor(BaseExtractor):
         return dumped
 
     def __getstate__(self) -> dict[str, object]:
-        # Pydantic's own state: LlamaIndex's removes what does not pickle from the original object
-        # (https://github.com/run-llama/llama_index/issues/22578). The report of the last call stays here.
+        # Use pydantic's method: LlamaIndex's removes unpicklable values from the original object
+        # (https://github.com/run-llama/llama_index/issues/22578). The report of the last call is not pickled.
         return {**BaseModel.__getstate__(self), "__pydantic_private__": {"_report": None, "_failures": []}}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -162,18 +162,19 @@ class WorkersAIBatchExtractor(BaseExtractor):
         return self._failures
 
     def extract(self, nodes: Sequence[BaseNode]) -> list[dict[str, Any]]:
-        """See :meth:`aextract`."""
+        """Return the metadata of each node. See :meth:`aextract`."""
         return _run(self.aextract(nodes))
 
     def process_nodes(self, nodes: Sequence[BaseNode], *args: Any, **kwargs: Any) -> list[BaseNode]:
-        """Add the metadata to the nodes; see :meth:`aextract`."""
+        """Add the metadata to the nodes. See :meth:`aextract`."""
         return _run(self.aprocess_nodes(nodes, *args, **kwargs))
 
     async def aextract(self, nodes: Sequence[BaseNode]) -> list[dict[str, Any]]:
         """Return the metadata of each node; {} for a failed node and for a node without text.
 
         Raises:
-            BatchItemError: A node failed, and ``raise_on_error`` is true. ``index`` is the first one's position.
+            BatchItemError: A node failed, and ``raise_on_error`` is true. ``index`` is the position of the first
+                failed node.
             WorkersAIError: An error stopped the run.
         """
         from workers_ai.generation import agenerate
@@ -220,7 +221,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
             if self.docstore is not None:
                 document = await self._document(node)
                 if document is None:
-                    self._fail(node.node_id, position, "its source document is not in docstore")
+                    self._fail(node.node_id, position, "its source document is not in docstore: add the document")
                     continue
                 row[_DOCUMENT] = document
             positions.append(position)
@@ -253,12 +254,12 @@ class WorkersAIBatchExtractor(BaseExtractor):
         if not self._failures:
             return
         first = min(self._failures, key=lambda failure: failure.position)
-        message = f"{len(self._failures):,} of {total:,} nodes failed, the first of them {first.id}: {first.message}"
+        message = f"{len(self._failures):,} of {total:,} nodes failed, the first is {first.id}: {first.message}"
         if not self.raise_on_error:
-            logger.warning("%s; they get no metadata", message)
+            logger.warning("%s; failed nodes get no metadata", message)
             return
         raise BatchItemError(
-            f"{message}; the other answers are in the ledger, so the next run sends only the failed nodes",
+            f"{message}; run again: the other answers are in the ledger, so the next run sends only the failed nodes",
             index=first.position, code=first.code, model=self.llm.model,
         )  # fmt: skip
 
@@ -266,8 +267,8 @@ class WorkersAIBatchExtractor(BaseExtractor):
 def _run(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine from sync code, in a thread if this thread has a running event loop.
 
-    LlamaIndex's ``asyncio_run`` cannot be used: it replaces each ``RuntimeError`` by one about nested event loops, and
-    many errors of the service are of that kind.
+    LlamaIndex's ``asyncio_run`` cannot be used: it replaces each ``RuntimeError`` by an error about nested event loops,
+    and many errors of :mod:`workers_ai.errors` are a ``RuntimeError``.
     """
     try:
         asyncio.get_running_loop()

@@ -15,7 +15,7 @@ __all__ = ["WorkersAIRetryPolicy"]
 
 
 class WorkersAIRetryPolicy:
-    """Retries a step after a retryable Workers AI error, and honours ``Retry-After``.
+    """Retry a step after a retryable Workers AI error, and honour ``Retry-After``.
 
     Use it as ``@step(retry_policy=WorkersAIRetryPolicy())``. Other errors, an exhausted quota and rejected requests
     fail the step at once. The LLM retries as well: a step with one call of ``max_retries=2`` sends up to

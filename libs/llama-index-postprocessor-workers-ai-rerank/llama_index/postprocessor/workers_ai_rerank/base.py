@@ -30,7 +30,7 @@ dispatcher = get_dispatcher(__name__)
 
 
 class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
-    """Sorts nodes by relevance to the query, using a reranking model of Cloudflare Workers AI.
+    """Sort nodes by relevance to the query, using a reranking model of Cloudflare Workers AI.
 
     The given nodes are not changed. Lists of any length are scored, in requests of 100 nodes.
 
@@ -55,7 +55,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
     top_n: int | None = Field(default=3, ge=1)
     """Number of nodes to return; None for all."""
     max_concurrency: int | None = MAX_CONCURRENCY
-    """Maximum requests in flight of this object."""
+    """Maximum number of concurrent requests of this object."""
     extra_body: dict[str, Any] | None = None
     """Additional fields of each request body, sent unchanged."""
     keep_retrieval_score: bool = False
@@ -90,7 +90,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
     def _reranking(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Ranking]:
         """Send LlamaIndex's start and end events of one ranking, also for an empty list."""
         if query_bundle is None:
-            raise ValueError("Missing query bundle in extra info.")
+            raise ValueError("the reranker has no query: pass query_bundle= or query_str=")
         ranking = _Ranking(nodes, query_bundle.query_str, keep_retrieval_score=self.keep_retrieval_score)
         top_n = len(nodes) if self.top_n is None else self.top_n
         dispatcher.event(ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=top_n, model_name=self.model))

@@ -15,7 +15,7 @@ _NUMBER = r"(?<![\w.])-?\d+(?:\.\d+)?"
 _EARLIER = r"(?:the\s+)?(?:previous\s+|last\s+)?(?:result|output|answer|outcome)(?:\s+of\s+(?:that|this|it))?"
 _OPERAND = rf"({_NUMBER}|\bANS\b)"
 _PRONOUN = rf"({_NUMBER}|\bANS\b|\b(?:it|that|this)\b)"
-# Patterns of words and their symbols. The first rows shift positions slightly, which does no harm.
+# Patterns of words and their symbols. The first rows shift the positions slightly. Only their order matters.
 _WORDS = (
     (r"(?<=\d),(?=\d{3}\b)", ""),
     (_EARLIER, "ANS"),
@@ -127,7 +127,7 @@ def plain(value: float) -> int | float:
 
 
 def _balanced(expression: str) -> str:
-    """Drop unbalanced parentheses."""
+    """Remove unbalanced parentheses."""
     surplus = expression.count("(") - expression.count(")")
     if surplus > 0:
         return expression.replace("(", "", surplus)

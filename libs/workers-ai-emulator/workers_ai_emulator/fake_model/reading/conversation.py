@@ -53,10 +53,10 @@ class Reading:
         request: The request of the last user turn, without labelled context.
         question: The main question of the request.
         sentences: The sentences of the request.
-        context: Sentences for the answer, in order.
+        context: Sentences that can be part of the answer, in order.
         results: Tool names (empty if unknown) and result texts since the last user turn or transfer.
-        visited: Agents that had the conversation since the last user turn.
-        answer: Prose answer, for answer fields of a form.
+        visited: Agents that received the conversation since the last user turn.
+        answer: Answer in prose, for the answer fields of a form.
     """
 
     text: str

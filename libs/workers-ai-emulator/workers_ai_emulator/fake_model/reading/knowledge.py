@@ -138,7 +138,7 @@ def sentiment_word(text: str, values: list[str]) -> str | None:
 
 
 def language_of(text: str) -> str:
-    """Return the name of the language whose common words a text has most of; English if none."""
+    """Return the language of a text, by its number of common words of each language; English by default."""
     words = words_of(text)
     counts = {name: sum(word in common for word in words) for name, common in _COMMON_WORDS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -153,6 +153,6 @@ def known_list(text: str) -> list[str]:
 
 
 def translation(text: str, language: str) -> str:
-    """Return the translation of a phrase; an unknown phrase is returned with the language as a prefix."""
+    """Return the translation of a phrase. An unknown phrase is returned with the language as a prefix."""
     known = TRANSLATIONS.get(re.sub(r"[^\w\s]", "", text).strip().lower(), {})
     return known.get(language.lower(), f"({language.capitalize()}) {text}")

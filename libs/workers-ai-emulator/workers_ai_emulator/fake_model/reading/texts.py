@@ -73,9 +73,9 @@ def sentences_of(text: str) -> list[str]:
 
 
 def best_sentences(question: str, context: list[str], count: int = _SENTENCES) -> list[str]:
-    """Return the sentences with most words of the question, in the order of the context.
+    """Return the sentences that share most words with the question, in the order of the context.
 
-    Rare words count more. A sentence needs at least half of the best score.
+    Rare words count more. Sentences with less than half of the best score are left out.
     """
     query_stems = content_stems(question)
     stems = [content_stems(sentence) for sentence in context]
@@ -93,7 +93,7 @@ def best_sentences(question: str, context: list[str], count: int = _SENTENCES) -
 
 
 def answers_question(question: str, context: list[str]) -> bool:
-    """Return whether one sentence of the context has at least half of the question's content words."""
+    """Return whether a sentence of the context contains at least half of the content words of the question."""
     query_stems = content_stems(question)
     return any(len(query_stems & content_stems(sentence)) * 2 >= len(query_stems) for sentence in context)
 
@@ -109,7 +109,7 @@ def topic_of(text: str) -> str:
 
 
 def keywords_of(text: str, count: int = 5) -> list[str]:
-    """Return the most frequent content words of a text; of equal ones, capitalised names first."""
+    """Return the most frequent content words of a text. Of equally frequent words, capitalised names come first."""
     words = re.findall(r"[^\W\d_][\w'-]+", text)
     counts = Counter(stem(word.lower()) for word in words if word.lower() not in STOP_WORDS and len(word) > 2)
     written: dict[str, str] = {}
@@ -171,7 +171,7 @@ def search_queries(question: str, count: int) -> list[str]:
 
 
 def labelled(text: str, labels: str) -> str | None:
-    """Return the text after the last of some labels, such as ``Context:``, up to the next label or rule."""
+    """Return the text after the last label of a kind, such as ``Context:``, up to the next label or line of dashes."""
     every = rf"{_CLAIM}|{_ASKED}|{_EVIDENCE}|answer|existing answer|feedback|guidelines|score"
     head = r"(?:^|\n)[ \t>#*\[]*(?:here (?:is|are) )?(?:the |an? )?"
     found = re.findall(
@@ -244,7 +244,7 @@ def _subject(text: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """Write an initial article in lower case; names keep their capital."""
+    """Write an initial stop word, such as an article, in lower case."""
     first, _, rest = text.partition(" ")
     return f"{first.lower()} {rest}".strip() if first.lower() in STOP_WORDS else text
 

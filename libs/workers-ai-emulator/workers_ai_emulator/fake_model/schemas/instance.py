@@ -72,7 +72,7 @@ class Instance:
     """A builder of one instance.
 
     Args:
-        root: The whole schema; ``$ref`` refers to it.
+        root: The complete schema. ``$ref`` points into it.
         source: The values of the text.
         sparse: Whether optional properties without a value in the text are left out, as in a tool call.
     """
@@ -140,7 +140,7 @@ class Instance:
         return schema
 
     def _enum(self, schema: Json, name: str) -> object:
-        """Return the value that the text states for the property, has or mentions; else the default or the first."""
+        """Return the value that the text states or mentions for the property, the default, or the first value."""
         values = schema["enum"]
         words = r"[\s_-]+".join(map(re.escape, split_name(name)))
         for value in values:
@@ -154,9 +154,9 @@ class Instance:
         return fitting[0] if fitting else schema.get("default", values[0])
 
     def _fitting(self, values: list[object], meanings: list[str]) -> list[object]:
-        """Return the values in the text; else those with its sentiment, language or meaning.
+        """Return the values in the text; else the values that fit its sentiment, language or meaning.
 
-        A text with all values only lists them; it is ignored.
+        If the text contains all values, it only lists them, and none is returned for it.
         """
         text = self._source.text
         matches = [re.search(rf"\b{re.escape(str(value))}\b", text, re.IGNORECASE) for value in values]
@@ -255,7 +255,7 @@ class Instance:
         return values
 
     def _listed(self, items: Json, name: str, depth: int) -> list[object]:
-        """Return the items in the text of the list's kind; empty for other lists."""
+        """Return the values in the text of the kind that the name of a list suggests; empty for other names."""
         source, words = self._source, set(split_name(name))
         values, meanings = self._choices(items, depth)
         if values:
@@ -311,7 +311,7 @@ class Instance:
         raise ServiceError(400, 5024, "JSON Mode couldn't be met")
 
     def _implied(self, name: str, low: float | None, high: float | None) -> list[int | float]:
-        """Return the number that a prompt implies: its best choice, or a rating by sentiment."""
+        """Return the number that a prompt implies: the number of its best choice, or a rating by sentiment."""
         words = set(split_name(name))
         if words & _CHOSEN:
             return [number for number, _ in ranked_choices(self._source.prompt)[:1]]

@@ -53,7 +53,7 @@ def json_answer(request: ChatRequest, reading: Reading) -> object:
 def described_schema(text: str) -> Json | None:
     """Return the schema in a text: a schema, lines of keys, an example, or names of keys.
 
-    Of several schemas the last one applies; earlier ones are examples.
+    If there are several schemas, the last one applies, and the others are examples.
     """
     if '{{"' in text:  # an unfilled template
         text = text.replace("{{", "{").replace("}}", "}")

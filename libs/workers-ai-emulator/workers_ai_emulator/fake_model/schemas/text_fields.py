@@ -37,7 +37,7 @@ def message_of(source: Source, words: set[str]) -> str | None:
     return source.next_of(source.quoted) or (stated.group(1).rstrip(".") if stated else source.text.strip()) or None
 
 
-# Words of a property's name and its text. The first matching row applies.
+# Words in the name of a property, and a function that returns its text. The first matching row applies.
 TEXT_FIELDS: tuple[tuple[frozenset[str], Finder], ...] = (
     (
         word_set("reason justification explanation rationale feedback why thought reasoning"),

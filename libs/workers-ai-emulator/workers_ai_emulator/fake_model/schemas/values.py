@@ -88,7 +88,7 @@ _FILLERS = {"num", "number", "of", "count", "total", "max", "min", "in", "the", 
 
 
 class Source:
-    """Values in a text; each is returned once per kind, in the order of the text.
+    """Values in a text. Each value is returned once, in the order of the text.
 
     Args:
         text: Text to search first, usually the last user turn.
@@ -118,17 +118,17 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        """Return the capitalised phrases, those after a word of place first."""
+        """Return the capitalised phrases. Phrases after a preposition of place come first."""
         return list(dict.fromkeys([*self.placed, *self.others]))
 
     @property
     def people(self) -> list[str]:
-        """Return the capitalised phrases, those after a word of place last."""
+        """Return the capitalised phrases. Phrases after a preposition of place come last."""
         return list(dict.fromkeys([*self.others, *self.placed]))
 
     @property
     def stated(self) -> str:
-        """Return the text; the background if the text is a question."""
+        """Return the text. If the text is a question, return the background."""
         return self._background if self.text.strip().endswith("?") and self._background.strip() else self.text
 
     @property
@@ -159,7 +159,7 @@ class Source:
 
         Args:
             name: The name of the property.
-            sure: Whether to use unambiguous kinds alone, such as e-mail addresses.
+            sure: Whether to use only unambiguous kinds, such as e-mail addresses.
         """
         words = ["email"] if name in _ADDRESSED and "@" in self.everything else split_name(name)
         rank = _kind_rank(tuple(words))
@@ -171,11 +171,11 @@ class Source:
         return sorted(left, key=lambda one: not about & topic_stems(one))
 
     def _taken(self, candidate: str) -> bool:
-        """Return whether a value, or a longer value with it, was returned before."""
+        """Return whether a value, or a longer value that contains it, was returned before."""
         return any(candidate == given or f" {candidate}" in given for given in self._given)
 
     def rank_of(self, name: str) -> int:
-        """Return the rank of a property: specific kinds choose values first."""
+        """Return the rank of a property. Properties of specific kinds get their values first."""
         return _kind_rank(tuple(split_name(name)))
 
     def measured(self, name: str) -> str | None:
@@ -223,7 +223,7 @@ def _phones(source: Source) -> list[str]:
 
 
 def _identifiers(source: Source) -> list[str]:
-    """Return words with digits in them, those with letters first."""
+    """Return the words that contain digits. Words that also contain letters come first."""
     found = _all(_IDENTIFIER, _without(source.text, [_MONEY, _PHONE, _DATE, *FORMATS.values()]))
     return sorted(found, key=str.isdigit)
 
@@ -232,7 +232,8 @@ def _near(pattern: re.Pattern[str]) -> Callable[[Source], list[str]]:
     return lambda source: _all(pattern, source.text) + _all(pattern, source.everything)
 
 
-# Words of a property's name, whether the kind is unambiguous, and its values. The first matching row applies.
+# Words in the name of a property, whether the kind is unambiguous, and a function that returns the values. The first
+# matching row applies.
 KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = (
     (word_set("email mail recipient attendee"), True, _near(FORMATS["email"])),
     (word_set("phone telephone mobile tel fax cell"), True, _phones),
@@ -279,7 +280,7 @@ _DATE_LIKE = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}|(?<![\w.])\d{1,2}(?=\s*[ap]\.?
 
 
 def _names(text: str) -> tuple[list[str], list[str], list[str]]:
-    """Return capitalised phrases after a word of place, other ones, and single words that only begin a sentence.
+    """Return phrases after a preposition of place, other capitalised phrases, and single words that begin a sentence.
 
     The first word of a sentence is a name if a verb or a comma follows.
     """
@@ -309,7 +310,7 @@ def _names(text: str) -> tuple[list[str], list[str], list[str]]:
 
 
 def _without(text: str, patterns: Iterable[re.Pattern[str]]) -> str:
-    """Blank the matches in a text, so that positions stay."""
+    """Replace the matches in a text by spaces, so that positions do not change."""
     for pattern in patterns:
         text = pattern.sub(lambda match: " " * len(match.group()), text)
     return text

@@ -1,4 +1,4 @@
-"""Write images as data: URLs, with the media type taken from their first bytes if it is missing."""
+"""Convert images to data: URLs. A missing media type is detected from the first bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNMARKED: Final = ("", "none", "application/octet-stream", "binary/octet-stream
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TO_STANDARD_BASE64: Final = str.maketrans("-_", "+/")
 _SIGNATURE_CHARACTERS: Final = 24
-"""Base64 characters that contain the signature of every format below."""
+"""Number of leading base64 characters that contain the signature of every format below."""
 _SIGNATURES: Final = {
     "image/png": re.compile(rb"\x89PNG"),
     "image/jpeg": re.compile(rb"\xff\xd8\xff"),
@@ -25,8 +25,8 @@ _SIGNATURES: Final = {
 def image_data_url(url: str) -> str | None:
     """Return the data: URL of an image; None if the content is not a known image.
 
-    In bare base64 and in a data: URL without a specific media type, images are recognized by their first bytes: PNG,
-    JPEG, GIF and WebP.
+    In bare base64, and in a data: URL without a specific media type, the first bytes identify the format: PNG, JPEG,
+    GIF or WebP.
     """
     if url[:11].lower().startswith("data:image/"):
         return url

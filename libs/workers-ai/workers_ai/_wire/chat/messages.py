@@ -5,7 +5,7 @@ The rules, each with a public report as its source:
 - ``content`` is never missing or null (https://github.com/we-promise/sure/pull/467).
 - Text parts are joined to one string. Only content with an image remains a list
   (https://github.com/anomalyco/opencode/issues/30381).
-- ``arguments`` is JSON text. Text that is not JSON is wrapped in an object, since the service rejects it.
+- ``arguments`` is the text of a JSON object. Any other text is wrapped in an object, since the service rejects it.
 - Every call has a result, and images are in user turns: see :mod:`workers_ai._wire.chat.turns`.
 - Reasoning is sent back as ``reasoning``, never inside the text (https://github.com/cloudflare/ai/pull/451).
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["known_call_ids", "prepare_messages"]
 
 _LINK = re.compile(r"(?!data:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_NINE = re.compile(r"[A-Za-z0-9]{9}")
+_NINE_CHARACTERS = re.compile(r"[A-Za-z0-9]{9}")
 
 
 def known_call_ids(messages: Iterable[Mapping[str, JSON]]) -> frozenset[str]:
@@ -107,7 +107,7 @@ def _content(content: JSON, role: str, index: int, card: ModelCard) -> JSON:
     parts = [
         {"type": "text", "text": part} if isinstance(part, str) else part for part in content if not is_cache_mark(part)
     ]
-    if role == "assistant":  # other parts come from another provider's class, and are not text of the model
+    if role == "assistant":  # other parts were added by another provider's class; the model did not write them
         parts = [part for part in parts if _is_part(part)]
     elif role == "tool" and not all(map(_is_part, parts)):
         return plain_json(parts)  # data that a tool returned
@@ -149,7 +149,7 @@ def _part(part: JSON, index: int, card: ModelCard) -> dict[str, JSON]:
 def _image(image: JSON, index: int, card: ModelCard) -> dict[str, JSON]:
     if card.vision is False:
         raise _error(
-            f"message {index} has an image, and {card.id} accepts only text: use a vision model, or remove the image",
+            f"message {index} has an image, but {card.id} accepts only text: use a vision model, or remove the image",
             card,
         )
     given = _text(image.get("url") if isinstance(image, dict) else image)
@@ -207,6 +207,6 @@ def _reject_constant(name: str) -> None:
 def _wire_id(call_id: str, card: ModelCard) -> str:
     """Return the id as the model wrote it, in the form that its family requires."""
     own = original_id(call_id)
-    if NINE_LETTER_IDS.of(card) and not _NINE.fullmatch(own):
+    if NINE_LETTER_IDS.of(card) and not _NINE_CHARACTERS.fullmatch(own):
         return hashlib.sha256(own.encode()).hexdigest()[:9]
     return own

@@ -96,7 +96,7 @@ def finish_reason(raw: JSON, truncation: str, *, calls: bool, broken: bool) -> F
         raw: The service's reason; None if it sent none.
         truncation: The result of :func:`truncation_of`.
         calls: Whether the answer has tool calls.
-        broken: Whether one of them must not run.
+        broken: Whether one of the tool calls is invalid and must not run.
     """
     if truncation and (raw or broken or not calls):
         return truncation
@@ -125,8 +125,8 @@ class Content(NamedTuple):
 def read_content(content: JSON, *, in_stream: bool = False) -> Content:
     """Read the content of a message: a string, a list of parts, or JSON that the service has already parsed.
 
-    Parts of unknown types are ignored. A list counts as parts if one of them has a known type; in a stream, if one of
-    them looks like a part.
+    Parts of unknown types are ignored. A list is read as parts if one item has a known type; in a stream, if one item
+    is a text or has any type. Any other list is JSON data.
     """
     if type(content) is str:
         return Content(content)
@@ -148,7 +148,7 @@ def read_content(content: JSON, *, in_stream: bool = False) -> Content:
 
 
 def _kind_of(part: JSON) -> str | None:
-    """Return the type of a part. Parts of Gemini and Bedrock have no type; a key names it."""
+    """Return the type of a part. Parts of Gemini and Bedrock have no ``type``; one of their keys is the type."""
     if isinstance(part, str):
         return "text"
     if not isinstance(part, dict):
@@ -217,7 +217,7 @@ def reasoning_text(message: Mapping[str, JSON]) -> str:
 
 
 def first_choice(result: Mapping[str, JSON]) -> dict[str, JSON] | None:
-    """Return the first of the ``choices``; None if there is none."""
+    """Return the first item of ``choices``; None if the list is missing or empty."""
     choices = result.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
@@ -296,17 +296,15 @@ def shortened(data: JSON, limit: int = 2000) -> str:
 
 
 def _read_choice(choice: Mapping[str, JSON], result: Mapping[str, JSON], ids: CallIds, truncation: str) -> _Answer:
-    """Read a choice. Fields that it lacks are read from the native fields beside the choices (llama-3.3)."""
+    """Read a choice. Read missing fields from the native fields beside ``choices`` (llama-3.3)."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     text, reasoning, refusal, in_content = read_content(message.get("content"))
-    calls = (
-        read_tool_calls(message.get("tool_calls"), ids, truncation)
-        or read_tool_calls(message.get("function_call"), ids, truncation)
-        or read_tool_calls(list(in_content), ids, truncation)
-        or read_tool_calls(result.get("tool_calls"), ids, truncation)
-    )
+    calls: tuple[ToolCall, ...] = ()
+    for raw in (message.get("tool_calls"), message.get("function_call"), list(in_content), result.get("tool_calls")):
+        if raw and (calls := read_tool_calls(raw, ids, truncation)):
+            break
     if isinstance(own := message.get("refusal"), str):
         refusal = own or refusal
     return _Answer(
@@ -328,7 +326,7 @@ def _read_native(result: Mapping[str, JSON], context: ReplyContext, ids: CallIds
 
 
 def is_failed_response(result: Mapping[str, JSON]) -> bool:
-    """Return whether a result is a failed response of the Responses route with its error."""
+    """Return whether a result of the Responses route reports a failure and its error."""
     return "output" in result and result.get("status") == "failed" and bool(result.get("error"))
 
 
@@ -337,7 +335,7 @@ def _read_responses(result: Mapping[str, JSON], context: ReplyContext, ids: Call
         error = result.get("error")
         why = error.get("message") if isinstance(error, dict) else error
         raise APIResponseValidationError(
-            f"the service returned a response with status {result['status']}: {why or 'it gave no reason'}",
+            f"the service returned a response with status {result['status']}: {why or 'no reason was given'}",
             model=context.model,
             body=shortened(result),
             status_code=200,

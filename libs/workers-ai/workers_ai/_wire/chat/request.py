@@ -26,7 +26,7 @@ from workers_ai.types import Api
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatPlan", "plan_chat", "run_request"]
+__all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatForm", "ChatPlan", "chat_form", "plan_chat", "run_request"]
 
 
 _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})
@@ -37,7 +37,7 @@ class ChatPlan(NamedTuple):
 
     Attributes:
         request: The request.
-        context: The facts that its reply is read with.
+        context: Facts of the request that the reader of the reply needs.
         stream: Whether the reply is a stream.
     """
 
@@ -66,8 +66,8 @@ def plan_chat(
             models that accept it.
         api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
             there; else ``"chat_completions"``.
-        stream: Whether to request a stream. With a JSON schema or JSON mode, the reply is requested whole, since the
-            service rejects the two together (5023).
+        stream: Whether to request a stream. Ignored with a JSON schema or JSON mode: the service rejects a stream of
+            either (5023).
         reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
             (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/).
         extra_body: Fields to add to the body unchanged.
@@ -75,6 +75,77 @@ def plan_chat(
 
     Raises:
         BadRequestError: A message is invalid.
+        ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
+    """
+    form = chat_form(
+        model, params, api=api, stream=stream, reject_if_busy=reject_if_busy, extra_body=extra_body, headers=headers
+    )
+    return form.plan(messages)
+
+
+class ChatForm(NamedTuple):
+    """The part of a chat request that does not depend on its messages. Requests of a corpus share it.
+
+    Attributes:
+        card: Facts about the model.
+        api: The route.
+        params: Parameters in the form of model and route.
+        added: Fields that follow the parameters in the body, unchanged.
+        headers: Headers of the request.
+        context: The facts that the reply is read with, without the ids of earlier tool calls.
+        stream: Whether the reply is a stream.
+    """
+
+    card: ModelCard
+    api: Api
+    params: Mapping[str, JSON]
+    added: Mapping[str, JSON]
+    headers: Mapping[str, str]
+    context: ReplyContext
+    stream: bool
+
+    def plan(self, messages: Sequence[Mapping[str, JSON]]) -> ChatPlan:
+        """Create the request for some messages.
+
+        Raises:
+            BadRequestError: A message is invalid.
+        """
+        model = self.card.id
+        body = self._body(prepare_messages(messages, self.card))
+        body.update(self.added)
+        known_ids = known_call_ids(messages)
+        context = self.context._replace(known_ids=known_ids) if known_ids else self.context
+        if self.api == "run":
+            return ChatPlan(run_request(model, body, task="chat", headers=self.headers), context, self.stream)
+        path = "v1/responses" if self.api == "responses" else "v1/chat/completions"
+        return ChatPlan(Request(path, body, model, "chat", headers=self.headers), context, self.stream)
+
+    def _body(self, messages: list[dict[str, JSON]]) -> dict[str, JSON]:
+        model = self.card.id
+        if self.api == "responses":
+            return responses_body(model, messages, self.params)
+        body: dict[str, JSON] = {"model": model} if self.api == "chat_completions" else {}
+        if self.params.get("raw"):
+            body["prompt"] = _raw_prompt(messages, model)
+        else:
+            body["messages"] = messages
+        body.update(self.params)
+        return body
+
+
+def chat_form(
+    model: str,
+    params: Mapping[str, JSON],
+    *,
+    api: Api | None = None,
+    stream: bool = False,
+    reject_if_busy: bool = False,
+    extra_body: Mapping[str, JSON] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ChatForm:
+    """Check and convert the parameters of chat requests. Arguments are those of :func:`plan_chat`.
+
+    Raises:
         ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
     """
     given = {
@@ -85,35 +156,31 @@ def plan_chat(
         and v != ""
     }
     card = lookup(model)
-    require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")
+    require_kind("extra_body", extra_body, Mapping, "a dict of body fields")
     api = api or _default_api(given, card)
     _check_route(api, given, model)
     forced = _prepare_params(given, card, api)
     fields = {**given, **(extra_body or {})}
-    json_mode = "response_format" in fields or "guided_json" in fields
     max_tokens = given.get("max_tokens")
-    prepared = prepare_messages(messages, card)
     context = ReplyContext(
         model=model,
-        known_ids=known_call_ids(messages),
         forced=forced,
-        json_mode=json_mode,
+        json_mode="response_format" in fields or "guided_json" in fields,
         max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens else card.default_max_tokens,
         thinking_off=_turns_thinking_off(fields),
         tools=_tool_names(fields.get("tools")),
     )
     stream = stream and api != "responses" and "response_format" not in fields
-    body = _body(model, prepared, given, api, stream)
-    if extra_body:
-        body.update(extra_body)
+    added: dict[str, JSON] = {"stream": True} if stream else {}
+    stream_options = given.pop("stream_options", None)
+    if stream and api == "chat_completions":
+        added["stream_options"] = stream_options or {"include_usage": True}
+    added.update(extra_body or {})
     if reject_if_busy:
-        options = body.get("options")
+        options = fields.get("options")
         require_kind("options in extra_body", options, Mapping, "a dict")
-        body["options"] = {**(options if isinstance(options, Mapping) else {}), "rejectIfBusy": True}
-    if api == "run":
-        return ChatPlan(run_request(model, body, task="chat", headers=headers), context, stream)
-    path = "v1/responses" if api == "responses" else "v1/chat/completions"
-    return ChatPlan(Request(path, body, model, "chat", headers=headers or {}), context, stream)
+        added["options"] = {**(options if isinstance(options, Mapping) else {}), "rejectIfBusy": True}
+    return ChatForm(card, api, given, added, headers or {}, context, stream)
 
 
 def _tool_names(tools: JSON) -> frozenset[str]:
@@ -142,7 +209,7 @@ def run_request(
         return Request(f"run/{model}", body, model, task, query=query, headers=headers or {})
     if model.startswith("dynamic/"):
         raise ConfigurationError(
-            f"{model} is a dynamic route, and the native route has none: use api='chat_completions'"
+            f"{model} is a dynamic route, which api='run' does not support: use api='chat_completions'"
         )
     shared: dict[str, JSON] = {"model": model, "input": body}
     if options := body.pop("options", None):
@@ -172,11 +239,11 @@ def _check_route(api: Api, given: Mapping[str, JSON], model: str) -> None:
             "api='chat_completions'"
         )
     if api != "run" and (misplaced := sorted(RUN_ONLY_PARAMS & given.keys())):
-        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run', not on api={api!r}")
+        raise ConfigurationError(f"{', '.join(misplaced)} exists only on api='run': omit it, or use api='run'")
 
 
 def _prepare_params(given: dict[str, JSON], card: ModelCard, api: Api) -> dict[str, JSON]:
-    """Convert parameters in place to the form of model and route. Return the schemas of forced tools by name."""
+    """Convert parameters in place for model and route. Return the schemas of forced tools by name."""
     forced: dict[str, JSON] = {}
     tools = prepare_tools(given.pop("tools", None), card)
     choice = given.pop("tool_choice", None)
@@ -199,27 +266,6 @@ def _prepare_params(given: dict[str, JSON], card: ModelCard, api: Api) -> dict[s
         else:
             given["response_format"] = prepare_response_format(response_format, api)
     return forced
-
-
-def _body(
-    model: str, messages: list[dict[str, JSON]], given: dict[str, JSON], api: Api, stream: bool
-) -> dict[str, JSON]:
-    stream_options = given.pop("stream_options", None)
-    if api == "responses":
-        return responses_body(model, messages, given)
-    body: dict[str, JSON] = {}
-    if api == "chat_completions":
-        body["model"] = model
-    if given.get("raw"):
-        body["prompt"] = _raw_prompt(messages, model)
-    else:
-        body["messages"] = messages
-    body.update(given)
-    if stream:
-        body["stream"] = True
-        if api == "chat_completions":
-            body["stream_options"] = stream_options or {"include_usage": True}
-    return body
 
 
 def _raw_prompt(messages: Sequence[Mapping[str, JSON]], model: str) -> str:

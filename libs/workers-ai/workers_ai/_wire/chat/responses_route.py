@@ -1,4 +1,4 @@
-"""Write the request of the Responses route (gpt-oss only, whole answers only).
+"""Create the request body of the Responses route (gpt-oss and third-party models), and find its reply among events.
 
 Source: https://developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility/.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from workers_ai._wire.chat.schemas import description_of, schema_of
+from workers_ai._wire.error_mapping import read_error
+from workers_ai._wire.json_parsing import parse_body
 from workers_ai._wire.json_types import JSON
+from workers_ai._wire.sse import whole_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["responses_body"]
+__all__ = ["reply_in_events", "responses_body"]
 
 _RENAMED: Final = {"max_tokens": "max_output_tokens"}
 
 
 def responses_body(model: str, messages: Sequence[Mapping[str, JSON]], given: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the body of ``POST /ai/v1/responses`` for prepared chat messages and parameters."""
+    """Return the body of ``POST /ai/v1/responses``, from prepared chat messages and parameters."""
     body: dict[str, JSON] = {
         "model": model,
         "input": [item for message in messages for item in _items(message)],
@@ -51,7 +54,7 @@ def _items(message: Mapping[str, JSON]) -> list[dict[str, JSON]]:
 
 
 def _content(content: JSON) -> JSON:
-    """Return a text, or the parts with the names of this route."""
+    """Return a text unchanged; convert parts to the types of this route."""
     return content if isinstance(content, str) else [_part(part) for part in _dicts(content)]
 
 
@@ -63,7 +66,7 @@ def _part(part: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _function(value: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """Return the function of a nested tool, choice or call. This route has flat ones."""
+    """Return the function inside a tool, choice or call. This route has no nesting."""
     function = value.get("function")
     return function if isinstance(function, dict) else {}
 
@@ -82,3 +85,26 @@ def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
     if strict is not None:
         out["strict"] = strict
     return out
+
+
+def reply_in_events(body: bytes) -> JSON:
+    """Return the reply in an event stream that answers a request for a whole answer; None for events of other routes.
+
+    It is the first error event, else the response of the last event that has one
+    (https://platform.openai.com/docs/api-reference/responses-streaming).
+    """
+    response: JSON = None
+    for data in whole_events(body):
+        if data == b"[DONE]":
+            break
+        try:
+            event = parse_body(data)
+        except ValueError:
+            continue
+        if not isinstance(event, dict):
+            continue
+        if read_error(event) is not None:
+            return event
+        if str(event.get("type")).startswith("response.") and isinstance(latest := event.get("response"), dict):
+            response = latest
+    return response

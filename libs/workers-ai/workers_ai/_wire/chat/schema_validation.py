@@ -36,10 +36,10 @@ _LIMITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def conform(value: JSON, schema: Mapping[str, JSON]) -> JSON:
-    """Return the value in the form of the schema.
+    """Validate a value against a schema, and return it with the types of the schema.
 
     As in pydantic, a text is converted to the number or boolean that the schema requires, since models of the older
-    family write such texts. Keywords of JSON Schema that are not listed in this module are ignored.
+    family write such texts. Keywords of JSON Schema that this module does not check are ignored.
 
     Raises:
         ValueError: The value does not match the schema. The message includes the path and the reason.
@@ -123,7 +123,7 @@ def _convert(text: str, kind: str) -> JSON:
     """Convert a text to a number or a boolean.
 
     Raises:
-        ValueError: The text is not of this kind.
+        ValueError: The text has no value of this type.
     """
     if kind == "integer":
         return int(text)
@@ -159,7 +159,7 @@ def _check_limits(value: JSON, schema: Mapping[str, JSON], path: str) -> None:
             continue
         with suppress(TypeError, re.error):  # ignore a limit for another type of value
             if not is_within(value, limit):
-                raise _invalid(path, f"is {value!r:.100}, against {name} {limit}")
+                raise _invalid(path, f"is {value!r:.100}, but {name} is {limit}")
 
 
 def _as_list(value: JSON) -> list[JSON]:

@@ -1,4 +1,4 @@
-"""Write JSON schemas, tools and tool choices in the form of the service."""
+"""Convert JSON schemas, tools and tool choices to the form that the service accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "schema_of",
 ]
 
-_FORM: Final = "the form of a tool is {'type': 'function', 'function': {'name': ...}}"
+_FORM: Final = "pass each tool as {'type': 'function', 'function': {'name': ...}}"
 _MAX_REFS: Final = 1_000
 
 
@@ -63,7 +63,7 @@ class _Inliner:
         return self.inline_object(node, path) if isinstance(node, dict) else node
 
     def inline_object(self, node: Mapping[str, JSON], path: tuple[str, ...]) -> dict[str, JSON]:
-        """Inline an object of the schema. ``path`` has the references that led to it."""
+        """Inline an object of the schema. ``path`` contains the references that led to this object."""
         ref = node.get("$ref")
         if not isinstance(ref, str) or not ref.startswith("#/"):
             return {key: self.inline(value, path) for key, value in node.items()}
@@ -85,7 +85,7 @@ def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], 
     """Return schema, name and ``strict`` of a ``response_format`` with a named or bare schema.
 
     Raises:
-        ConfigurationError: It has no schema.
+        ConfigurationError: ``response_format`` has no schema.
     """
     given = response_format.get("json_schema") or response_format.get("schema")
     if not isinstance(given, dict):
@@ -105,7 +105,7 @@ def description_of(response_format: Mapping[str, JSON]) -> str | None:
 
 
 def bare_schema(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the schema for a route without names, with the name as its title, and with the description."""
+    """Return the schema without its wrapper. The name becomes the title; the description is kept."""
     schema, name, _ = schema_of(response_format)
     stated = {"title": name, "description": description_of(response_format)}
     return {**{key: value for key, value in stated.items() if value}, **schema}
@@ -119,7 +119,7 @@ def _plain(schema: dict[str, JSON]) -> dict[str, JSON]:
         plain: dict[str, JSON] = json.loads(plain_json(schema))
         return plain
     except RecursionError:
-        raise ConfigurationError("the JSON schema is nested too deep") from None
+        raise ConfigurationError("the JSON schema is nested too deep: use a flatter schema") from None
     return schema
 
 
@@ -146,24 +146,28 @@ def prepare_response_format(response_format: JSON, api: Api) -> dict[str, JSON]:
 
 
 def prepare_tools(tools: JSON, card: ModelCard) -> list[dict[str, JSON]]:
-    """Return tools in the nested form. Add the fields that the older schema requires; else leave out empty fields.
+    """Return tools in the nested form, without empty fields. For the older schema, add the fields that it requires.
 
     Raises:
-        ConfigurationError: A tool is invalid. The message includes its name.
+        ConfigurationError: A tool is invalid. The message includes its index or name.
     """
     tools = tools or ()
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise ConfigurationError(f"tools must be a list, not a {type(tools).__name__}: {_FORM}")
-    return [_tool(tool, complete=COMPLETE_TOOLS.of(card)) for tool in tools if not is_cache_mark(tool)]
+    return [
+        _tool(tool, index, complete=COMPLETE_TOOLS.of(card))
+        for index, tool in enumerate(tools)
+        if not is_cache_mark(tool)
+    ]
 
 
-def _tool(tool: JSON, *, complete: bool) -> dict[str, JSON]:
+def _tool(tool: JSON, index: int, *, complete: bool) -> dict[str, JSON]:
     function = (tool.get("function") or tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
-        raise ConfigurationError(f"a tool must be a dict, not a {type(tool).__name__}: {_FORM}")
+        raise ConfigurationError(f"tool {index} must be a dict, not a {type(tool).__name__}: {_FORM}")
     name = function.get("name")
     if not (isinstance(name, str) and name):
-        raise ConfigurationError(f"a tool has no name: {_FORM}")
+        raise ConfigurationError(f"tool {index} has no name: {_FORM}")
     out: dict[str, JSON] = {"name": name}
     if isinstance(description := function.get("description"), str) and description:
         out["description"] = description

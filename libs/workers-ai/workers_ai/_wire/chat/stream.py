@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic_core import from_json
@@ -13,14 +14,15 @@ from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.request import ReplyContext
+from workers_ai._wire.sse import whole_events
 from workers_ai._wire.usage import UsageMeter
 from workers_ai.errors import APIResponseValidationError, StreamInterruptedError, WorkersAIError
-from workers_ai.types import ChatDelta, ChatReply, ToolCallDelta
+from workers_ai.types import ChatDelta, ChatReply, ToolCall, ToolCallDelta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["ChatStreamReader", "deltas_of"]
+__all__ = ["ChatStreamReader", "deltas_of", "joined", "read_chat_events"]
 
 _log = logging.getLogger("workers_ai")
 _DONE: Final = "[DONE]"
@@ -30,22 +32,21 @@ _JSON_CHARACTERS: Final = frozenset('{}[]":')
 
 _PLAIN_DELTA: Final = frozenset({"content", "role"})
 _TEXT_BESIDE: Final = frozenset({"response", "reasoning", "reasoning_content", "tool_calls"})
-"""Keys beside ``choices`` under which an event may repeat or add text and calls."""
+"""Keys beside ``choices`` that may repeat or add text and calls."""
 
 
 class ChatStreamReader:
     """Convert the data of events, of any family, to :class:`ChatDelta` values.
 
-    Call :meth:`read` for each event, then :meth:`finish`. It returns the last delta, or raises if the stream was
-    interrupted.
+    Call :meth:`read` for each event, then :meth:`finish`, which returns the last delta.
 
     Attributes:
         done: Whether the end mark has been read. Later events are ignored.
 
     Args:
-        context: The facts of the request that the reply is read with.
+        context: Facts of the request that the reader needs.
         headers: Response headers.
-        scrub: Removes secrets from the text of an error.
+        scrub: Function that removes secrets from the text of an error.
     """
 
     __slots__ = (
@@ -91,7 +92,7 @@ class ChatStreamReader:
         self.done = False
         # For text and for reasoning; set by the first event with a lone surrogate.
         self._joiners: tuple[SurrogateJoiner, SurrogateJoiner] | None = None
-        self._has_plain_text = False  # whether text has begun, and is passed on as it arrives
+        self._has_plain_text = False  # whether text has begun and is returned as it arrives
         self._calls_beside: bool | None = None
         self._id: JSON = None
         self._model: JSON = None
@@ -151,7 +152,7 @@ class ChatStreamReader:
         return event
 
     def _read_text(self, event: JSON) -> None:
-        """Read an event that is not an object: the end mark or an error text. Ignore any other."""
+        """Read an event that is not an object: the end mark or an error text. Ignore other texts."""
         if event == _DONE:
             self.done = True
         elif isinstance(event, str) and (details := read_error(event)):
@@ -189,7 +190,7 @@ class ChatStreamReader:
         )
 
     def _unread_part(self, choice: Mapping[str, JSON]) -> JSON:
-        """Return the ``message`` of a choice without delta; of one that repeats the answer at the end, the rest."""
+        """Return the ``message`` of a choice without delta. If it repeats the answer, return only the unread rest."""
         message = choice.get("message")
         if not (isinstance(message, dict) and choice.get("finish_reason") and self._text):
             return message
@@ -200,7 +201,10 @@ class ChatStreamReader:
         return {"tool_calls": list(content.calls), **rest, "content": content.text[len(partial) :]}
 
     def _calls_of(self, calls: JSON, beside: JSON) -> JSON:
-        """Return the calls of an event, in the delta or beside the choices (llama-3.3). The first place used counts."""
+        """Return the calls of an event: those in the delta, or those beside ``choices`` (llama-3.3), never both.
+
+        The place of the first call decides for the whole stream.
+        """
         if self._calls_beside is None and (calls or beside):
             self._calls_beside = not calls
         return beside if self._calls_beside else calls
@@ -269,7 +273,7 @@ class ChatStreamReader:
         return error
 
     def finish(self) -> ChatDelta:
-        """Return the last delta. Call it after the last event.
+        """Return the last delta. Call this after the last event.
 
         Raises:
             StreamInterruptedError: The stream had neither an end mark nor a finish reason.
@@ -323,3 +327,63 @@ def deltas_of(reply: ChatReply) -> list[ChatDelta]:
             headers=reply.headers,
         ),
     ]
+
+
+def joined(deltas: Iterable[ChatDelta]) -> ChatReply:
+    """Return the whole reply of all deltas of a stream. The last delta must be among them."""
+    texts, reasoning, refusals, logprobs = [], [], [], []
+    pieces: dict[int, list[ToolCallDelta]] = {}
+    delta = ChatDelta()
+    for delta in deltas:
+        texts.append(delta.text)
+        reasoning.append(delta.reasoning)
+        refusals.append(delta.refusal)
+        if isinstance(delta.logprobs, dict) and isinstance(tokens := delta.logprobs.get("content"), list):
+            logprobs += tokens
+        for piece in delta.tool_calls:
+            pieces.setdefault(piece.index, []).append(piece)
+    reply = ChatReply(
+        text="".join(texts),
+        reasoning="".join(reasoning),
+        tool_calls=tuple(map(_joined_call, pieces.values())),
+        finish_reason=delta.finish_reason or "stop",
+        usage=delta.usage,
+        model=delta.model,
+        id=delta.id,
+        refusal="".join(refusals) or None,
+        logprobs={"content": logprobs} if logprobs else None,
+        headers=delta.headers,
+    )
+    return replace(reply, raw=_as_completion(reply))
+
+
+def _as_completion(reply: ChatReply) -> JSON:
+    """Return a reply as the body of a chat completion, without usage."""
+    functions = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in reply.tool_calls]
+    message: dict[str, JSON] = {"role": "assistant", "content": reply.text}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if functions:
+        message["tool_calls"] = [{"id": id_, "type": "function", "function": function} for id_, function in functions]
+    choice: dict[str, JSON] = {"index": 0, "message": message, "finish_reason": reply.finish_reason}
+    return {"id": reply.id, "object": "chat.completion", "model": reply.model, "choices": [choice]}
+
+
+def _joined_call(pieces: list[ToolCallDelta]) -> ToolCall:
+    first, last = pieces[0], pieces[-1]
+    arguments = last.broken or "".join(piece.arguments for piece in pieces)
+    return ToolCall(first.id or "", first.name or "", arguments, last.error)
+
+
+def read_chat_events(
+    body: bytes, context: ReplyContext, headers: Mapping[str, str], scrub: Callable[[str], str]
+) -> ChatReply:
+    """Read a whole event stream, as some proxies send in place of a whole reply.
+
+    Raises:
+        StreamInterruptedError: The stream is damaged or ended early.
+        WorkersAIError: An event is an error.
+    """
+    reader = ChatStreamReader(context, headers, scrub)
+    deltas = [delta for data in whole_events(body) if (delta := reader.read(data)) is not None]
+    return joined([*deltas, reader.finish()])

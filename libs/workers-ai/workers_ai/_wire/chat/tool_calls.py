@@ -60,7 +60,7 @@ class CallIds:
         self._here: set[str] = set()
 
     def assign(self, wire_id: JSON) -> str:
-        """Return the id for a call with the id ``wire_id`` in the reply."""
+        """Return the id for a call whose id in the reply is ``wire_id``."""
         own = wire_id if isinstance(wire_id, str) and wire_id else None
         if own is None or own in self._here:
             return self._new()
@@ -102,7 +102,7 @@ def arguments_text(arguments: JSON) -> str:
 
 
 def argument_error(text: str, truncation: str) -> str:
-    """Return why ``text`` is not the arguments of a call; "" for a JSON object.
+    """Return why ``text`` is invalid as arguments of a call; "" if it is a JSON object.
 
     Args:
         text: The text.
@@ -148,15 +148,15 @@ def read_tool_calls(raw: JSON, ids: CallIds, truncation: str = "") -> tuple[Tool
 
 
 def _name_error(name: str | None) -> str:
-    return "" if name else "the model wrote no name of a tool"
+    return "" if name else "the model wrote no tool name"
 
 
 class _StreamedCall:
     """One streamed call.
 
-    Some services repeat all previous arguments in every piece. ``_cumulative`` is the text under that assumption, and
-    None once a piece contradicts it. While both readings are possible, nothing is released. ``{}`` before or after
-    other arguments is a placeholder.
+    Some services repeat all previous arguments in every piece. ``_cumulative`` is the text if this call does so; None
+    once a piece shows that it does not. Until then, nothing is released. ``{}`` before or after other arguments is a
+    placeholder.
     """
 
     __slots__ = (
@@ -214,7 +214,7 @@ class _StreamedCall:
         return self._could_repeat(text) and (whole := self.complete()) is not None and _object(text) == whole
 
     def differs(self, text: str) -> bool:
-        """Return whether ``text`` has other arguments than the whole object that has arrived."""
+        """Return whether ``text`` is an object that differs from the complete arguments of this call."""
         if not self._could_repeat(text) or (whole := self.complete()) is None:
             return False
         return _object(text) not in (None, whole)
@@ -243,7 +243,7 @@ class _StreamedCall:
 
 
 def _decoded_twice(text: str) -> str:
-    """Return arguments that were encoded twice, an object in a JSON string, as the object; other text unchanged."""
+    """Decode arguments that were encoded twice: an object in a JSON string. Return other text unchanged."""
     if not text.lstrip().startswith('"'):
         return text
     try:
@@ -270,7 +270,7 @@ def _wire_id(value: JSON) -> str | None:
 
 
 def _key(index: JSON) -> int | str | None:
-    """Return an index as a number, or as a text if it is not a number; None if there is none."""
+    """Return an index as a number, or as a text if it is not a number; None if it is missing."""
     number = whole_number(index)
     return number if number is not None else json_text(index) or None
 
@@ -306,9 +306,11 @@ class ToolCallAssembler:
         fed: list[_StreamedCall] = []
         if len(entries) == 1:
             return [delta] if (delta := self._feed_one(entries[0], None, fed)) else []
-        return [delta for place, entry in enumerate(entries) if (delta := self._feed_one(entry, place, fed))]
+        return [delta for position, entry in enumerate(entries) if (delta := self._feed_one(entry, position, fed))]
 
-    def _feed_one(self, entry: Mapping[str, JSON], place: int | None, fed: list[_StreamedCall]) -> ToolCallDelta | None:
+    def _feed_one(
+        self, entry: Mapping[str, JSON], position: int | None, fed: list[_StreamedCall]
+    ) -> ToolCallDelta | None:
         """Read one piece. ``fed`` has the calls of the earlier pieces of the same event."""
         name, arguments = _parts(entry)
         wire_id = _wire_id(entry.get("id"))
@@ -316,7 +318,7 @@ class ToolCallAssembler:
         if not (name or wire_id or text):
             return None
         key = _key(entry.get("index"))
-        call = self._find(key, wire_id, name, place)
+        call = self._find(key, wire_id, name, position)
         is_alone = key is None and wire_id is None
         if call and name and call not in fed and (joined := self._joined_name(call, wire_id, name, is_alone=is_alone)):
             call.name = joined
@@ -335,7 +337,7 @@ class ToolCallAssembler:
         return self._release(call) if call.started or self._has_whole_name(call) else None
 
     def _joined_name(self, call: _StreamedCall, wire_id: str | None, name: str, *, is_alone: bool) -> str:
-        """Return the name of a call whose name arrives in fragments; "" if ``name`` is not a fragment of it.
+        """Join ``name`` to the name of a call that arrives in fragments; return "" if ``name`` is not a fragment.
 
         Args:
             call: The call that the piece may belong to.
@@ -361,7 +363,7 @@ class ToolCallAssembler:
         return call.name in self._tools and sum(tool.startswith(call.name) for tool in self._tools) == 1
 
     def _find(
-        self, key: int | str | None, wire_id: str | None, name: str | None, place: int | None
+        self, key: int | str | None, wire_id: str | None, name: str | None, position: int | None
     ) -> _StreamedCall | None:
         """Return the call of a piece: by index, by id, by its position among several, else the last call."""
         if key is not None:
@@ -372,8 +374,8 @@ class ToolCallAssembler:
         if wire_id and (call := self._by_id.get(wire_id)):
             return call
         last = self._last
-        if not (wire_id or name) and place is not None and place < len(self._calls):
-            return self._calls[place]
+        if not (wire_id or name) and position is not None and position < len(self._calls):
+            return self._calls[position]
         return None if last and wire_id and last.wire_id else last
 
     def _release(self, call: _StreamedCall) -> ToolCallDelta | None:
@@ -409,9 +411,9 @@ class ToolCallAssembler:
         return deltas
 
     def _join_nameless_calls(self) -> None:
-        """Add the arguments of calls without a name to the call before, if its own are not a whole object.
+        """Add the arguments of a call without a name to the named call before it, if that call is incomplete.
 
-        So the pieces of one call are joined even if each has its own index or id.
+        This joins the pieces of one call even if each piece has its own index or id.
         """
         owner: _StreamedCall | None = None
         for call in list(self._calls):

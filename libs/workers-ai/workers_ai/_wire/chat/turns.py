@@ -1,4 +1,4 @@
-"""Arrange turns as the service accepts them: results directly after their calls, images only in user turns.
+"""Arrange turns in the order that the service accepts: results directly after their calls, images only in user turns.
 
 - Each call has exactly one result. A late result moves up to its call; several results of one call are joined
   (https://github.com/assistant-ui/assistant-ui/issues/4766, https://github.com/pydantic/pydantic-ai/pull/3528).
@@ -49,11 +49,11 @@ def arrange_turns(messages: Sequence[Mapping[str, JSON]], prepared: list[dict[st
     calls: defaultdict[int, list[_Call]] = defaultdict(list)
     for call in _match_results(messages, prepared):
         calls[call.turn].append(call)
-    moved = {place for of_turn in calls.values() for call in of_turn for place in call.results}
+    moved = {index for turn_calls in calls.values() for call in turn_calls for index in call.results}
     out: list[dict[str, JSON]] = []
-    for place, message in enumerate(prepared):
-        if place not in moved:
-            results = _results_of(calls[place], prepared) if place in calls else ()
+    for index, message in enumerate(prepared):
+        if index not in moved:
+            results = _results_of(calls[index], prepared) if index in calls else ()
             out += _with_images_last([message, *results])
     return out
 
@@ -78,27 +78,27 @@ def bridge_tool_turns(messages: Sequence[dict[str, JSON]]) -> list[dict[str, JSO
 def _match_results(messages: Sequence[Mapping[str, JSON]], prepared: Sequence[Mapping[str, JSON]]) -> list[_Call]:
     """Match each result to the latest call before it with the same id. A call without a result takes precedence.
 
-    A result before its call is matched to the first later call without a result. A result that matches no call stays in
-    its place.
+    A result before its call is matched to the first later call without a result. A result that matches no call keeps
+    its position.
     """
     calls: list[_Call] = []
     by_id: defaultdict[str, list[_Call]] = defaultdict(list)
     early: defaultdict[str, list[int]] = defaultdict(list)
-    for place, message in enumerate(messages):
-        if prepared[place]["role"] == "tool":
+    for index, message in enumerate(messages):
+        if prepared[index]["role"] == "tool":
             call_id = json_text(message.get("tool_call_id"))
             known = by_id[call_id]
             candidates = [call for call in known if not call.results] or known[-1:]
             match = next((call for call in candidates if call.turn == candidates[-1].turn), None)
-            (match.results if match else early[call_id]).append(place)
-        if "tool_calls" not in prepared[place]:
+            (match.results if match else early[call_id]).append(index)
+        if "tool_calls" not in prepared[index]:
             continue
-        for given, sent in zip(_calls_of(message), _calls_of(prepared[place]), strict=False):
-            calls.append(_Call(place, sent.get("id")))
+        for given, sent in zip(_calls_of(message), _calls_of(prepared[index]), strict=False):
+            calls.append(_Call(index, sent.get("id")))
             by_id[json_text(given.get("id"))].append(calls[-1])
-    for call_id, places in early.items():
+    for call_id, indexes in early.items():
         if match := next((call for call in by_id[call_id] if not call.results), None):
-            match.results += places
+            match.results += indexes
     return calls
 
 
@@ -110,7 +110,7 @@ def _calls_of(message: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
 def _results_of(calls: Sequence[_Call], prepared: Sequence[dict[str, JSON]]) -> Iterator[dict[str, JSON]]:
     """Yield one result for each call of a turn, in the order of the results. Calls without a result come last."""
     for call in sorted((call for call in calls if call.results), key=lambda call: call.results[0]):
-        yield _join_results([prepared[place] for place in call.results])
+        yield _join_results([prepared[index] for index in call.results])
     for call in calls:
         if not call.results:
             yield {"role": "tool", "content": _UNANSWERED, "tool_call_id": call.wire_id}
@@ -118,7 +118,7 @@ def _results_of(calls: Sequence[_Call], prepared: Sequence[dict[str, JSON]]) -> 
 
 def _join_results(results: Sequence[dict[str, JSON]]) -> dict[str, JSON]:
     """Join the results of one call."""
-    distinct = [result for place, result in enumerate(results) if result not in results[:place]]
+    distinct = [result for index, result in enumerate(results) if result not in results[:index]]
     if len(distinct) == 1:
         return distinct[0]
     parts = [part for result in distinct for part in _parts_of(result)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from workers_ai._transports.http import SecretHeaders, create_client
+from workers_ai._transports.clients import SecretHeaders, create_client
 from workers_ai.cli._doctor.finding import Finding
 from workers_ai.cli._doctor.local import (
     check_certificates,

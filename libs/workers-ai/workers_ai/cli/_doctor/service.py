@@ -40,7 +40,7 @@ _ACCOUNT: Final = (
     "copy the account id from https://dash.cloudflare.com (Copy account ID), and set CLOUDFLARE_ACCOUNT_ID"
 )
 _PERMISSION: Final = (
-    f"edit the token at {_TOKENS}: it needs the permission Account > Workers AI > Read for this account; then check "
+    f"edit the token at {_TOKENS}: it needs the permission Workers AI Read for this account; then check "
     "CLOUDFLARE_ACCOUNT_ID"
 )
 _ERRORS: Final = "look the code up at https://developers.cloudflare.com/workers-ai/platform/errors/, or try again later"

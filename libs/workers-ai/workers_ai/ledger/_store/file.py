@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LEASE_S", "LedgerFile"]
 
 LEASE_S: Final = 900.0
-"""Seconds for which a run without heartbeats keeps its claims: longer than any request. A dead process of this machine
-loses them at once."""
+"""Seconds for which a run without heartbeats keeps its claims: longer than any request. The claims of a dead process of
+this machine are released at once."""
 
 _CHUNK: Final = 1000
 _ANSWER: Final = "answer, finish, input_tokens, output_tokens, neurons"
@@ -42,9 +42,9 @@ class LedgerFile:
         path: The file; created if it is missing.
         fingerprint: Options that change the results; None to read a ledger as it is.
         task: The kind of ledger that is expected if ``fingerprint`` is None; None for any.
-        lease_s: Seconds a silent run keeps its claims.
-        clock: Returns the time in seconds since the epoch.
-        monotonic: Returns seconds that never go back; defaults to ``clock`` if that is given.
+        lease_s: Seconds for which a run without heartbeats keeps its claims.
+        clock: Function that returns the seconds since the epoch.
+        monotonic: Function that returns a monotonic time in seconds; defaults to ``clock`` if that is given.
         take_over: Treat runs of other hosts as dead at once.
 
     Raises:
@@ -69,10 +69,10 @@ class LedgerFile:
         self._clock = clock
         self._lock = threading.RLock()
         if fingerprint is None and not self.path.exists():
-            raise ConfigurationError(f"there is no ledger at {self.path}")
+            raise ConfigurationError(f"there is no ledger at {self.path}: check the path")
         monotonic = monotonic or (time.monotonic if clock is time.time else clock)
         self._observer = Observer(str(self.path.resolve()), lease_s, clock, monotonic, take_over=take_over)
-        self._db: Connection = connect(self.path, make=fingerprint is not None)
+        self._db: Connection = connect(self.path, create=fingerprint is not None)
         self._file = identity(self.path)
         try:
             self._check(fingerprint, task)
@@ -97,8 +97,8 @@ class LedgerFile:
         with self._lock, guarded(self.path):
             if identity(self._absolute) != self._file:  # writing to a deleted file would lose paid results
                 raise LedgerError(
-                    f"the ledger {self.path} was deleted, moved or replaced while it was in use: put it back where it "
-                    "was, or start over"
+                    f"the ledger {self.path} was deleted, moved or replaced while it was in use: restore it, "
+                    "or run the same call again with another ledger"
                 )
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -123,7 +123,10 @@ class LedgerFile:
                 self._write_fingerprint(db, fingerprint)
                 return
         if meta.get("version") != str(VERSION):
-            raise LedgerError(f"the ledger {self.path} has version {meta.get('version')}, not {VERSION}")
+            raise LedgerError(
+                f"the ledger {self.path} has version {meta.get('version')}, not {VERSION}: "
+                "use the release that wrote it, or another ledger"
+            )
         with undamaged(self.path):
             self.fingerprint = read_fingerprint(meta.get("task", "embed"), meta["fingerprint"])
         self.task = task_of(self.fingerprint)
@@ -137,8 +140,8 @@ class LedgerFile:
             )
         if fingerprint is not None and fingerprint != self.fingerprint:
             raise ConfigurationError(
-                f"the ledger {self.path} was made with {differences(self.fingerprint, fingerprint)}: results of both "
-                "do not mix; use another ledger"
+                f"the ledger {self.path} was created with {differences(self.fingerprint, fingerprint)}: their results "
+                "cannot be mixed; use another ledger"
             )
 
     def _write_fingerprint(self, db: Connection, fingerprint: AnyFingerprint) -> None:
@@ -198,7 +201,7 @@ class LedgerFile:
         ]
 
     def duplicate_ids(self, run: int, limit: int) -> tuple[int, list[Any]]:
-        """Return how many ids several documents of a run share, and the first ``limit`` of those ids."""
+        """Return the number of ids that several documents of a run share, and the first ``limit`` of these ids."""
         query = "FROM docs WHERE run = ? GROUP BY doc_id HAVING COUNT(*) > 1"
         with self._reading() as db:
             count = db.execute(f"SELECT COUNT(*) FROM (SELECT 1 {query})", (run,)).fetchone()[0]
@@ -206,7 +209,7 @@ class LedgerFile:
             return count, [row[0] for row in rows]
 
     def unfinished(self, run: int) -> int:
-        """Return how many documents of a run have neither a result nor a failure."""
+        """Return the number of documents of a run with neither a result nor a failure."""
         query = (
             "SELECT COUNT(*) FROM docs WHERE run = ? "
             f"AND NOT EXISTS (SELECT 1 FROM {self._results} WHERE id = text_id) "
@@ -240,7 +243,7 @@ class LedgerFile:
             return None if row is None else int(row[0])
 
     def failures(self, run: int, limit: int) -> tuple[int, list[Failure]]:
-        """Return how many documents of a run have failed, and the first ``limit`` of them."""
+        """Return the number of failed documents of a run, and the first ``limit`` of them."""
         numbered = "SELECT doc_id, text_id, ROW_NUMBER() OVER (ORDER BY seq) - 1 AS place FROM docs WHERE run = ?"
         query = f"FROM ({numbered}) JOIN failures ON failures.id = text_id"
         with self._reading() as db:
@@ -275,7 +278,7 @@ class LedgerFile:
                 position += 1
 
     def answer_counts(self, run: int) -> tuple[int, int]:
-        """Return how many inputs of a run have an answer that does not fit, and how many a truncated one."""
+        """Return the number of inputs of a run with an invalid answer, and the number with a truncated one."""
         query = (
             "SELECT COUNT(failures.id), SUM(finish = 'length') FROM docs JOIN answers ON answers.id = text_id "
             "LEFT JOIN failures ON failures.id = text_id WHERE docs.run = ?"
@@ -308,7 +311,7 @@ class LedgerFile:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
 
     def has_any(self, hashes: Iterable[bytes]) -> bool:
-        """Return whether the ledger was ever given one of the inputs, by their hashes."""
+        """Return whether the ledger has ever recorded one of the inputs, by their hashes."""
         query = "SELECT 1 FROM texts WHERE hash = ?"
         with self._reading() as db:
             return any(db.execute(query, (digest,)).fetchone() for digest in hashes)
@@ -323,7 +326,9 @@ class LedgerFile:
                     (run, last, _CHUNK),
                 ).fetchall()
                 if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
-                    raise LedgerError(f"the ledger {self.path} has no run {run}")
+                    raise LedgerError(
+                        f"the ledger {self.path} has no run {run}: it keeps runs of the last hour, and the last three"
+                    )
             yield chunk
             if len(chunk) < _CHUNK:
                 return

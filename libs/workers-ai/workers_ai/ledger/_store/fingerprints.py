@@ -43,7 +43,9 @@ class Fingerprint:
         """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
         task = lookup(check_model(self.model)).task
         if task not in (None, "Text Embeddings"):
-            raise ConfigurationError(f"{self.model} is a model for {task}: embed with one such as @cf/baai/bge-m3")
+            raise ConfigurationError(
+                f"{self.model} is a model for {task}: use an embedding model such as @cf/baai/bge-m3"
+            )
         require_one_of("pooling", self.pooling, (None, "mean", "cls"))
         require_one_of("truncate_inputs", self.truncate_inputs, (None, True, False))
         require_one_of("normalize", self.normalize, (True, False))
@@ -60,7 +62,7 @@ class ChatFingerprint:
         prompt: Prompt template, or None.
         system: System message, or None.
         schema: JSON schema of the answers, or None.
-        labels: Labels of which each answer is one, or None.
+        labels: Labels, or None. Each answer is one of them.
         params: Chat parameters of all requests.
     """
 
@@ -75,7 +77,9 @@ class ChatFingerprint:
         """Check the model; raises :class:`~workers_ai.errors.ConfigurationError`."""
         card = lookup(check_model(self.model))
         if card.task == "Text Embeddings":
-            raise ConfigurationError(f"{self.model} is a model for {card.task}: embed with workers_ai.ingest")
+            raise ConfigurationError(
+                f"{self.model} is a model for {card.task}: use a chat model, or embed with workers_ai.ingest"
+            )
         if card.family == "decision":
             raise ConfigurationError(
                 f"{self.model} is a decision model: call it with WorkersAIDecisions of langchain-workers-ai, or pass "
@@ -83,7 +87,7 @@ class ChatFingerprint:
             )
         if card.task not in (None, "Text Generation"):
             raise ConfigurationError(
-                f"{self.model} is a model for {card.task}: generate with one such as @cf/qwen/qwen3-30b-a3b-fp8"
+                f"{self.model} is a model for {card.task}: use a chat model such as @cf/qwen/qwen3-30b-a3b-fp8"
             )
 
 
@@ -99,8 +103,7 @@ def read_fingerprint(task: str, text: str) -> AnyFingerprint:
     """Return a fingerprint as it was stored.
 
     Raises:
-        ValueError: The text is not a fingerprint of this task.
-        TypeError: The same.
+        ValueError, TypeError: The text is not a fingerprint of this task.
         ConfigurationError: A value in it is invalid.
     """
     facts = json.loads(text)
@@ -129,9 +132,9 @@ def _both(name: str, theirs: JSON, mine: JSON) -> str:
     old, new = repr(theirs), repr(mine)
     same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     start = max(0, same - _LEAD) if max(len(old), len(new)) > _SHOWN else 0
-    return f"{name} {_cut(old, start)}, not {_cut(new, start)}"
+    return f"{name} {_excerpt(old, start)}, not {_excerpt(new, start)}"
 
 
-def _cut(text: str, start: int) -> str:
+def _excerpt(text: str, start: int) -> str:
     shown = text[start : start + _SHOWN]
     return f"{'...' if start else ''}{shown}{'...' if start + _SHOWN < len(text) else ''}"

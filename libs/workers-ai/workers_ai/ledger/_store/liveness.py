@@ -40,7 +40,7 @@ class RunRow(NamedTuple):
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process started (boot id and clock ticks); None if the system does not say."""
+    """Return when a process started (boot id and clock ticks); None if unknown."""
     with suppress(OSError, IndexError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         # The command in parentheses may itself contain spaces and parentheses.
@@ -52,7 +52,7 @@ def process_start(pid: int) -> str | None:
 class Observer:
     """Watch the runs of one ledger.
 
-    Clocks may jump, so the clock alone decides nothing. Runs of this process record their heartbeats by monotonic time.
+    The clock may jump, so it is not the only criterion. Runs of this process record their heartbeats by monotonic time.
     A run of another process is dead if its process is gone, or if its heartbeat did not change for a whole lease of
     this process's monotonic time. For a run of another host a fifth of a lease is enough if its lease has also expired
     by the clock.
@@ -60,8 +60,8 @@ class Observer:
     Args:
         path: Resolved path of the ledger.
         lease_s: Seconds of a lease.
-        clock: Returns the seconds since the epoch.
-        monotonic: Returns seconds that never go back.
+        clock: Function that returns the seconds since the epoch.
+        monotonic: Function that returns a monotonic time in seconds.
         take_over: Whether to treat runs of other hosts as dead at once.
     """
 
@@ -90,11 +90,11 @@ class Observer:
         own_runs.pop((self._path, run), None)
 
     def is_own(self, row: RunRow) -> bool:
-        """Whether a run belongs to this process, and has not ended."""
+        """Return whether a run belongs to this process and has not ended."""
         return row.pid == os.getpid() and (self._path, row.run) in own_runs
 
     def dead_in(self, row: RunRow) -> float:
-        """Return the seconds until a silent run counts as dead; 0 or less for a dead run."""
+        """Return the seconds until a run without a new heartbeat counts as dead; 0 or less for a dead run."""
         if self.is_own(row):
             return own_runs[self._path, row.run] + self._lease_s - self._monotonic()
         process = self._process(row)

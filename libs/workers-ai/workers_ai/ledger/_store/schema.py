@@ -30,12 +30,14 @@ CREATE TABLE IF NOT EXISTS answers (
     id INTEGER PRIMARY KEY, answer TEXT NOT NULL, finish TEXT, input_tokens INTEGER, output_tokens INTEGER,
     neurons REAL, estimated INTEGER NOT NULL DEFAULT 0, request_id TEXT, at REAL NOT NULL);
 -- Inputs that still need a result: waiting (job is null) or part of a job. ahead: the neurons it may cost at most.
--- repairs: how many answers to it did not fit.
+-- repairs: number of invalid answers so far.
 CREATE TABLE IF NOT EXISTS work (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
     part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER, ahead REAL NOT NULL DEFAULT 0,
     repairs INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS work_by_job ON work (job);
+-- In this order the waiting inputs are claimed. Ledgers of earlier releases have an index of jobs alone.
+DROP INDEX IF EXISTS work_by_job;
+CREATE INDEX IF NOT EXISTS work_by_part ON work (job, part);
 CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
 -- One submission: about to be sent (request_id is null), or accepted. groups: the text ids of each of its requests.
 CREATE TABLE IF NOT EXISTS jobs (
@@ -92,13 +94,13 @@ class LedgerError(BatchError):
 
 @contextlib.contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """Turn an error of SQLite into a :class:`LedgerError` with a remedy."""
+    """Convert an error of SQLite to a :class:`LedgerError` with a remedy."""
     try:
         yield
     except OSError as exc:
         raise LedgerError(f"the ledger {path} cannot be used ({exc.strerror}): choose another path") from exc
     except sqlite3.Error as exc:
-        hint = _HINTS.get(_primary_code(exc), "see the message of SQLite")
+        hint = _HINTS.get(_primary_code(exc), "check the file and its disk")
         raise LedgerError(f"the ledger {path} cannot be used ({exc}): {hint}") from exc
 
 
@@ -116,18 +118,18 @@ def undamaged(path: Path) -> Iterator[None]:
         raise LedgerError(f"the ledger {path} has invalid contents ({exc}): {_DAMAGED}") from exc
 
 
-def connect(path: Path, *, make: bool) -> sqlite3.Connection:
-    """Open the file; create the tables if it is new and ``make`` is set. Other SQLite files are not changed.
+def connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    """Open the file; create the tables if it is new and ``create`` is set. Other SQLite files are not changed.
 
     Raises:
-        ConfigurationError: The file is empty, and ``make`` is not set.
+        ConfigurationError: The file is empty, and ``create`` is not set.
         LedgerError: The file cannot be used.
     """
     with guarded(path):
         _require_whole(path)
         connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            _wait_while_busy(lambda: _set_up(connection, path, make=make))
+            _wait_while_busy(lambda: _set_up(connection, path, create=create))
         except BaseException:
             connection.close()
             raise
@@ -150,12 +152,12 @@ def _wait_while_busy(step: Callable[[], None]) -> None:
         time.sleep(_RETRY_S)  # noqa: TID251 - blocks as SQLite's own wait for a lock does
 
 
-def _set_up(connection: sqlite3.Connection, path: Path, *, make: bool) -> None:
+def _set_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
     """Check that the file is a ledger, set the connection's options, and create missing tables and columns."""
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     if names and not names >= _NAMES:
         raise LedgerError(f"{path} is an SQLite file, but not a ledger: choose another path")
-    if not names and not make:
+    if not names and not create:
         raise ConfigurationError(f"the ledger {path} is empty: pass the ledger of a run")
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
         raise LedgerError(f"the file system of the ledger {path} has no write-ahead log: put it on a local disk")
@@ -193,7 +195,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def _require_whole(path: Path) -> None:
-    """Raise if a file is shorter than its header says, before SQLite writes to it."""
+    """Raise an error if a file is shorter than its header states, before SQLite writes to it."""
     if not path.exists():
         return
     if not path.is_file():
