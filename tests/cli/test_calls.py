@@ -22,7 +22,7 @@ def sent(emulator: Emulator) -> Any:
 
 
 def said(result: Any) -> str:
-    """Return the one line on stderr, without the name of the command."""
+    """Return the only line on stderr, without the name of the command."""
     (line,) = result.stderr.splitlines()
     return line.removeprefix("workers-ai: ")
 
@@ -93,7 +93,7 @@ def test_a_failed_call_keeps_no_turn(workers_ai: Any, emulator: Emulator) -> Non
     assert not Path("trip.json").exists()
 
 
-def test_a_rejected_token_and_a_dead_connection_point_to_doctor(workers_ai: Any, emulator: Emulator) -> None:
+def test_errors_of_token_and_connection_suggest_doctor(workers_ai: Any, emulator: Emulator) -> None:
     emulator.settings.tokens = []
     assert said(workers_ai("embed", "text", status=1)).endswith(
         "CLOUDFLARE_ACCOUNT_ID. `workers-ai doctor` finds the cause."
@@ -139,7 +139,7 @@ def test_wrong_usage_sends_nothing(
     assert emulator.log.requests == 0
 
 
-def test_in_a_terminal_texts_must_be_given(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_terminal_texts_are_required(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers_ai.cli._texts.sys", Terminal)
     result = workers_ai("embed", status=2)
     assert "pass texts, --file FILE, or lines on stdin" in " ".join(result.stderr.replace("│", "").split())
@@ -218,7 +218,7 @@ def test_an_interrupt_is_one_line_and_status_130(workers_ai: Any, monkeypatch: p
     assert said(workers_ai(name, "one", "two", status=130)) == "interrupted"
 
 
-def test_a_reader_that_ends_early_gets_no_message(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_closes_early_prints_no_error(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: Any, **__: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -227,7 +227,7 @@ def test_a_reader_that_ends_early_gets_no_message(workers_ai: Any, monkeypatch: 
 
 
 def typing(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
-    """Sit at a terminal, type these lines or keys, and end with Ctrl-D."""
+    """Emulate a terminal with these lines or keys, and Ctrl-D at the end."""
     script = iter([*lines, EOFError])
 
     def read(prompt: str) -> str:

@@ -1,6 +1,6 @@
-"""Hundreds of calls on a service that fails in every way, by chance and from a seed.
+"""Send hundreds of calls to a service that fails in every way, at random from a seed.
 
-Every call ends: with the right value, or with a typed error. Nothing waits for an allocation that is used up.
+Every call ends with the correct value or a typed error. No call waits for an exhausted allocation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FAULTS = [
 
 
 class Asked(NamedTuple):
-    """A call: its number decides everything about it."""
+    """A call. Its number determines all of its properties."""
 
     number: int
 
@@ -53,11 +53,11 @@ class Asked(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The one right answer."""
+        """Return the correct answer."""
         return f"The code of parcel {self.number} is K{self.number:04}X."
 
     def arguments(self) -> tuple[Any, ...]:
-        """Those of the client's method of this kind."""
+        """Return the arguments of the client's method."""
         if self.kind == "embed":
             return BGE, [self.sentence, f"Something else about {self.number}."]
         if self.kind == "rerank":
@@ -67,7 +67,7 @@ class Asked(NamedTuple):
 
 
 def right(asked: Asked, value: Any, vectors: Callable[[list[str]], list[list[float]]]) -> bool:
-    """Whether it is the right value."""
+    """Return whether a value is correct."""
     if asked.kind == "embed":
         return value == vectors(asked.arguments()[1])
     return value == ([1, 0] if asked.kind == "rerank" else asked.sentence)
@@ -78,7 +78,7 @@ def ask(client: Client, asked: Asked) -> Any:
         if asked.kind == "stream":
             return "".join(piece.text for piece in client.stream_chat(*asked.arguments()))
         return reduced(asked, getattr(client, asked.kind)(*asked.arguments()))
-    except Exception as exc:  # noqa: BLE001 - what it is, is judged below
+    except Exception as exc:  # noqa: BLE001 - checked below
         return exc
 
 
@@ -87,26 +87,26 @@ async def aask(client: AsyncClient, asked: Asked) -> Any:
         if asked.kind == "stream":
             return "".join([piece.text async for piece in client.stream_chat(*asked.arguments())])
         return reduced(asked, await getattr(client, asked.kind)(*asked.arguments()))
-    except Exception as exc:  # noqa: BLE001 - what it is, is judged below
+    except Exception as exc:  # noqa: BLE001 - checked below
         return exc
 
 
 def reduced(asked: Asked, reply: Any) -> Any:
-    """The value of a reply."""
+    """Return the value of a reply."""
     if asked.kind == "embed":
         return reply.vectors
     return [one.index for one in reply] if asked.kind == "rerank" else reply.text
 
 
 def oracle() -> Callable[[list[str]], list[list[float]]]:
-    """Vectors from an emulator that never fails, without our client."""
+    """Return vectors from an emulator that never fails, without the client."""
     plain = httpx.Client(transport=Emulator().transport(), headers={"authorization": "Bearer any"})
     url = f"https://api.cloudflare.com/client/v4/accounts/acct/ai/run/{BGE}"
     return lambda texts: plain.post(url, json={"text": texts}).json()["result"]["data"]
 
 
 class Run:
-    """The calls, in threads and on event loops, and everything that was waited for."""
+    """The calls, in threads and on event loops, and all waits."""
 
     def __init__(self, virtual: VirtualTime, seed: int, account: dict[str, Any]) -> None:
         self.virtual = virtual
@@ -162,7 +162,7 @@ def test_each_of_many_calls_returns_the_right_value_or_raises_a_typed_error(
         assert asked.sentence.startswith(answer.partial)
         if isinstance(answer, e.QuotaExhaustedError):
             assert answer.resets_at is not None
-        elif asked.kind != "stream":  # a stream that has begun is not begun again
+        elif asked.kind != "stream":  # a started stream is not retried
             assert isinstance(answer, TEMPORARY), repr(answer)
             assert answer.attempts == 3
     assert outcomes["right"] >= 0.85 * CALLS, outcomes

@@ -1,4 +1,4 @@
-"""When a failed call is tried again, and when not."""
+"""When a failed call is retried, and when not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_tries_end_after_max_retries() -> None:
     assert [policy.wait_s(attempt, BUSY) for attempt in (1, 2, 3)] == [0.0, 0.0, None]
 
 
-def test_no_try_begins_after_the_total_time() -> None:
+def test_no_attempt_starts_after_total_timeout() -> None:
     policy = RetryPolicy(max_retries=9, total_s=100.0)
     assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.0) == 60.0
     assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.1) is None
@@ -140,7 +140,7 @@ def test_max_retries_bounds_the_requests_and_the_error_counts_them(
     assert thrice.error.is_retryable
 
 
-def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, play: Any, refusal: Any) -> None:
+def test_a_stream_is_retried_only_before_its_headers(make_calls: Any, play: Any, refusal: Any) -> None:
     opened = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
     played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), opened])
     assert played.result.stream is opened
@@ -161,9 +161,7 @@ def test_callback_and_log_report_every_wait(
     assert "code 3040" in lines[0]
 
 
-def test_on_busy_raise_sends_once_but_other_failures_are_tried_again(
-    make_calls: Any, play: Any, ok: Any, refusal: Any
-) -> None:
+def test_on_busy_raise_retries_only_other_failures(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
     busy = play(make_calls(on_busy="raise").exchange(REQUEST), [refusal(429, 3040)])
     assert isinstance(busy.error, e.CapacityError)
     assert busy.slept == []
@@ -171,6 +169,6 @@ def test_on_busy_raise_sends_once_but_other_failures_are_tried_again(
     assert len(failed.sent) == 2
 
 
-def test_an_unknown_exception_of_the_transport_is_not_dressed_up(make_calls: Any, play: Any) -> None:
+def test_an_unknown_exception_of_the_transport_is_raised_unchanged(make_calls: Any, play: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [RuntimeError("a fault of ours")])
     assert str(played.error) == "a fault of ours"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Make = Callable[..., WorkersAIEmbedding]
 
-# LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+# LlamaIndex imports LangChain if it is installed, which warns about a deprecated package.
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 
 BASE = "@cf/baai/bge-base-en-v1.5"
@@ -54,7 +54,7 @@ def texts(count: int) -> list[str]:
 
 
 def sizes(emulator: Emulator) -> list[int]:
-    """Texts in each request."""
+    """Return the number of texts in each request."""
     return sorted(len(entry.json["text"]) for entry in emulator.log.entries)
 
 
@@ -163,7 +163,7 @@ class TestRequests:
 
 
 def embedding_of(emulator: Emulator, **settings: Any) -> WorkersAIEmbedding:
-    """An embedding model on an emulator other than the fixture's."""
+    """Return an embedding model on another emulator than the fixture's."""
     return WorkersAIEmbedding(**wired(emulator, **settings))
 
 
@@ -341,7 +341,7 @@ class TestFailures:
         assert call(embedding(), BATCH, []) == []
         assert emulator.log.requests == 0
 
-    def test_too_long_text_is_named_and_the_others_are_kept(
+    def test_too_long_text_is_reported_and_the_others_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         cache = SimpleKVStore()
@@ -483,7 +483,7 @@ class TestLimiterAndCache:
         emulator.faults.add(Fault.busy())
         limiter = CountingLimiter()
         call(embedding(batch_size=10, rate_limiter=limiter), BATCH, texts(25))
-        assert limiter.acquired == emulator.log.requests == 4  # the busy one was sent again
+        assert limiter.acquired == emulator.log.requests == 4  # the rejected request was sent again
 
     def test_limiter_is_not_acquired_for_cached_texts(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         limiter = CountingLimiter()
@@ -615,7 +615,7 @@ class TestPipelines:
 
 
 class TestQueue:
-    """The settings; the queue itself has tests of its own."""
+    """Tests of the settings. The queue has its own tests."""
 
     def test_documents_use_the_queue_and_queries_do_not(
         self, embedding: Make, emulator: Emulator, call: Caller

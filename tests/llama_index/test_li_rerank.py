@@ -39,7 +39,7 @@ def nodes(texts: list[str] = TEXTS) -> list[NodeWithScore]:
 
 
 def scored(script: Script, *scores: tuple[int, float]) -> None:
-    """Script the scores of places."""
+    """Script scores by index."""
     script.native({"response": [{"id": place, "score": score} for place, score in scores]})
 
 
@@ -171,7 +171,7 @@ class TestLlamaIndex:
         call(reranker(gateway=GatewayOptions("gw")), "postprocess_nodes", nodes(), query_str=QUERY)
         assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
 
-    def test_missing_token_names_the_variable(self) -> None:
+    def test_the_error_of_a_missing_token_has_the_variable(self) -> None:
         from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
         with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):

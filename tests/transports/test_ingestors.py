@@ -39,7 +39,7 @@ def door(request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: di
 
 @pytest.fixture
 def submitted(door: dict[str, Any], env_ai: Any, emulator: Any) -> Callable[[], list[int]]:
-    """Texts of each submission that the transport received."""
+    """Return the texts of each submission that the transport received."""
 
     def count() -> list[int]:
         if "binding" in door:
