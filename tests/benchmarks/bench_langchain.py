@@ -3,7 +3,7 @@
     uv run python tests/benchmarks/bench_langchain.py
     uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it
 
-The floor of a call is raw httpx with a JSON parse, plus LangChain's own machinery around a model that does nothing.
+The floor of a call is raw httpx with a JSON parse, plus LangChain's overhead for a model that does nothing.
 """
 
 from __future__ import annotations
