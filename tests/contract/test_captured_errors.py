@@ -249,7 +249,7 @@ def test_a_field_of_another_type_gives_a_reply_or_a_typed_error(body: Any, statu
 
 
 @pytest.mark.parametrize("levels", [150, 600, 900, 5000])
-def test_errors_nested_without_end_are_read_to_some_depth(levels: int) -> None:
+def test_deeply_nested_errors_are_read_to_a_limited_depth(levels: int) -> None:
     settings = Settings.resolve(account_id="0" * 32, api_token="token")
     body = '{"error":' * levels + '"no"' + "}" * levels
     message = "no"

@@ -18,7 +18,7 @@ def test_names_are_unique_in_each_table() -> None:
         assert len(set(names)) == len(names), table
 
 
-def test_the_rules_are_all_there() -> None:
+def test_all_rules_are_listed() -> None:
     assert list(RULES) == list(range(1, 36))
 
 

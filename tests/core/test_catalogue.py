@@ -138,7 +138,7 @@ VALUES = st.recursive(
 
 
 @given(rows=st.lists(VALUES, max_size=3), value=VALUES, schema=VALUES)
-def test_lists_of_another_shape_are_compared_as_far_as_they_go(rows: list[Any], value: Any, schema: Any) -> None:
+def test_lists_of_another_shape_are_compared_as_far_as_possible(rows: list[Any], value: Any, schema: Any) -> None:
     model = "@cf/baai/bge-m3"
     odd = row(model, context_window=value, price=value, reasoning_effort=value, planned_deprecation_date=value)
     for one in compare([lookup(model)], [*rows, odd, {"name": model, "properties": value}], {model: schema}):

@@ -342,7 +342,7 @@ def test_built_in_bases_agree_with_is_retryable(error: e.WorkersAIError) -> None
     assert not isinstance(error, TimeoutError)
 
 
-def test_a_whole_error_pickles_with_its_reply(read: Any) -> None:
+def test_an_error_pickles_with_its_response(read: Any) -> None:
     error = read(429, envelope(3040, "busy"), {"cf-ray": "r", "retry-after": "3", "set-cookie": "s=1"})
     twin = pickle.loads(pickle.dumps(error))
     assert (twin.retry_after, twin.response, twin.body) == (3.0, error.response, error.body)

@@ -152,7 +152,7 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
         assert set(admitted[minute : minute + 10]) == set(calls[minute : minute + 10])
 
 
-def test_a_call_that_may_not_retry_is_never_held(limiter: AccountLimiter) -> None:
+def test_a_call_without_retries_never_waits_for_the_limiter(limiter: AccountLimiter) -> None:
     limiter.busy(admitted(limiter), 30.0, for_all=True)
     limiter.limited(admitted(limiter, may_wait=False), 60.0)
     assert limiter.wait_s(ticket()) > 0.0

@@ -29,17 +29,17 @@ def test_full_jitter_is_a_part_of_the_doubling_bound(attempt: int, bound_s: floa
     assert drawn * bound_s == policy.wait_s(attempt, BUSY)
 
 
-def test_thousands_of_tries_do_not_overflow_the_doubling() -> None:
+def test_thousands_of_attempts_do_not_overflow_the_backoff() -> None:
     assert RetryPolicy(max_retries=5000, base_s=0.0, total_s=1e9).wait_s(4000, BUSY) == 0.0
 
 
 @every_row(("asked_s", "waited_s"), [(0.0, 0.0), (1.5, 1.5), (60.0, 60.0), (61.0, 60.0), (86400.0, 60.0)])
-def test_the_services_own_delay_is_kept_up_to_a_minute(asked_s: float, waited_s: float) -> None:
+def test_retry_after_of_the_service_is_honoured_up_to_a_minute(asked_s: float, waited_s: float) -> None:
     error = e.CapacityError("busy", status_code=429, code=3040, retry_after=asked_s)
     assert waited_s == RetryPolicy(jitter=lambda: 1.0).wait_s(1, error)
 
 
-def test_a_limit_per_minute_waits_the_minute_unless_events_otherwise() -> None:
+def test_a_limit_per_minute_waits_a_minute_unless_retry_after_is_set() -> None:
     policy = RetryPolicy(jitter=lambda: 0.0)
     events = e.RateLimitError("limit", status_code=429, code=3021, retry_after=7.0)
     plain = e.RateLimitError("limit", status_code=429)
@@ -61,7 +61,7 @@ def test_errors_that_are_not_retryable_are_not_retried(error: e.WorkersAIError) 
     assert RetryPolicy(max_retries=99).wait_s(1, error) is None
 
 
-def test_tries_end_after_max_retries() -> None:
+def test_retries_end_after_max_retries() -> None:
     policy = RetryPolicy(max_retries=2, base_s=0.0)
     assert [policy.wait_s(attempt, BUSY) for attempt in (1, 2, 3)] == [0.0, 0.0, None]
 

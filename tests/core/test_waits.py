@@ -146,7 +146,7 @@ def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, 
 
 
 @pytest.mark.parametrize("on_busy", ["wait", "retry"])
-def test_a_call_rejected_for_capacity_goes_before_newcomers(
+def test_a_call_rejected_at_capacity_is_admitted_before_new_calls(
     on_busy: str, make_calls: Any, refusal: Any, clock: Any
 ) -> None:
     calls = make_calls(AccountLimiter(clock), on_busy=on_busy)
@@ -259,7 +259,7 @@ def test_a_limit_of_one_model_delays_only_that_model(
     holder.close()
 
 
-def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: AccountLimiter, clock: Any) -> None:
+def test_documented_limits_apply_from_the_start(make_calls: Any, limiter_: AccountLimiter, clock: Any) -> None:
     calls = make_calls(limiter_, requests_per_minute="documented")
     flows = [calls.exchange(Request("v1/chat/completions", {}, PAID, "chat")) for _ in range(25)]
     steps = [next(flow) for flow in flows]
@@ -294,7 +294,7 @@ def test_state_of_idle_models_and_accounts_is_released(
 # --- rate limiters of frameworks ---
 
 
-def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable[..., Face]) -> None:
+def test_a_wait_for_a_rate_limiter_is_bounded_and_holds_no_ticket(face: Callable[..., Face]) -> None:
     one = face(streaming, timeout=0.1)
     never = threading.Event()
 

@@ -247,7 +247,7 @@ def test_the_request_of_an_item_carries_its_reference(sync: Generator, shape: st
     assert "stream" not in queue.bodies[0]
 
 
-def test_usage_without_a_share_is_shared_by_length(sync: Generator) -> None:
+def test_usage_of_a_job_is_divided_by_the_length_of_answers(sync: Generator) -> None:
     def summed(job: FakeJob) -> dict[str, Any] | None:
         return {**queue.done(job), "usage": {"prompt_tokens": 100, "completion_tokens": 60, "total_tokens": 160}}
 

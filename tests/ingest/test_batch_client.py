@@ -487,7 +487,7 @@ class TestWaiting:
         assert raised.value.request_ids == ("r-9",)
         assert 900 <= sum(clock.waits) < 1000
 
-    def test_the_queues_own_delay_is_kept(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+    def test_retry_after_of_the_queue_is_honoured(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         stub = Stub(accepted(), refusal(429, None, {"retry-after": "7"}), finished({}))
         queue(stub)("run", BGE, TWO[:1])
         assert max(clock.waits) == 7.0

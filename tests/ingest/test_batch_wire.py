@@ -172,7 +172,7 @@ def test_a_submission_that_was_answered_at_once() -> None:
     assert [item.result for item in job.answer.items] == ["first", "second"]
 
 
-def test_a_single_request_that_was_answered_at_once_like_a_direct_one() -> None:
+def test_a_single_request_answered_at_once_in_the_direct_form() -> None:
     job = read_submission(enveloped({"data": [[0.5]], "shape": [1, 1]}), MODEL, 1)
     assert job.answer is not None
     (item,) = job.answer.items

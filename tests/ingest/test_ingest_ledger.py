@@ -216,7 +216,7 @@ def test_documents_of_the_last_three_runs_and_of_the_last_hour_are_kept(opened: 
             list(ledger.rows(run))
 
 
-def test_a_run_that_ends_last_is_kept_whenever_it_began(opened: Any) -> None:
+def test_the_run_that_ends_last_is_kept(opened: Any) -> None:
     now = [1_000_000.0]
     ledger = opened(clock=lambda: now[0])
     long = ledger.begin_run()
@@ -308,7 +308,7 @@ def test_garbage_is_rejected_and_not_touched(run: Any, texts: Any, ledger: Path,
     assert ledger.read_bytes() == content
 
 
-def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: Any) -> None:
+def test_a_damaged_ledger_raises_and_readable_data_stays(run: Any, texts: Any) -> None:
     path = made(run, texts)
     data = bytearray(path.read_bytes())
     data[len(data) // 2 :] = b"\xa5" * (len(data) - len(data) // 2)
@@ -412,9 +412,7 @@ def test_an_invalid_job_counts_as_damage(opened: Any, ledger: Path, groups: str)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_ledger_that_is_deleted_meanwhile_ends_the_run(
-    run: Any, texts: Any, emulator: Any, ledger: Path, replaced: bool
-) -> None:
+def test_deleting_the_ledger_ends_the_run(run: Any, texts: Any, emulator: Any, ledger: Path, replaced: bool) -> None:
     """The ledger is deleted before the second of three submissions."""
 
     def source() -> Iterator[tuple[str, str]]:
@@ -512,7 +510,7 @@ def test_an_invalid_path_is_rejected(run: Any, texts: Any, place: Any) -> None:
         run(texts(3), ledger=place)
 
 
-def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
+def test_a_full_disk_raises_and_recorded_data_stays(
     run: Any, texts: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = ledger_file.connect

@@ -161,7 +161,7 @@ def test_cleanup_is_skipped_if_documents_failed(
     assert texts(store) == ["one", "three", "two, revised"]
 
 
-def test_an_index_made_by_langchain_goes_on_with_its_own_keys(
+def test_an_index_created_by_langchain_keeps_its_keys(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     store: InMemoryVectorStore,
     manager: RecordManager,

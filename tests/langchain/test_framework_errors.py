@@ -103,7 +103,7 @@ def test_errors_are_of_both_libraries(
     assert str(copy.copy(error)) == str(error)
 
 
-def test_our_tries_are_counted_in_the_error(
+def test_attempts_are_counted_in_the_error(
     row: Row, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     with pytest.raises(row.cls) as caught:

@@ -166,7 +166,7 @@ def test_requests_in_flight_are_bounded(bound: int, call: Any) -> None:
     assert emulator.log.peak_concurrency == bound
 
 
-def test_each_request_takes_its_turn_at_the_rate_limiter(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_each_request_acquires_the_rate_limiter(embeddings: Make, emulator: Emulator, call: Any) -> None:
     taken: list[str] = []
 
     class Counting(BaseRateLimiter):

@@ -233,7 +233,7 @@ def test_a_fallback_of_an_agent_fails_too_when_the_allocation_is_exhausted(
 
 
 @pytest.mark.parametrize(("ours_", "theirs", "requests"), [(0, 1, 1), (0, 3, 3), (2, 1, 3), (2, 3, 9), (1, 2, 4)])
-def test_tries_multiply(
+def test_retries_multiply(
     ours_: int, theirs: int, requests: int, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.error(500, 3043, "oops", times=None))

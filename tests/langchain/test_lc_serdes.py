@@ -259,7 +259,9 @@ def test_copies_work_and_share_the_users_clients(way: str, kind: str, emulator: 
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_a_change_to_a_copy_is_its_own(way: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
+def test_a_change_to_a_copy_does_not_affect_the_original(
+    way: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator
+) -> None:
     one = chat(model=MODEL, session_id="a")
     one.invoke("hi")
     back = COPIES[way](one)

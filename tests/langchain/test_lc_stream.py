@@ -217,7 +217,7 @@ def test_a_connection_that_breaks(chat: Callable[..., ChatWorkersAI], emulator: 
 
 
 @pytest.mark.parametrize("whole", [{"response": "full answer"}, {"choices": [{"message": {"content": "full answer"}}]}])
-def test_a_whole_answer_to_a_request_to_stream(
+def test_a_complete_answer_to_a_stream_request(
     whole: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     """https://github.com/cloudflare/ai/pull/396"""

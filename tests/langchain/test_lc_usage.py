@@ -187,7 +187,9 @@ def test_several_prompts_of_one_call_are_added_up(chat: Callable[..., ChatWorker
     assert len(result.generations) == 2
 
 
-def test_numbers_of_the_service_itself(chat: Callable[..., ChatWorkersAI], route: str, ask: Callable[..., Any]) -> None:
+def test_usage_and_cost_of_the_service_are_reported(
+    chat: Callable[..., ChatWorkersAI], route: str, ask: Callable[..., Any]
+) -> None:
     answer = ask(chat(model=OTHER, api=route), "Why is the sky blue?")
     usage, metadata = answer.usage_metadata, answer.response_metadata
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]

@@ -359,7 +359,7 @@ class RerankerStandardTests(_StandardTests):
     def test_empty_input_returns_empty_output(self, model: Any, mode: str) -> None:
         assert _run(model, "postprocess_nodes", mode, [], query_str=self.query) == []
 
-    def test_no_query_is_an_error(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
+    def test_a_missing_query_is_an_error(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
         with pytest.raises(ValueError, match="query"):
             _run(model, "postprocess_nodes", mode, nodes)
 
