@@ -134,8 +134,9 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         raise exc
     # `exc` remains the context of the error. Remove the token from it: the headers of the request and the tracebacks of
     # its causes contain the token.
-    with suppress(AttributeError, RuntimeError):  # `exc` has no request
-        exc.request = httpx.Request(exc.request.method, exc.request.url)
+    if isinstance(exc, httpx.RequestError):
+        with suppress(RuntimeError):  # `exc` has no request
+            exc.request = httpx.Request(exc.request.method, exc.request.url)
     exc.__cause__ = exc.__context__ = None
     error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return error

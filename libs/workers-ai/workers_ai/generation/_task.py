@@ -233,9 +233,17 @@ class GenerateTask:
             measured = self.measure(again)
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
-        spent = (usage.input_tokens, usage.output_tokens, usage.neurons) if usage else (None, None, None)
-        message = canonical_message(reply)
-        row = AnswerEntry(group[0], message, reply.finish_reason, *spent, 0, request_id, time.time())
+        row = AnswerEntry(
+            id=group[0],
+            answer=canonical_message(reply),
+            finish=reply.finish_reason,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            neurons=usage.neurons if usage else None,
+            estimated=0,
+            request_id=request_id,
+            at=time.time(),
+        )
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
