@@ -81,7 +81,7 @@ class Outcome:
 
 
 @dataclass
-class Storm(Outcome):
+class FaultOutcome(Outcome):
     """The outcome of a run with several processes, a jumping clock and an outage.
 
     Attributes:
@@ -177,12 +177,16 @@ def killed_generation(
     return Outcome(done, int(out.split()[2]), answers, emulator.queue.submitted, repeated)
 
 
-def storm(
+def ingest_with_faults(
     home: Path, *, kills: int, texts: int, per_job: int, processes: int, seed: int, speed: float = 200.0,
     outage_s: float = 600.0,
-) -> Storm:  # fmt: skip
+) -> FaultOutcome:  # fmt: skip
     """Ingest with several processes, kills, a clock that jumps by a day, and an outage of ten minutes."""
-    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=2)), random.Random(seed), home / "storm.ledger"
+    emulator, chance, ledger = (
+        Emulator(queue=QueueSettings(polls=2)),
+        random.Random(seed),
+        home / "ingest_with_faults.ledger",
+    )
     jump = home / "jump"
     jump.write_text("0")
     environment = {**os.environ, "SPEED": str(speed), "JUMP": str(jump)}
@@ -226,7 +230,7 @@ def storm(
     with contextlib.closing(Ledger(ledger)) as held:
         vectors = held.counts()["vectors"]
     log = emulator.log
-    return Storm(
+    return FaultOutcome(
         done, int(out.split()[2]), vectors, emulator.queue.submitted, log.texts_repeated, ended,
         time.monotonic() - began,
     )  # fmt: skip
@@ -235,7 +239,7 @@ def storm(
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         print(
-            storm(
+            ingest_with_faults(
                 Path(folder),
                 kills=20,
                 texts=50_000,

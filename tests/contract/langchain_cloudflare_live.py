@@ -44,7 +44,7 @@ def substitute() -> None:
         module.ChatCloudflareWorkersAI = Substitute
 
 
-def aim(url: str) -> None:
+def connect_to(url: str) -> None:
     """Connect both classes to the emulator."""
     from langchain_cloudflare.rerankers import CloudflareWorkersAIReranker
 
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     root, *rest = arguments
     folder = Path(root) / SUITE
     with Emulator(glm_required="accept").serve() as url:  # the service accepted this when the suite was run live
-        aim(url)
+        connect_to(url)
         if "--ours" in rest:
             rest.remove("--ours")
             substitute()

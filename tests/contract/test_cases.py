@@ -53,7 +53,7 @@ def test_recordings_of_the_real_service(face: Any) -> None:
 # --- the recorder, with an emulator that looks like the service ---
 
 
-class Disguise(httpx.BaseTransport):
+class ServiceDouble(httpx.BaseTransport):
     """The emulator without its header, with headers of Cloudflare's edge."""
 
     def __init__(self, **settings: Any) -> None:
@@ -83,14 +83,14 @@ def clients(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("name", ["chat-run-gemma-4-26b-a4b-it", "forced-call-stream", "queue", "unknown-model"])
 def test_a_case_is_recorded_and_replays(name: str, clients: Any, face: Any, tmp_path: Path) -> None:
-    assert record(name, clients(Disguise()), tmp_path) == ""
+    assert record(name, clients(ServiceDouble()), tmp_path) == ""
     (path,) = tmp_path.iterdir()
     assert find_problems(path) == []
     replayed(path, face)
 
 
 def test_an_answer_that_fails_its_check_is_not_recorded(clients: Any, tmp_path: Path) -> None:
-    problem = record("chat-run-gemma-4-26b-a4b-it", clients(Disguise(neurons_per_day=0)), tmp_path)
+    problem = record("chat-run-gemma-4-26b-a4b-it", clients(ServiceDouble(neurons_per_day=0)), tmp_path)
     assert "4006" in problem
     assert list(tmp_path.iterdir()) == []
 

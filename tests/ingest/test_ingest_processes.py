@@ -35,7 +35,9 @@ def test_a_kill_at_a_random_moment_loses_nothing_and_repeats_little(tmp_path: Pa
 
 def test_two_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(tmp_path: Path) -> None:
     """The short form of ``python tests/benchmarks/killing.py``, in virtual time that is 100 times as fast."""
-    outcome = killing.storm(tmp_path, kills=3, texts=500, per_job=50, processes=2, seed=3, speed=100.0, outage_s=150.0)
+    outcome = killing.ingest_with_faults(
+        tmp_path, kills=3, texts=500, per_job=50, processes=2, seed=3, speed=100.0, outage_s=150.0
+    )
     assert outcome.kills == 3
     assert (outcome.vectors, outcome.held) == (500, 500)
     assert outcome.repeated <= 3 * 50

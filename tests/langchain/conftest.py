@@ -90,7 +90,7 @@ class Model:
         return self
 
     @property
-    def heard(self) -> list[Any]:
+    def bodies(self) -> list[Any]:
         """Return the bodies of all requests."""
         return [entry.json for entry in self._emulator.log.entries]
 

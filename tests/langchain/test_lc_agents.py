@@ -153,7 +153,7 @@ def test_ids_that_repeat_in_every_turn(
     results = [message for message in messages if isinstance(message, ToolMessage)]
     assert [message.content for message in results] == ["sunny in Oslo", "sunny in Moss", "sunny in Rome"]
     assert len({message.tool_call_id for message in results}) == 3
-    sent = model.heard[-1]["messages"]
+    sent = model.bodies[-1]["messages"]
     assert {one["tool_call_id"] for one in sent if one["role"] == "tool"} == {"functions.get_weather:0"}
     assert [one["reasoning"] for one in sent if "tool_calls" in one] == ["try Oslo", "try Moss", "try Rome"]
 
@@ -174,7 +174,7 @@ def test_parallel_calls_that_share_an_id(
     messages = run(agent(chat(model=MODEL, api=model.route)), call, way, "Weather, clock and sum?")
     results = {message.content for message in messages if isinstance(message, ToolMessage)}
     assert results == {"sunny in Oslo", "noon in Moss", "3"}
-    sent = [one["tool_call_id"] for one in model.heard[-1]["messages"] if one["role"] == "tool"]
+    sent = [one["tool_call_id"] for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
     assert len(set(sent)) == 3
 
 
@@ -195,7 +195,7 @@ def test_the_error_of_a_tool_is_sent_to_the_model(chat: Callable[..., ChatWorker
     messages = run(create_agent(chat(model=MODEL, api=model.route), TOOLS), call, "invoke", "Add!")
     assert messages[2].status == "error"
     assert messages[-1].text == "I cannot add that."
-    assert "a" in model.heard[-1]["messages"][2]["content"]
+    assert "a" in model.bodies[-1]["messages"][2]["content"]
 
 
 def test_an_error_in_the_middle_is_typed(
@@ -277,7 +277,7 @@ def test_the_model_can_change_during_a_conversation(chat: Callable[..., ChatWork
     for name in (MODEL, GPT_OSS, "@cf/mistralai/mistral-small-3.1-24b-instruct"):
         assert "sunny in Oslo" in call(chat(model=name, api=model.route).bind_tools(TOOLS), "invoke", history).text
     # Mistral accepts only ids of nine letters and digits.
-    ids = [one["tool_call_id"] for one in model.heard[-1]["messages"] if one["role"] == "tool"]
+    ids = [one["tool_call_id"] for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
     assert [len(one) for one in ids] == [9]
 
 
@@ -347,10 +347,10 @@ def test_an_answer_by_either_strategy(
     agent = create_agent(chat(model=GPT_OSS, api=model.route), [get_weather], response_format=strategy(Weather))
     state = state_of(agent, call, way, "Weather of Oslo?")
     assert state["structured_response"] == Weather(city="Oslo", sunny=True)
-    assert len(model.heard) == 2
+    assert len(model.bodies) == 2
     if strategy is ToolStrategy:
-        assert model.heard[0]["tool_choice"] == "required"
-        assert "response_format" not in model.heard[0]
+        assert model.bodies[0]["tool_choice"] == "required"
+        assert "response_format" not in model.bodies[0]
 
 
 def test_a_model_without_schemas_answers_by_a_tool(

@@ -140,7 +140,7 @@ def test_an_extraction_by_functions_is_not_empty(chat: Make, model: Any, call: A
     model.says(tool_calls=[{"id": "c", "function": {"name": "Person", "arguments": '{"name": "Ann", "age": 41}'}}])
     chain = create_openai_fn_runnable([Person], chat(api=model.route))
     assert call(chain, "invoke", "Ann is 41.") == Person(name="Ann", age=41)
-    assert model.heard[0]["tool_choice"]["function"]["name"] == "Person"
+    assert model.bodies[0]["tool_choice"]["function"]["name"] == "Person"
 
 
 @deprecated
@@ -157,7 +157,7 @@ def test_an_agent_by_functions(chat: Make, model: Any, call: Any) -> None:
     prompt = ChatPromptTemplate([("user", "{input}"), ("placeholder", "{agent_scratchpad}")])
     agent = create_openai_functions_agent(chat(api=model.route), [clock], prompt)
     assert call(AgentExecutor(agent=agent, tools=[clock]), "invoke", {"input": "Oslo?"})["output"] == "It is 14:02."
-    made, result = model.heard[-1]["messages"][1:]
+    made, result = model.bodies[-1]["messages"][1:]
     assert made["tool_calls"][0]["id"] == result["tool_call_id"]
     assert result["content"] == "14:02 in Oslo"
 

@@ -92,7 +92,7 @@ def test_reasoning_is_sent_back_in_the_form_of_the_service(
     one = chat(model=MODEL, api=model.route, output_version=output_version)
     first = ask(one, "2 + 2?")
     ask(one, [HumanMessage("2 + 2?"), first, HumanMessage("twice?")])
-    assert model.heard[-1]["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "2 + 2"}
+    assert model.bodies[-1]["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "2 + 2"}
 
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)

@@ -358,9 +358,9 @@ class Listener(BaseCallbackHandler):
 def test_callbacks_receive_each_token_once(streaming: Any, call: Any) -> None:
     body = sse(piece("Hel"), piece("lo"), piece(finish="stop"))
     for method, settings in (("stream", {}), ("invoke", {"streaming": True})):
-        heard = Listener()
-        call(streaming(body, **settings), method, "hi", config={"callbacks": [heard]})
-        assert [token for token in heard.tokens if token] == ["Hel", "lo"]
+        listener = Listener()
+        call(streaming(body, **settings), method, "hi", config={"callbacks": [listener]})
+        assert [token for token in listener.tokens if token] == ["Hel", "lo"]
 
 
 def test_an_invoke_that_streams_is_the_same_answer(

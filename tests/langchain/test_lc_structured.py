@@ -117,9 +117,9 @@ def test_streams_end_in_the_same_value(
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method)
     pieces = call(structured, "stream", "Ann is 41.")
     assert pieces[-1] == wanted
-    assert len(model.heard) == 1
+    assert len(model.bodies) == 1
     # The service rejects a schema in a stream (5023), so one complete answer is yielded.
-    assert model.heard[-1].get("stream", False) is (method == "function_calling")
+    assert model.bodies[-1].get("stream", False) is (method == "function_calling")
 
 
 def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
@@ -197,7 +197,7 @@ def test_a_schema_is_bare_on_run_and_named_on_chat_completions(
 def test_json_mode(chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     model.says(ANSWER, times=None)
     ask(chat(model=MODEL, api=model.route).with_structured_output(JSON_SCHEMA, method="json_mode"), "Give a JSON.")
-    assert model.heard[-1]["response_format"] == {"type": "json_object"}
+    assert model.bodies[-1]["response_format"] == {"type": "json_object"}
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -243,7 +243,7 @@ def test_parameters_of_the_call(method: Any, chat: Callable[..., ChatWorkersAI],
     one = chat(model=MODEL, api=model.route)
     structured = one.with_structured_output(JSON_SCHEMA, method=method, max_tokens=900, temperature=0)
     call(structured, "invoke", "Ann is 41.")
-    assert (model.heard[-1]["max_tokens"], model.heard[-1]["temperature"]) == (900, 0)
+    assert (model.bodies[-1]["max_tokens"], model.bodies[-1]["temperature"]) == (900, 0)
 
 
 def test_an_unset_format_is_absent(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
@@ -292,7 +292,7 @@ def test_nested_schemas(method: Any, chat: Callable[..., ChatWorkersAI], model: 
     assert trip == Trip(
         city=City(name="Oslo"), stops=[City(name="Lom")], mood="good", colour=Colour.RED, note=None, when="today"
     )
-    body = json.dumps(model.heard[-1])
+    body = json.dumps(model.bodies[-1])
     assert "$ref" not in body  # guided decoding does not support references
     assert "$defs" not in body
     if method != "json_mode":
@@ -335,8 +335,8 @@ def test_a_recursive_schema_keeps_its_references(
     says(model, method, '{"value": 1, "children": [{"value": 2, "children": []}]}', schema.__name__)
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method)
     assert call(structured, "invoke", "hi") == schema(value=1, children=[schema(value=2)])
-    assert f"/{schema.__name__}" in json.dumps(model.heard[-1])
-    assert '"items": {}' not in json.dumps(model.heard[-1])
+    assert f"/{schema.__name__}" in json.dumps(model.bodies[-1])
+    assert '"items": {}' not in json.dumps(model.bodies[-1])
 
 
 def test_names_fit_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:

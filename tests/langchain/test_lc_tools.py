@@ -166,7 +166,7 @@ def test_arguments_that_refer_to_themselves(
     model.says("", tool_calls=[wire(name, json.dumps(arguments))])
     answer = call(chat(model=NATIVE, api=model.route).bind_tools([definition]), "invoke", "hi")
     assert answer.tool_calls[0]["args"] == arguments
-    sent = model.heard[-1]["tools"][0]["function"]
+    sent = model.bodies[-1]["tools"][0]["function"]
     assert "#/$defs/Tree" in json.dumps(sent["parameters"])
     assert '"items": {}' not in json.dumps(sent)
     assert sent["parameters"]["type"] == "object"
@@ -400,7 +400,7 @@ def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
     assert answer.response_metadata["finish_reason"] == "tool_calls"
     results = [ToolMessage("again", tool_call_id="c1"), ToolMessage("found", tool_call_id="c2")]
     assert ask(one, [HumanMessage("hi"), answer, *results]).text == "Noon."
-    calls = {call["id"]: call["function"]["arguments"] for call in model.heard[-1]["messages"][1]["tool_calls"]}
+    calls = {call["id"]: call["function"]["arguments"] for call in model.bodies[-1]["messages"][1]["tool_calls"]}
     assert calls["c2"] == "{}"
     assert list(json.loads(calls["c1"])) == ["invalid_arguments"]
 
@@ -516,7 +516,7 @@ def test_ids_that_repeat_over_turns_are_made_unique_and_restored(
     ids = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
     assert ids[0] == own
     assert len(set(ids)) == 3
-    sent = model.heard[-1]["messages"]
+    sent = model.bodies[-1]["messages"]
     assert [one["tool_call_id"] for one in sent if one["role"] == "tool"] == [own, own]
     assert [one["tool_calls"][0]["id"] for one in sent if "tool_calls" in one] == [own, own]
 

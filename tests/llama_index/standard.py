@@ -9,7 +9,7 @@ with the class attributes::
 
     class TestMine(LLMStandardTests):
         secret = "key-of-the-tests"
-        tells_usage = False
+        reports_usage = False
 
         @pytest.fixture
         def model(self):
@@ -127,13 +127,13 @@ class LLMStandardTests(_StandardTests):
 
     Attributes:
         calls_tools: Whether the model calls tools. If not, the tests of tools are skipped.
-        tells_usage: Whether replies report their number of tokens.
+        reports_usage: Whether replies report their number of tokens.
         tool_prompt: Prompt for which the model calls ``weather`` for Paris if it must call a tool.
         person_prompt: Prompt for which the object is ``Person(name="Ann", age=41)``.
     """
 
     calls_tools: ClassVar[bool] = True
-    tells_usage: ClassVar[bool] = True
+    reports_usage: ClassVar[bool] = True
     tool_prompt: ClassVar[str] = "What is the weather in Paris?"
     person_prompt: ClassVar[str] = "Ann is 41 years old."
 
@@ -196,7 +196,7 @@ class LLMStandardTests(_StandardTests):
     )
     def test_one_call_is_counted_once(self, model: Any, mode: str, method: str, given: Any) -> None:
         def estimate(text: str) -> list[str]:
-            assert not self.tells_usage, "LlamaIndex has to estimate what the service has told"
+            assert not self.reports_usage, "LlamaIndex has to estimate what the service has told"
             return text.split()
 
         counter = TokenCountingHandler(tokenizer=estimate)

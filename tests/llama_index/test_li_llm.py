@@ -293,11 +293,14 @@ class TestMessages:
         assert emulator.log.requests == 0
 
     @pytest.mark.parametrize(
-        ("given", "said"), [([], "messages is empty"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
+        ("given", "expected_text"),
+        [([], "messages is empty"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")],
     )
-    def test_non_message_is_rejected(self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str) -> None:
+    def test_non_message_is_rejected(
+        self, llm: Make, emulator: Emulator, call: Caller, given: Any, expected_text: str
+    ) -> None:
         for method in ("chat", "stream_chat"):
-            with pytest.raises(BadRequestError, match=said):
+            with pytest.raises(BadRequestError, match=expected_text):
                 call(llm(), method, given)
         assert emulator.log.requests == 0
 

@@ -148,14 +148,14 @@ class TestLlamaIndex:
             call(reranker(), "postprocess_nodes", [*nodes(), odd], query_str=QUERY)
 
     @pytest.mark.parametrize(
-        ("scores", "said"),
+        ("scores", "expected_text"),
         [([(0, 0.5)], "scores for 1 "), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores for 1 "), ([], "scores for 0 ")],
     )
     def test_missing_scores_raise(
-        self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], said: str
+        self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], expected_text: str
     ) -> None:
         scored(script, *scores)
-        with pytest.raises(APIResponseValidationError, match=said):
+        with pytest.raises(APIResponseValidationError, match=expected_text):
             call(reranker(top_n=3), "postprocess_nodes", nodes(), query_str=QUERY)
 
     def test_capacity_error_is_retried_or_raised(self, reranker: Make, emulator: Emulator, call: Caller) -> None:

@@ -174,8 +174,8 @@ def test_responses_are_grouped_by_request(face: Callable[..., Any], step: int) -
 def test_a_failed_part_fails_the_requests_that_have_texts_in_it(
     face: Callable[..., Any], step: int, requests: list[str], failed: dict[int, str]
 ) -> None:
-    asked = [{"text": texts.split()} for texts in requests]
-    items = batch(face(Scripted(step), batch_worker=URL), "run", BGE, asked)
+    items_sent = [{"text": texts.split()} for texts in requests]
+    items = batch(face(Scripted(step), batch_worker=URL), "run", BGE, items_sent)
     assert {item.index: item.error.message for item in items if item.error} == failed
     assert all(item.error.code == 5001 for item in items if item.error)
     for item in items:
