@@ -99,7 +99,9 @@ def test_errors_of_token_and_connection_suggest_doctor(workers_ai: Any, emulator
         "CLOUDFLARE_ACCOUNT_ID. Run `workers-ai doctor` to find the cause."
     )
     emulator.faults.add(*[Fault.drop()] * 3)
-    assert error_line(workers_ai("rerank", "query", "text", status=1)).endswith("Run `workers-ai doctor` to find the cause.")
+    assert error_line(workers_ai("rerank", "query", "text", status=1)).endswith(
+        "Run `workers-ai doctor` to find the cause."
+    )
 
 
 def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Emulator) -> None:
