@@ -1,4 +1,4 @@
-"""Ray Data's ``map_batches`` with the callable class, on a local Ray of two processors."""
+"""Ray Data's ``map_batches`` with the callable class, on a local Ray with two CPUs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def local_ray() -> Iterator[Emulator]:
-    """Start Ray; its workers inherit the environment with the URL of the emulator that is returned."""
+    """Start Ray. Its workers inherit the environment with the URL of the emulator. Return the emulator."""
     emulator = Emulator()
     with emulator.serve() as url, pytest.MonkeyPatch.context() as environment:
         environment.setenv("CLOUDFLARE_ACCOUNT_ID", "0123456789abcdef0123456789abcdef")
@@ -73,7 +73,7 @@ def test_a_permanent_error_ends_the_job_and_is_sent_once(emulator: Emulator, set
     assert emulator.log.requests == 1
 
 
-def test_columns_are_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_names_of_columns_can_be_set(emulator: Emulator, settings: dict[str, Any]) -> None:
     embedder = WorkersAIEmbedder(BGE, column="body", output="embedding", normalize=True, **settings)
     batch = embedder({"body": np.array(["a", "b"]), "id": np.array([1, 2])})
     assert set(batch) == {"body", "id", "embedding"}
@@ -112,7 +112,7 @@ def test_the_guide_on_answers(
     assert all(row["answer"] and not row["error"] for row in rows)
 
 
-def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:
+def test_answers_of_two_thousand_rows_with_one_invalid_row(tmp_path: Path) -> None:
     emulator = Emulator(queue=QueueSettings("at_once", failures=[ItemFailure(contains="number 7.", times=99)]))
     with emulator.serve() as url:
         rows = ray.data.from_items([{"id": number, "text": f"Notice number {number}."} for number in range(2_000)])

@@ -1,4 +1,4 @@
-"""Arguments and inputs that cannot work are rejected before anything is sent, or fail alone."""
+"""Invalid arguments and inputs are rejected before anything is sent, or fail alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 
 
 class NoSchema:
-    """Cannot become a JSON schema."""
+    """A class that cannot become a JSON schema."""
 
 
 async def answered(answer: Any) -> None:
@@ -120,7 +120,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @every_row(("options", "item", "says"), ARGUMENTS)
-def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
+def test_an_invalid_argument_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
     queue = FakeQueue()
     with pytest.raises(ConfigurationError, match=says):
         sync([item], queue, **options)
@@ -128,14 +128,14 @@ def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: An
 
 
 @pytest.mark.parametrize("call", [generate, ingest])
-def test_an_unknown_keyword_names_the_nearest(call: Any, ledger: Path) -> None:
+def test_an_unknown_keyword_suggests_the_nearest(call: Any, ledger: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=f"{call.__name__} has no keyword 'deadline'; did you mean 'deadline_s'"
     ):
         call(inputs(1), ledger=ledger, model=KIMI, deadline=5)
 
 
-def test_a_retired_model_names_its_successor(sync: Generator) -> None:
+def test_the_error_of_a_retired_model_has_the_successor(sync: Generator) -> None:
     from workers_ai.catalogue import known_models
 
     retired = next(card for card in known_models("Text Generation") if card.retired_on and card.successor)
@@ -163,14 +163,14 @@ ITEMS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("item", "says"), ITEMS, ids=range(len(ITEMS)))
-def test_an_invalid_item_ends_the_run_and_what_came_before_is_kept(sync: Generator, item: Any, says: str) -> None:
-    source = [*inputs(1000), item]
+def test_an_invalid_item_ends_the_run_and_earlier_results_are_kept(sync: Generator, item: Any, says: str) -> None:
+    source = [*inputs(100), item]
     queue = FakeQueue()
     with pytest.raises(BadRequestError, match=says):
-        sync(source, queue, requests_per_job=1000, max_concurrency=1)
-    report = sync(inputs(1000), queue)
-    assert len(queue.sent) == 1000
-    assert report.answered + report.reused == 1000
+        sync(source, queue, requests_per_job=100, max_concurrency=1)
+    report = sync(inputs(100), queue)
+    assert len(queue.sent) == 100
+    assert report.answered + report.reused == 100
 
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

@@ -1,4 +1,4 @@
-"""What a generation returns, keeps and sends again."""
+"""Results, stored answers and repeated requests of a generation."""
 
 from __future__ import annotations
 

@@ -47,26 +47,26 @@ class Notice(BaseModel):
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """A service whose batches are complete at the first poll."""
+    """Return a service whose batches are complete at the first poll."""
     return Emulator(queue=QueueSettings("at_once"))
 
 
 @pytest.fixture
 def llm(emulator: Emulator) -> WorkersAI:
-    """An LLM with a queue."""
+    """Return an LLM with a queue."""
     return WorkersAI(**wired(emulator, model=MODEL, max_tokens=300, seed=7))
 
 
 @pytest.fixture
 def extractor(llm: WorkersAI, tmp_path: Path) -> Make:
-    """Create extractors that share one ledger; keywords are fields."""
+    """Return a function that creates extractors with one shared ledger. Keywords are fields."""
     fields = {"llm": llm, "ledger": tmp_path / "ledger", "prompt_template": SUMMARY, "metadata_key": "summary"}
     return lambda **given: WorkersAIBatchExtractor(**{**fields, "show_progress": False, **given})
 
 
 @pytest.fixture(params=["sync", "async"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """Whether to call the sync or the async method."""
+    """Return "sync" or "async"."""
     return str(request.param)
 
 
@@ -80,13 +80,13 @@ def run(mode: str, extractor: WorkersAIBatchExtractor, given: Any) -> list[Any]:
 
 
 def items(emulator: Emulator) -> list[dict[str, Any]]:
-    """The items of all submissions."""
+    """Return the items of all submissions."""
     found = [entry.json for entry in emulator.log.entries if isinstance(entry.json, dict)]
     return [item for body in found for item in body.get("requests", ())]
 
 
 def prompts(emulator: Emulator) -> list[str]:
-    """The last message of each item."""
+    """Return the last message of each item."""
     return [item["messages"][-1]["content"] for item in items(emulator)]
 
 

@@ -163,7 +163,7 @@ class WorkersAIError(Exception):
 
 
 class ConfigurationError(WorkersAIError, ValueError):
-    """An account, token, URL, model or option is missing or malformed. The message names the variable or option."""
+    """An account, token, URL, model or option is missing or malformed. The message contains its name."""
 
 
 class APIConnectionError(WorkersAIError):
@@ -416,6 +416,8 @@ class BatchItemError(BatchError):
         index: Position of the item in the list of requests.
         external_reference: The caller's own reference, or None.
     """
+
+    remedy = "Correct the input, or submit it again."
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
-from workers_ai._wire.error_mapping import ErrorDetails, read_error
+from workers_ai._wire.error_mapping import ErrorDetails, is_unknown_job, read_error
 from workers_ai._wire.json_parsing import whole_number
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
@@ -72,7 +72,9 @@ _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 class UnclearReplyError(BatchError):
-    """The response to a poll has neither a state nor a result. The state of the job is unknown; poll again."""
+    """The response to a poll has neither a state nor a result. The state of the job is unknown."""
+
+    remedy = "Poll the job again."
 
 
 def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
@@ -154,7 +156,9 @@ def read_submission(data: JSON, model: str, size: int) -> BatchJob:
     if status is None and size == 1 and isinstance(result, dict) and not _RESULT_FIELDS.isdisjoint(result):
         status = BatchStatus("done", [BatchItem(0, None, True, result, None)], read_usage(result.get("usage")))
     if status is None:
-        raise BatchError(f"the queue returned no request id: {shortened(data, 300)}", model=model)
+        error = BatchError(f"the queue returned no request id: {shortened(data, 300)}", model=model)
+        error.hint = "Submit the requests again."
+        raise error
     return BatchJob("", model, size, status)
 
 
@@ -183,6 +187,8 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
             f"the queue has no result for {job.request_id}: {why}", model=job.model, request_ids=[job.request_id]
         )
         error.code = details.code if details else None
+        if error_type is BatchError and not is_unknown_job(error.code, why):
+            error.hint = "Submit the requests again."
         raise error
     return BatchStatus(state)
 

@@ -146,6 +146,8 @@ def replace_lone_surrogates(value: object) -> object:
 
 def _is_utf8(text: str) -> bool:
     """Return whether a text can be encoded. Surrogates cannot."""
+    if text.isascii():  # a flag of the string: no pass over it
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

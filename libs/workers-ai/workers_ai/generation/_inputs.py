@@ -55,7 +55,7 @@ def canonical(chat: ChatInput) -> str:
         BadRequestError: A value cannot be written as JSON.
     """
     value = {"messages": list(chat.messages), "params": dict(chat.params)}
-    if chat.extra_body:  # left out if empty: ledgers hold the hashes of requests without it
+    if chat.extra_body:  # omitted if empty: ledgers contain the hashes of requests without it
         value["extra_body"] = dict(chat.extra_body)
     try:
         text = _canonical.encode(value)
@@ -88,7 +88,7 @@ class PromptTemplate:
     """A prompt with ``{name}`` placeholders.
 
     Args:
-        template: The text. ``{{`` and ``}}`` stand for braces.
+        template: The text, with ``{{`` and ``}}`` for literal braces.
 
     Raises:
         ConfigurationError: A placeholder is malformed, or the template has none.

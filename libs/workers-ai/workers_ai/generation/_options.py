@@ -193,7 +193,7 @@ class Options:
 
     @cached_property
     def renderer(self) -> Renderer:
-        """Renders items of the source to chat requests."""
+        """Renderer of items of the source."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
         most = lookup(self.model).max_output_tokens

@@ -56,13 +56,13 @@ class GenerateTask:
 
     Args:
         model: Model id.
-        renderer: Converts items of the source to chat requests.
+        renderer: Renderer of items of the source.
         output: The form that answers must have.
         params: Chat parameters of all requests.
         extra_body: Fields added to the body of all requests.
         repair: Number of retries of an answer that does not match the schema.
         mode: ``"queue"`` or ``"direct"``.
-        connection: Sends direct requests; None to estimate only.
+        connection: Connection for direct requests; None to estimate only.
     """
 
     noun = "inputs"
@@ -157,7 +157,9 @@ class GenerateTask:
             self.document((0, chat))
             self._plan(chat)
         except RecursionError:
-            raise BadRequestError("messages are nested too deeply, or contain themselves", model=self.model) from None
+            raise BadRequestError(
+                "messages are nested too deep, or contain themselves: pass flatter messages", model=self.model
+            ) from None
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
@@ -181,7 +183,7 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             window = f"the context window of {self.model} is {self._window:,}"
             why = f"the input has about {expected:,} tokens; {window}: shorten it"
-        made = _most_tokens(plan.request.body or {})
+        made = _max_answer_tokens(plan.request.body or {})
         price = neurons_of(self.model, at_most, made or self._default_max or 0)
         return Measured(size, expected, price or 0.0, why, made)
 
@@ -312,8 +314,8 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
 
 
-def _most_tokens(body: Mapping[str, JSON]) -> int:
-    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+def _max_answer_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the maximum tokens of the answer in a request body; 0 if not set."""
     bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
     return max((bound for bound in bounds if isinstance(bound, int)), default=0)
 

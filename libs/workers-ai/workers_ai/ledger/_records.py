@@ -84,7 +84,7 @@ class Limits:
     grown: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the arguments, under the caller's names; raises ConfigurationError."""
+        """Check the arguments. Raise a ConfigurationError with the caller's name of an invalid one."""
         require_int(self.name, self.per_job, 1, None)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
@@ -355,7 +355,7 @@ def checked(document: Any) -> tuple[str | int, str]:
             f"a document must be a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
         )
     if not isinstance(text, str):
-        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
+        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string: convert it")
     return checked_id(doc_id), text
 
 
@@ -392,6 +392,6 @@ def estimated_tokens(size: int, window: int | None = None) -> int:
 
 
 def input_window(model: str) -> int | None:
-    """Return the tokens that a model reads of one text; None if unknown."""
+    """Return the maximum number of tokens that a model reads per text; None if unknown."""
     card = lookup(model)
     return card.max_input_tokens or card.context_window

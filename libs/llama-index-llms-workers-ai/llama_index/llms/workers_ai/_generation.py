@@ -32,12 +32,12 @@ def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
     """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
-        ConfigurationError: A setting of a single request, or tools, were passed.
+        ConfigurationError: Tools or a setting of a single request were passed.
     """
     if unusable := sorted(PER_CALL - {"extra_body"} & options.keys()):
         raise ConfigurationError(f"{', '.join(unusable)} cannot be set for a generation: set it on the LLM")
     if options.get("tools"):
-        raise ConfigurationError("tools cannot be set for a generation: the answers of a corpus call no tool")
+        raise ConfigurationError("tools cannot be set for a generation, whose answers call no tools: leave them out")
     body = dict(options.get("extra_body") or {})
     named: dict[str, object] = {}
     for name, value in options.items():
