@@ -217,6 +217,7 @@ def second_run(count: int) -> None:
         again = measured("ours", "http://127.0.0.1:9", count, home)  # no server: a request would fail
         assert again["answered"] == 0
         show("second run", again["seconds"], "s")
+        show("second run: CPU", again["cpu"], "s")
         show("second run: peak memory over the imports", again["mb"], "MB")
 
 

@@ -47,7 +47,8 @@ CHAT_MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 
 
 VIRTUAL = """
-import os, time
+import os, threading, time
+from workers_ai.ledger._store import schema
 real, sleep, began = time.monotonic, time.sleep, time.monotonic()
 speed = float(os.environ["SPEED"])
 wall = time.time
@@ -57,8 +58,14 @@ def jumped():
 time.monotonic = lambda: began + (real() - began) * speed
 time.sleep = lambda seconds: sleep(seconds / speed)
 time.time = lambda: wall() + jumped()
+wait = threading.Event.wait
+threading.Event.wait = lambda self, timeout=None: wait(self, None if timeout is None else timeout / speed)
+schema._BUSY_S *= speed
 """
-"""Put before CHILD: time passes ``SPEED`` times as fast, and the clock is off by the seconds in the file ``JUMP``."""
+"""Put before CHILD: time passes ``SPEED`` times as fast, and the clock is off by the seconds in the file ``JUMP``.
+
+The wait for a ledger that another process creates stays as long as it is: that process works in real time.
+"""
 
 
 @dataclass

@@ -96,10 +96,12 @@ def test_a_failed_call_keeps_no_turn(workers_ai: Any, emulator: Emulator) -> Non
 def test_errors_of_token_and_connection_suggest_doctor(workers_ai: Any, emulator: Emulator) -> None:
     emulator.settings.tokens = []
     assert error_line(workers_ai("embed", "text", status=1)).endswith(
-        "CLOUDFLARE_ACCOUNT_ID. `workers-ai doctor` finds the cause."
+        "CLOUDFLARE_ACCOUNT_ID. Run `workers-ai doctor` to find the cause."
     )
     emulator.faults.add(*[Fault.drop()] * 3)
-    assert error_line(workers_ai("rerank", "query", "text", status=1)).endswith("`workers-ai doctor` finds the cause.")
+    assert error_line(workers_ai("rerank", "query", "text", status=1)).endswith(
+        "Run `workers-ai doctor` to find the cause."
+    )
 
 
 def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Emulator) -> None:
@@ -266,7 +268,7 @@ def test_an_error_or_ctrl_c_ends_one_turn(workers_ai: Any, emulator: Emulator, m
     typing(monkeypatch, "First", "Why is the sky blue?", "Hello")
     result = workers_ai("chat")
     assert [line.partition("(")[0].strip() for line in result.stderr.splitlines()[1:]] == [
-        "workers-ai: paid plan", "workers-ai: interrupted: this turn is not kept", "",
+        "workers-ai: paid plan", "workers-ai: interrupted: this turn is not saved", "",
     ]  # fmt: skip
     assert sent(emulator)["messages"] == [{"role": "user", "content": "Hello"}]
 

@@ -109,7 +109,7 @@ LATER = "2099-01-01T00:00:00Z"
         (Fault.reply("[]"), "warning", "does not report its state"),
         (Fault.error(400, 6003, "Invalid request headers", layer="api"), "failed", "not an API token"),
         (Fault.error(404, 7003, "Could not route", layer="api"), "failed", "is rejected"),
-        (Fault.error(500, 7009, "Upstream"), "warning", "HTTP 500 instead of its state"),
+        (Fault.error(500, 7009, "Upstream"), "warning", "HTTP 500 instead of the state"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -255,8 +255,8 @@ def test_dependencies_out_of_range_are_reported(workers_ai: Any, monkeypatch: py
     monkeypatch.setattr(local.metadata, "version", lambda name: wrong.get(name) or version(name))
     report = json.loads(workers_ai("doctor", "--json", status=1).stdout)
     failed = {check["detail"]: check["remedy"] for check in report["checks"] if check["status"] == "failed"}
-    assert failed["workers-ai needs httpx <0.29,>=0.28; 0.27.2 is installed"] == "pip install 'httpx<0.29,>=0.28'"
-    assert any(text.startswith("langchain-workers-ai needs workers-ai ==") for text in failed)
+    assert failed["workers-ai requires httpx <0.29,>=0.28; 0.27.2 is installed"] == "pip install 'httpx<0.29,>=0.28'"
+    assert any(text.startswith("langchain-workers-ai requires workers-ai ==") for text in failed)
 
 
 def test_a_gateway_is_tested_by_the_call(workers_ai: Any, emulator: Emulator) -> None:

@@ -115,7 +115,7 @@ def test_an_interrupted_run_keeps_its_answers_and_continues(
     second = probe(emulator, settings, tmp_path)
 
     assert 0 < len(first.of_status("agrees")) < len(QUESTIONS)
-    assert {one.open_because for one in first.of_status("open")} == {"not asked: interrupted"}
+    assert {one.open_because for one in first.of_status("open")} == {"not tested: interrupted"}
     assert len(kept["answers"]) == len(first.of_status("agrees"))
     assert len(second.of_status("agrees")) == len(QUESTIONS)
     assert first.sent + second.sent <= MAX_REQUESTS

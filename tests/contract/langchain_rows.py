@@ -44,6 +44,7 @@ class Maker(NamedTuple):
 
 def _ours(model: str, route: str, handler: Handler) -> Any:
     from langchain_workers_ai import ChatWorkersAI
+    from workers_ai import RetryPolicy
 
     transport = httpx.MockTransport(handler)
     return ChatWorkersAI(
@@ -53,6 +54,7 @@ def _ours(model: str, route: str, handler: Handler) -> Any:
         api_token="token",
         http_client=httpx.Client(transport=transport),
         http_async_client=httpx.AsyncClient(transport=transport),
+        retry=RetryPolicy(max_retries=2, base_s=0.0),
     )
 
 

@@ -29,6 +29,10 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     ],
     "A pending job is queued or running": ["exchange: queue_queued_then_running"],
     "An unknown or expired request id is 5504, and is not polled again": ["exchange: queue_unknown_id", _QUEUE],
+    "A job takes up to 40 minutes; polls do not count as requests": [
+        "ingest/test_batch_client.py::test_a_job_of_forty_minutes_is_collected_and_its_polls_count_against_no_limit",
+        "emulator/test_queue.py::test_the_limit_per_minute_counts_submissions_but_no_polls",
+    ],
     "A submission stays below 10 MB": ["ingest/test_batch_wire.py"],
     "Requests of gpt-oss in a batch have the form of the Responses route": [_EMULATOR, "contract/test_quirks.py"],
     # --- whole chat replies ---
@@ -67,6 +71,10 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     "mistral requires ids of nine characters and no user message after a tool message": [
         "contract/test_quirks.py",
         "core/test_turns.py",
+    ],
+    "kimi-k2.6 stops thinking by effort none alone, gpt-oss never; glm-5.3 takes none as max": [
+        "contract/test_quirks.py::test_reasoning_is_the_answer_only_of_models_that_stop_thinking",
+        "emulator/test_chat.py::test_what_turns_thinking_off_differs_between_models",
     ],
     "Content that is null is rejected; images are data URLs": ["contract/test_sent.py"],
     # --- streams ---

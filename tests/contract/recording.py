@@ -38,6 +38,11 @@ KEPT_OF_REQUEST: Final = frozenset({"content-type", "x-session-affinity", "cf-ai
 _ACCOUNT_IN_PATH = re.compile(r"(?<=/accounts/)[^/\s\",?]+")
 
 
+def _read(text: str) -> Any:
+    """Parse YAML by libyaml if PyYAML has it, which is ten times as fast."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
 class EmulatedReplyError(Exception):
     """A recording contains a reply of the emulator."""
 
@@ -89,7 +94,7 @@ class Readable:
     @staticmethod
     def deserialize(text: str) -> Any:
         """Return a cassette in VCR's form."""
-        data = yaml.safe_load(text)
+        data = _read(text)
         for interaction in data["interactions"]:
             interaction["request"]["body"] = _packed(interaction["request"]["body"])
             interaction["response"]["body"] = {"string": _packed(interaction["response"]["body"]) or ""}
@@ -169,7 +174,7 @@ def use_cassette(path: Path, *, record: bool = False, secrets: dict[str, str] | 
 
 def describe(path: Path) -> dict[str, Any]:
     """Return the complete content of a cassette."""
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = _read(path.read_text(encoding="utf-8"))
     return content
 
 

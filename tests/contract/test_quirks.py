@@ -106,6 +106,42 @@ def test_a_rejection_for_another_reason_is_not_repaired(face: Any) -> None:
     assert len(sent) == 1
 
 
+KIMI, GPT, GLM53 = "@cf/moonshotai/kimi-k2.6", "@cf/openai/gpt-oss-120b", "@cf/zai-org/glm-5.3"
+NO_TEMPLATE = {"chat_template_kwargs": {"enable_thinking": False}}
+NO_EFFORT = {"reasoning_effort": "none"}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "text"),
+    [
+        ("@cf/nvidia/nemotron-3-120b-a12b", NO_TEMPLATE, "hm"),
+        (KIMI, NO_EFFORT, "hm"),
+        (KIMI, NO_TEMPLATE, ""),
+        (GPT, NO_TEMPLATE, ""),
+        (GPT, NO_EFFORT, ""),
+        (GLM53, NO_EFFORT, ""),
+    ],
+)
+def test_reasoning_is_the_answer_only_of_models_that_stop_thinking(
+    model: str, settings: Any, text: str, face: Any
+) -> None:
+    seen: list[Any] = []
+
+    def truncated(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        piece = {"content": "", "reasoning_content": "hm"}
+        if not seen[-1].get("stream"):
+            return httpx.Response(200, json={"choices": [{"message": piece, "finish_reason": "length"}]})
+        event = json.dumps({"choices": [{"index": 0, "delta": piece, "finish_reason": "length"}]})
+        headers = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, text=f"data: {event}\n\ndata: [DONE]\n\n")
+
+    one = face(truncated)
+    reply, deltas = one.chat(model, HI, **settings), one.stream(model, HI, **settings)
+    assert [reply.text, "".join(delta.text for delta in deltas)] == [text, text]
+    assert all(settings.items() <= body.items() for body in seen)
+
+
 def test_each_quirk_has_its_evidence_and_some_model() -> None:
     by_catalogue = {quirks.GUIDED_JSON, quirks.TOOL_CHOICE_FORMS, quirks.SCHEMA_BEFORE_TOOL}
     defined = {value for value in vars(quirks).values() if isinstance(value, quirks.Quirk)}

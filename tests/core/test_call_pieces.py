@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.chat.stream import ChatStreamReader
 from workers_ai._wire.request import ReplyContext
@@ -92,7 +92,7 @@ def test_one_call_after_the_other_needs_no_usable_index(data: st.DataObject, ind
     assert read(pieces) == wanted
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tools", "names", "wanted"),
     [
         ((), ("get_", "weather"), ["get_weather"]),

@@ -194,7 +194,7 @@ def test_gateway_options_become_headers() -> None:
     assert "gw-secret" not in repr(options)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "given",
     [
         {"cache_ttl_s": 59},
@@ -209,7 +209,6 @@ def test_gateway_options_become_headers() -> None:
         {"event_id": "a\nb"},
         {"token": "a\nb"},
     ],
-    ids=str,
 )
 def test_gateway_options_out_of_range(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):

@@ -285,7 +285,7 @@ def test_the_text_is_one_line_with_model_status_code_ray_and_remedy(read: Any) -
     assert (error.ray_id, error.gateway_log_id, error.request_id) == ("8a1-AMS", "log1", UUID)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "code", "names"),
     [
         (401, 10000, "CLOUDFLARE_API_TOKEN"),
@@ -357,7 +357,7 @@ HI = [{"role": "user", "content": "hi"}]
 JOB = BatchJob("id", MODEL, 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("call", "reply"),
     [
         (lambda client: client.chat(MODEL, HI), NO_ANSWER),

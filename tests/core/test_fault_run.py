@@ -21,24 +21,24 @@ from workers_ai_emulator import Emulator, Fault
 LLAMA, GEMMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast", "@cf/google/gemma-4-26b-a4b-it"
 BGE, RERANKER = "@cf/baai/bge-small-en-v1.5", "@cf/baai/bge-reranker-base"
 KINDS = ("chat", "stream", "embed", "rerank")
-CALLS, THREADS, LOOPS = 600, 20, 4
+CALLS, THREADS, LOOPS = 400, 20, 4
 TIMEOUT_S = 30.0
 
 TEMPORARY = (e.CapacityError, e.RateLimitError, e.InternalServerError, e.APIConnectionError, e.RequestTimeoutError)
 FAULTS = [
     ("busy", 0.05, Fault.busy),
-    ("minute", 0.01, lambda **where: Fault.error(429, 3021, "per min rate reached", **where)),
+    ("minute", 0.02, lambda **where: Fault.error(429, 3021, "per min rate reached", **where)),
     ("broken", 0.04, lambda **where: Fault.error(500, 3043, "Internal server error", **where)),
     ("edge", 0.02, lambda **where: Fault.html(522, **where)),
     ("dropped", 0.04, Fault.drop),
     ("timeout", 0.02, lambda **where: Fault.error(408, 3007, "Request timeout", **where)),
     ("slow", 0.05, lambda **where: Fault.slow(0.2, **where)),
     ("too slow", 0.02, lambda **where: Fault.slow(2 * TIMEOUT_S, **where)),
-    ("bytes", 0.05, lambda **where: Fault("one_byte_chunks", stream=True, **where)),
-    ("cut", 0.05, lambda **where: Fault.cut(2, **where)),
-    ("torn", 0.05, lambda **where: Fault.cut(2, abrupt=True, **where)),
-    ("frame", 0.05, lambda **where: Fault.error_frame(3043, "Internal server error", 2, **where)),
-    ("quota", 0.01, lambda **where: Fault.error(429, 4006, "daily free allocation used up", **where)),
+    ("bytes", 0.09, lambda **where: Fault("one_byte_chunks", stream=True, **where)),
+    ("cut", 0.09, lambda **where: Fault.cut(2, **where)),
+    ("torn", 0.09, lambda **where: Fault.cut(2, abrupt=True, **where)),
+    ("frame", 0.09, lambda **where: Fault.error_frame(3043, "Internal server error", 2, **where)),
+    ("quota", 0.02, lambda **where: Fault.error(429, 4006, "daily free allocation used up", **where)),
 ]
 
 

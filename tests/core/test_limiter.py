@@ -66,6 +66,20 @@ def test_a_rejection_shrinks_the_window_to_the_served_requests(limiter: AccountL
     assert limiter.wait_s(ticket(rejects_if_busy=True)) > 0.0
 
 
+def test_a_rejected_call_does_not_try_a_larger_window(limiter: AccountLimiter, clock: Any) -> None:
+    """Otherwise the call whose slot is reserved is rejected again and again, until it gives up."""
+    served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
+    rejected = admitted(limiter, rejects_if_busy=True)
+    limiter.busy(rejected, 60.0, for_all=False, returns=True)
+    for _ in range(20):  # the window grows to 5
+        limiter.done(served.pop(0))
+        served.append(admitted(limiter, rejects_if_busy=True))
+    clock.now += 60.0
+    assert limiter.wait_s(rejected) > 0.0
+    limiter.done(served.pop())
+    assert limiter.wait_s(rejected) == 0.0
+
+
 def test_recovery_is_gradual(limiter: AccountLimiter, clock: Any) -> None:
     served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
     limiter.busy(admitted(limiter, rejects_if_busy=True), 0.5, for_all=False)

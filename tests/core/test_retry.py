@@ -115,7 +115,7 @@ def test_a_quota_error_is_raised_after_one_request_and_no_wait(
     assert (played.error.attempts, played.slept, len(played.sent)) == (1, [], 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "answer",
     [
         lambda refusal: refusal(429, 3040),
@@ -127,7 +127,6 @@ def test_a_quota_error_is_raised_after_one_request_and_no_wait(
         lambda refusal: httpx.RemoteProtocolError("Server disconnected"),
         lambda refusal: httpx.ReadTimeout("slow"),
     ],
-    ids=["3040", "3007", "409", "503", "524", "refused", "dropped", "timeout"],
 )
 def test_max_retries_bounds_the_requests_and_the_error_counts_them(
     answer: Callable[[Any], Any], make_calls: Any, play: Any, refusal: Any

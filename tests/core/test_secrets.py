@@ -86,7 +86,7 @@ def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, ac
     assert SECRET in sent  # and it is used
 
 
-@pytest.mark.parametrize("made", CLASSES)
+@every_row("made", CLASSES)
 def test_a_malformed_setting_is_rejected_when_it_is_assigned(made: str, account: dict[str, Any]) -> None:
     one = CLASSES[made](**account)
     for name, value in {"default_headers": {"x": "a\n"}, "gateway": {"ttl": 1}, "timeout": "long"}.items():
@@ -225,7 +225,7 @@ def interrupt(request: httpx.Request) -> httpx.Response:
 
 
 @pytest.mark.parametrize("answer", [refuse, break_off, interrupt])
-@pytest.mark.parametrize("call", ["chat", "stream", "embed"])
+@every_row("call", ["chat", "stream", "embed"])
 def test_no_frame_of_a_call_that_fails_shows_a_secret(face: Callable[..., Face], call: str, answer: Any) -> None:
     one = face(answer, max_retries=0, **secret_settings())
     args = (BGE, ["a"]) if call == "embed" else (CHAT, HI)

@@ -15,7 +15,7 @@ TEXTS = {"ferry.md": "The ferry to Moss leaves at 14:02.", "museum.txt": "The mu
 
 
 @pytest.fixture
-def nightly(load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator) -> ModuleType:
+def nightly(load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator, short_waits: None) -> ModuleType:
     """Return the example; the queue of the emulator answers the first poll."""
     workers_ai_emulator_env.queue.settings.progress = "at_once"
     return load("nightly_ingestion")

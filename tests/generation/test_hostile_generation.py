@@ -291,3 +291,24 @@ def test_json_of_every_form_is_read(sync: Generator) -> None:
     report = sync([(n, str(n)) for n in range(4)], queue, schema=schema)
     assert [answer.data for answer in report.answers()] == [{"n": 1}] * 4
     assert json.loads(next(iter(report.answers())).text or "") == {"n": 1}
+
+
+def without_index(items: list[Any], count: int) -> list[Any]:
+    """Return the items in another order, so many of them without their index."""
+    return [{name: item[name] for name in item if name != "index"} for item in items[:count][::-1]] + items[count:]
+
+
+@pytest.mark.parametrize(("count", "sent"), [(5, 5), (2, 5), (1, 5)])
+def test_items_without_an_index_are_matched_by_reference(run: Generator, count: int, sent: int) -> None:
+    queue = FakeQueue(order=lambda items: without_index(items, count))
+    report = run(inputs(5), queue)
+    assert [answer.text for answer in report.answers()] == [f"answer to question number {n}" for n in range(5)]
+    assert len(queue.sent) == sent
+
+
+def test_items_with_neither_index_nor_reference_fail_after_a_retry(run: Generator) -> None:
+    queue = FakeQueue(order=lambda items: without_index(items, 2), reference=False)
+    report = run(inputs(5), queue)
+    assert [failure.id for failure in report.failures] == ["id-0", "id-1"]
+    assert {failure.message for failure in report.failures} == {"the queue returned no result for this item"}
+    assert [answer.text for answer in report.answers()][2:] == [f"answer to question number {n}" for n in (2, 3, 4)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
-from llama_index.core.schema import ImageNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import Document, ImageNode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from pydantic import BaseModel
@@ -161,6 +161,10 @@ class TestExtractor:
         assert emulator.log.requests == 0
         assert run("sync", extractor(), [ImageNode(text="A picture."), *nodes(1)])
 
+    def test_documents_are_nodes(self, extractor: Make) -> None:
+        (metadata,) = extractor().extract([Document(text="A notice.")])
+        assert metadata
+
     def test_direct_requests_use_the_same_ledger(self, extractor: Make, emulator: Emulator, llm: WorkersAI) -> None:
         llm.rate_limiter = limiter = CountingLimiter()
         run("sync", extractor(queue="never"), nodes(3))
@@ -259,6 +263,7 @@ class TestPredictMany:
         ("given", "message"),
         [
             ({"prompt": PromptTemplate("{text} {more}")}, "row 0 has no value for more"),
+            ({"prompt": "{text}"}, "prompt must be a PromptTemplate, not a str"),
             ({"output_cls": dict}, "pydantic class"),
             ({"llm_kwargs": {"timeout": 3}}, "timeout cannot be set"),
             ({"limit_cost": 3}, "limit_cost_usd"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client
 from workers_ai._limits import limiter
@@ -127,6 +128,29 @@ TWO = [{"text": ["a"]}, {"text": ["b"]}]
 THREE_JOBS = [{"text": ["x" * 4_000_000]} for _ in range(6)]
 
 
+KIMI = "@cf/moonshotai/kimi-k2.6"
+
+
+def test_a_job_of_forty_minutes_is_collected_and_its_polls_count_against_no_limit(
+    queue: Callable[..., Queue], clock: VirtualTime
+) -> None:
+    """Recorded: jobs of 10 to 40 minutes, and 231 polls at 58 a minute on an account with 20 requests a minute."""
+    began = clock.now
+
+    def answer(body: Any) -> httpx.Response:
+        if "requests" in body:
+            return accepted()(body)
+        return RUNNING(body) if clock.now < began + 2400 else finished({"response": "a"})(body)
+
+    stub = Stub(answer)
+    items = queue(stub, requests_per_minute=1)("run", KIMI, [{"messages": [{"role": "user", "content": "hi"}]}])
+
+    assert [item.result for item in items] == [{"response": "a"}]
+    assert 80 <= len(stub.polls) <= 100
+    assert 2400 <= clock.now - began <= 2431
+    assert max(clock.waits) == 30.0
+
+
 class TestEveryTask:
     def test_embeddings(self, queue: Callable[..., Queue], emulator: Emulator) -> None:
         requests = [{"text": ["red", "green"]}, {"text": ["blue"]}]
@@ -236,7 +260,7 @@ class TestSubmitting:
             queue(stub)("submit", BGE, THREE_JOBS)
         assert stub.bodies == []
 
-    @pytest.mark.parametrize(
+    @every_row(
         ("model", "requests", "error", "words"),
         [
             (BGE, [{"text": ["a"]}, {"text": ["x"] * 101}], BadRequestError, "request 1 has 101 texts; .* accepts 100"),
@@ -340,7 +364,7 @@ class TestItems:
 class TestUnknowns:
     """All possible behaviours where the documentation leaves them open."""
 
-    @pytest.mark.parametrize(
+    @every_row(
         "choice",
         [
             {},
@@ -355,7 +379,6 @@ class TestUnknowns:
             {"progress": "at_once"},
             {"polls": 5},
         ],
-        ids=str,
     )
     def test_the_result_is_the_same(self, choice: dict[str, Any], queue: Callable[..., Queue]) -> None:
         emulator = Emulator(clock=Clock("jump"), queue=QueueSettings(**choice))

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
 from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
-from workers_ai.types import BatchJob
+from workers_ai.types import BatchJob, Usage
 
 MODEL = "@cf/baai/bge-m3"
 JOB = BatchJob("r-1", MODEL, 2)
@@ -30,7 +31,7 @@ def entry(index: Any, result: Any = "ok", **more: Any) -> dict[str, Any]:
 BOTH = [entry(0, "first"), entry(1, "second")]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [
         enveloped({"responses": BOTH}),
@@ -58,7 +59,7 @@ def test_results_in_every_place_are_matched_by_id(data: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("failed", "code", "words"),
     [
         ({"success": False, "error": {"message": "AiError: too long", "code": 3030}}, 3030, "too long"),
@@ -100,7 +101,7 @@ def test_a_job_of_unknown_size_has_the_received_items() -> None:
     assert [(item.index, item.success) for item in status.items] == [(0, True), (2, True), (10**15, True)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("result", "state"),
     [
         ({"status": "queued", "request_id": "r-1"}, "queued"),
@@ -116,7 +117,7 @@ def test_pending_with_and_without_a_status(result: Any, state: str) -> None:
     assert read_poll(enveloped(result), JOB) == (state, (), None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "words"),
     [
         (enveloped({"status": "failed", "error": {"code": 3043, "message": "model crashed"}}), "model crashed"),
@@ -141,6 +142,20 @@ def test_usage_and_neurons_of_the_whole_job() -> None:
     status = read_poll(enveloped({"responses": BOTH, "usage": usage}), JOB, neurons="0.5")
     assert status.usage is not None
     assert (status.usage.input_tokens, status.usage.output_tokens, status.usage.neurons) == (12, 3, 0.5)
+
+
+def test_usage_that_some_items_report_is_summed() -> None:
+    records = [
+        {"prompt_tokens": 1, "completion_tokens": 2, "neurons": 0.5},
+        {"prompt_tokens": 3, "completion_tokens": 4},
+        None,
+    ]
+    entries = [
+        {"id": index, "success": True, "result": {"response": "x", "usage": record}}
+        for index, record in enumerate(records)
+    ]
+    status = read_poll(enveloped({"responses": entries}), BatchJob("r", "m", 3))
+    assert status.usage == Usage(4, 6, 10, neurons=0.5)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
@@ -212,7 +213,7 @@ def test_resume_rejects_options_that_differ_from_the_ledger(workers_ai: Any, doc
     assert emulator.log.requests == before
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "says"),
     [
         (["ingest", "docs.jsonl", "vectors.parquet"], "is missing: pass a model"),
@@ -242,7 +243,7 @@ def test_missing_credentials_are_reported_with_option_and_variable(
     assert re.search(says, only_line(workers_ai(*ingest(), status=1)))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "says"),
     [
         (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "none.jsonl does not exist"),
@@ -264,7 +265,18 @@ def test_an_error_is_one_line_and_status_1(
     assert docs.read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def other_files(docs: Path, tmp_path: Path) -> Path:
+    """Write files that no output may replace, and return their folder."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.txt").write_text("a note")
+    (tmp_path / "hard.jsonl").hardlink_to(docs)
+    (tmp_path / "soft.jsonl").symlink_to(docs)
+    (tmp_path / "old.parquet").write_text("a table")
+    return tmp_path
+
+
+@every_row(
     ("places", "says"),
     [
         (["docs.jsonl", "docs.jsonl"], "docs.jsonl would be overwritten"),
@@ -286,17 +298,12 @@ def test_an_error_is_one_line_and_status_1(
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
 def test_the_output_replaces_no_other_file(
-    workers_ai: Any, docs: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
+    workers_ai: Any, other_files: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
 ) -> None:
-    Path("notes").mkdir()
-    Path("notes/a.txt").write_text("a note")
-    Path("hard.jsonl").hardlink_to(docs)
-    Path("soft.jsonl").symlink_to(docs)
-    Path("old.parquet").write_text("a table")
-    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    before = {path: path.is_file() and path.read_bytes() for path in other_files.rglob("*")}
     assert says in only_line(workers_ai("ingest", *places, *more, status=1))
     assert emulator.log.requests == 0
-    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+    assert {path: path.is_file() and path.read_bytes() for path in other_files.rglob("*")} == before
 
 
 def test_the_output_of_another_ledger_is_not_replaced(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
@@ -324,7 +331,7 @@ def test_the_error_of_a_missing_credential_has_the_variable(
 def test_a_bad_row_costs_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     docs.write_text(docs.read_text() + '\n{"id": "bad"}')
     line = only_line(workers_ai(*ingest(), status=1))
-    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id'"
+    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id': pass --text-column"
     assert emulator.log.requests == 0
     assert not Path("vectors.parquet.ledger").exists()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 
 from workers_ai.cli._documents import Document, InputError, read_documents
 
@@ -51,7 +52,7 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     assert json.loads(document.metadata) == metadata
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "says"),
     [
         ("{", "Expecting property name"),
@@ -65,9 +66,9 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
         ('{"id": null, "text": "t"}', "the id None is neither"),
         ('{"id": 9223372036854775808, "text": "t"}', "the id 9223372036854775808 is neither"),
         ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' contains a lone surrogate: remove it"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "nested too deeply"),
-        ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "nested too deep"),
+        ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string: convert it"),
         ('{"id": 1, "text": ["t"]}', "the text of 1 is a list, not a string"),
         (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
     ],
@@ -183,7 +184,7 @@ def test_an_invalid_parquet_row_is_reported(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "two", None])
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string"
+    assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string: convert it"
 
 
 def test_an_invalid_parquet_file_is_reported(tmp_path: Path) -> None:

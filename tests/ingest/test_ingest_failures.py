@@ -95,12 +95,12 @@ def test_a_corpus_of_bad_texts_is_reported_text_by_text(run: Any, texts: Any, em
 
 
 def test_a_run_ends_if_everything_is_rejected(run: Any, texts: Any, emulator: Any, mode: str) -> None:
-    """A fault of all requests is not recorded as a failure of three thousand texts."""
+    """A fault of all requests is not recorded as a failure of each text."""
     transport = rejecting(emulator, lambda body: b"request_id" not in body, 400, 5006)
     with pytest.raises(BadRequestError, match="code 5006"):
-        run(texts(3000), mode=mode, transport=transport)
-    report = run(texts(3000), mode=mode)
-    assert (report.embedded, report.failed) == (3000, 0)
+        run(texts(1100), mode=mode, transport=transport)
+    report = run(texts(1100), mode=mode)
+    assert (report.embedded, report.failed) == (1100, 0)
 
 
 def test_a_transient_failure_is_retried_alone(run: Any, texts: Any, emulator: Any) -> None:
@@ -338,12 +338,12 @@ def test_an_outage_ends_the_run_after_minutes(
 
 
 def test_the_cost_limit_is_never_exceeded(run: Any, texts: Any, emulator: Any) -> None:
-    """4,000 texts of 4 tokens at $0.02 per million tokens cost $0.00032."""
-    with pytest.raises(BatchError, match=r"the cost limit of \$0.0002 is reached: run the same call again"):
-        run(texts(4000), limit_cost_usd=0.0002, texts_per_job=100, max_concurrency=2)
-    assert 2000 < emulator.log.texts_embedded <= 2500
-    report = run(texts(4000))
-    assert report.embedded + report.reused == 4000
+    """2,000 texts of 4 tokens at $0.02 per million tokens cost $0.00016."""
+    with pytest.raises(BatchError, match=r"the cost limit of \$0.0001 is reached: run the same call again"):
+        run(texts(2000), limit_cost_usd=0.0001, texts_per_job=100, max_concurrency=2)
+    assert 1000 < emulator.log.texts_embedded <= 1250
+    report = run(texts(2000))
+    assert report.embedded + report.reused == 2000
     assert emulator.log.texts_repeated == 0
 
 
@@ -352,16 +352,16 @@ def test_the_cost_limit_is_never_exceeded(run: Any, texts: Any, emulator: Any) -
 
 def test_an_error_of_the_source_ends_the_run_and_results_are_kept(run: Any, texts: Any, emulator: Any) -> None:
     def source() -> Iterator[tuple[str, str]]:
-        yield from texts(3000)
+        yield from texts(2000)
         raise LookupError("no more of these")
 
     with pytest.raises(LookupError, match="no more of these"):
         run(source(), max_concurrency=1)
     sent = emulator.log.texts_embedded
-    report = run(texts(3500))
-    assert report.embedded + report.reused == 3500
-    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (3500, 0)
-    assert sent >= 2000
+    report = run(texts(2500))
+    assert report.embedded + report.reused == 2500
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (2500, 0)
+    assert sent >= 1000
 
 
 def test_an_interrupt_leaves_a_usable_ledger(run: Any, texts: Any, emulator: Any, ledger: Any) -> None:
@@ -384,9 +384,9 @@ def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any,
         assert task is not None
 
         def source() -> Iterator[tuple[str, str]]:
-            yield from texts(2000)
+            yield from texts(1000)
             loop.call_soon_threadsafe(task.cancel)
-            yield from texts(2000, 2000)
+            yield from texts(1000, 1000)
 
         async with httpx.AsyncClient(transport=emulator.transport()) as http:
             client = AsyncClient(http_async_client=http, **account)
@@ -398,8 +398,8 @@ def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any,
         assert all(job.request_id and not job.alive for job in held.in_flight())
     with httpx.Client(transport=emulator.transport()) as http:
         client = Client(http_client=http, **account)
-        report = ingest(texts(4000), ledger=ledger, model=MODEL, client=client, progress=False)
-    assert report.embedded + report.reused == 4000
+        report = ingest(texts(2000), ledger=ledger, model=MODEL, client=client, progress=False)
+    assert report.embedded + report.reused == 2000
     assert emulator.log.texts_repeated <= 1000, "more than the one submission that was being sent"
 
 
@@ -442,7 +442,7 @@ def test_a_hanging_request_delays_no_later_run(
     texts: Any, emulator: Any, ledger: Any, account: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_WORKERS_END_S", 0.05)
-    monkeypatch.setattr(engine, "_TURN_MOST_S", 0.05)
+    monkeypatch.setattr(engine, "_MAX_TURN_S", 0.05)
     sent, end, answered = threading.Event(), threading.Event(), threading.Event()
 
     def hanging(request: httpx.Request) -> httpx.Response:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
 from workers_ai.ingest import LedgerError
@@ -504,7 +505,7 @@ def test_a_path_that_is_not_a_file_is_rejected_without_reading(tmp_path: Path, p
         Ledger(tmp_path / place, SHAPE)
 
 
-@pytest.mark.parametrize("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
+@every_row("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
 def test_an_invalid_path_is_rejected(run: Any, texts: Any, place: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ledger must be (a|the) path"):
         run(texts(3), ledger=place)

@@ -48,17 +48,17 @@ def test_two_processes_share_the_work_of_one_ledger(emulator: Emulator, ledger: 
     """One process has at most 64 submissions in the queue. They do not finish until the other process sends, too."""
     emulator.queue.settings.progress = "never"
     with emulator.serve() as url:
-        both = [killing.child(url, ledger, 700, 10, 2) for _ in range(2)]
+        both = [killing.child(url, ledger, 140, 2, 2) for _ in range(2)]
         while emulator.queue.submitted <= 64 and not any(process.poll() for process in both):
             threading.Event().wait(0.01)
         emulator.queue.settings.progress = "at_once"
         results = [process.communicate() for process in both]
     assert [(process.returncode, err) for process, (_, err) in zip(both, results, strict=True)] == [(0, "")] * 2
     counts = [[int(part) for part in out.split()] for out, _ in results]
-    assert sum(embedded for embedded, _, _ in counts) == 700
-    assert all(embedded + reused == vectors == 700 for embedded, reused, vectors in counts)
+    assert sum(embedded for embedded, _, _ in counts) == 140
+    assert all(embedded + reused == vectors == 140 for embedded, reused, vectors in counts)
     assert min(embedded for embedded, _, _ in counts) > 0
-    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (700, 0)
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (140, 0)
 
 
 @pytest.fixture

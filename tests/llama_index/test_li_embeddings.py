@@ -20,7 +20,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIBatchEmbedding, WorkersAIEmbedding
 from tests.llama_index.standard import CountingLimiter
-from tests.support import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, every_row, wired
 
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -380,7 +380,7 @@ class TestConstruction:
     def test_any_model_is_accepted(self, embedding: Make, emulator: Emulator) -> None:
         assert embedding(model="acme/embedder-9").embed_batch_size == 100
 
-    @pytest.mark.parametrize(
+    @every_row(
         ("options", "expected_text"),
         [
             ({"embed_batchsize": 5}, "embed_batchsize.*did you mean 'embed_batch_size'"),

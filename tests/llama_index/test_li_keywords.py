@@ -17,6 +17,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.workers_ai import GatewayOptions
 from pydantic import BaseModel
+from tests.support import every_row
 
 from workers_ai.errors import CapacityError, ConfigurationError
 from workers_ai_emulator import Fault
@@ -159,7 +160,7 @@ class TestObjectsAmongWords:
         "settings", [{"pydantic_program_mode": "llm"}, {"should_use_structured_outputs": True}, {}]
     )
     @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
-    @pytest.mark.parametrize(
+    @every_row(
         "text",
         [
             '{"name": "Ann", "age": 41}',

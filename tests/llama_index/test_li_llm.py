@@ -32,7 +32,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
 from tests.llama_index.conftest import tool_call
-from tests.support import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, every_row, wired
 
 from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -511,7 +511,7 @@ class TestState:
         assert WorkersAI.from_json(model.to_json(), api_token="given").temperature == 0.2
 
     @pytest.mark.parametrize("given", [{}, {"reasoning_effort": None}, {"temperature": 0.5, "stop": ["x"]}])
-    @pytest.mark.parametrize(
+    @every_row(
         "copied",
         [
             lambda model, handles: WorkersAI(**model.model_dump(), **handles),

@@ -146,9 +146,9 @@ class TestQueryEngine:
         assert isinstance(call(engine, "query", DEDENT).response, Found)
 
     def test_stored_index_can_be_loaded(
-        self, index: VectorStoreIndex, llm: Make, embedding: Make, tmp_path: Path
+        self, nodes: Sequence[BaseNode], llm: Make, embedding: Make, tmp_path: Path
     ) -> None:
-        index.storage_context.persist(tmp_path)
+        VectorStoreIndex(list(nodes[-20:]), embed_model=embedding()).storage_context.persist(tmp_path)
         again = load_index_from_storage(
             StorageContext.from_defaults(persist_dir=str(tmp_path)), embed_model=embedding()
         )

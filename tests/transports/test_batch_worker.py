@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from langchain_core.load import dumps
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
@@ -246,9 +247,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
     assert [len(item.result["data"]) for item in as_the_worker_grouped] == [3]
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "cls", "code", "tries", "text"),
-    [
+@every_row(("status", "body", "cls", "code", "tries", "text"), [
         (400, {"code": "INVALID_BODY", "message": "no texts"}, errors.BadRequestError, None, 1, "INVALID_BODY: no t"),
         (502, {"code": "BATCH_ERROR", "message": "3040: Capacity temporarily exceeded"}, errors.CapacityError, 3040, 3,
          "BATCH_ERROR: Capacity"),
@@ -263,8 +262,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
         (500, "<title>Worker threw exception</title>", errors.InternalServerError, None, 1, "HTTP 500"),
         (200, "<html>", errors.APIResponseValidationError, None, 1, URL),
         (200, {}, errors.BatchError, None, 1, "returned no request id"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_rejections_of_a_submission(
     face: Callable[..., Any], status: int, body: Any, cls: type[Exception], code: Any, tries: int, text: str
 ) -> None:
@@ -367,7 +365,7 @@ def test_accepted_submissions_are_collected_by_the_next_run(
     assert [request.method for request in service.seen] == ["POST", "GET"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("worker", "text"),
     [
         ("batch.example", "batch_worker is not an http"),

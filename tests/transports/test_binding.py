@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client, GatewayOptions, RetryPolicy, errors
 from workers_ai.integration._pydantic_fields import ConnectionFields
@@ -199,9 +200,7 @@ def test_a_schema_is_sent_bare(env_ai: Any) -> None:
     assert sent["properties"] == schema["properties"]
 
 
-@pytest.mark.parametrize(
-    ("text", "cls", "code", "status", "attempts"),
-    [
+@every_row(("text", "cls", "code", "status", "attempts"), [
         ("3040: Capacity temporarily exceeded, please try again.", errors.CapacityError, 3040, 429, 3),
         ("3036: You have used up your daily free allocation", errors.QuotaExhaustedError, 3036, 429, 1),
         ("5007: No such model @cf/none or task", errors.NotFoundError, 5007, 400, 1),
@@ -212,8 +211,7 @@ def test_a_schema_is_sent_bare(env_ai: Any) -> None:
         ('{"internalCode": 3043, "name": "AiError", "message": "?"}', errors.InternalServerError, 3043, 500, 3),
         ("undefined: JSON Mode couldn't be met", errors.StructuredOutputError, None, 500, 1),
         ("Network connection lost.", errors.InternalServerError, None, 500, 3),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_thrown_text_is_the_typed_error(
     scripted: Any,
     thrown: Any,

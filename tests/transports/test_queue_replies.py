@@ -12,6 +12,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai import AsyncClient, BatchWorker, Client, errors
 from workers_ai._wire.batch import read_poll
@@ -90,7 +91,7 @@ MIXED = {"responses": [OLDER["responses"][0]], "results": [NEWER["results"][0]],
 NULL_TWIN = {"responses": None, **NEWER}
 
 
-@pytest.mark.parametrize("result", [OLDER, NEWER, MIXED, NULL_TWIN], ids=["older", "newer", "mixed", "null-twin"])
+@every_row("result", [OLDER, NEWER, MIXED, NULL_TWIN])
 @pytest.mark.parametrize("method", ["poll", "collect", "run"])
 def test_a_finished_batch_is_read_under_either_spelling(queue: Queue, method: str, result: Any) -> None:
     requests = [{"text": ["a"]}, {"text": ["b"]}]
@@ -171,7 +172,7 @@ def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
     return reply
 
 
-@pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
+@every_row("status", [200, 400, 404, 410, 422, 500])
 @pytest.mark.parametrize("code", [5504, None])
 @pytest.mark.parametrize("method", ["poll", "collect"])
 def test_a_job_with_an_unknown_id_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
 from workers_ai.errors import BatchItemError, ConfigurationError
@@ -55,10 +56,12 @@ def rendered_rows(
     """Return the inputs of ``generate`` for a prompt and its rows.
 
     Raises:
-        ConfigurationError: A row has no value for a variable of the prompt.
+        ConfigurationError: The prompt is not a template, or a row has no value for a variable of it.
     """
     from workers_ai.generation import ChatInput
 
+    if not isinstance(prompt, BasePromptTemplate):
+        raise ConfigurationError(f"prompt must be a PromptTemplate, not a {type(prompt).__name__}")
     mapped = prompt.template_var_mappings or {}
     inputs = []
     for index, row in enumerate(rows):

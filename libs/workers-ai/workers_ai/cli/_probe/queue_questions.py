@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError, Reply
 from workers_ai.cli._probe.calls import poll as poll_of
-from workers_ai.cli._probe.question import Question, Value
+from workers_ai.cli._probe.question import Question, Value, acceptance
 from workers_ai.cli._probe.session import is_finished
 
 if TYPE_CHECKING:
@@ -191,13 +191,7 @@ QUEUE_QUESTIONS: Final = (
         batches=(_LLAMA_BATCH,),
         waits=True,
     ),
-    Question(
-        "hybrid_messages",
-        "`messages` in queue items of llama-3.3-70b",
-        ("accept", "reject"),
-        (_LLAMA_MESSAGES,),
-        lambda session: session.send(_LLAMA_MESSAGES).accepted,
-    ),
+    acceptance("hybrid_messages", "`messages` in queue items of llama-3.3-70b", _LLAMA_MESSAGES, assumed="accept"),
     Question(
         "item_formats",
         "`response_format` of a queue item",
@@ -224,13 +218,12 @@ QUEUE_QUESTIONS: Final = (
         waits=True,
         where="workers_ai/_calls/polling.py",
     ),
-    Question(
+    acceptance(
         "gpt_oss_queue_messages",
         "`messages` in the queue of gpt-oss, in place of `input`",
-        ("reject", "accept"),
-        (_GPT_MESSAGES,),
-        lambda session: session.send(_GPT_MESSAGES).accepted,
+        _GPT_MESSAGES,
+        assumed="reject",
         where="workers_ai/_wire/quirks.py (RESPONSES_IN_QUEUE)",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""
