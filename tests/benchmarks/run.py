@@ -59,8 +59,9 @@ uv run --group rivals python tests/benchmarks/run.py
 {behind}
 
 Ingestion and generation store every input and every result in a ledger on disk. Raw httpx stores nothing, so it is
-faster there. The rates are measured with the emulator. A second rate of generation is measured with canned answers. They
-take the server almost no time, so that it shows only the cost of the client. A real queue takes far longer than both.
+faster there. The rates are measured with the emulator. A second rate of generation is measured with canned answers,
+which take the server almost no time, so that it shows only the cost of the client. A real queue takes far longer than
+both.
 
 {tables}
 ## Growth with size
