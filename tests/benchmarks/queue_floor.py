@@ -1,4 +1,4 @@
-"""The emulator in a process of its own, and one job of its queue with raw httpx: the floor of bulk work."""
+"""Run the emulator in another process, and one job of its queue with raw httpx: the floor of bulk work."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_answers_of_two_thousand_rows_with_one_invalid_row(tmp_path: Path) -> No
     assert [text for text in set(texts) if texts.count(text) > 1] in ([], ["Notice number 7."])
 
 
-@pytest.mark.timeout(900)  # three queries, each with an actor and tasks of its own
+@pytest.mark.timeout(900)  # three queries, each with its own actor and tasks
 def test_checkpoints_of_the_guide_leave_out_rows_that_were_written(
     local_ray: Emulator, run_guide: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
