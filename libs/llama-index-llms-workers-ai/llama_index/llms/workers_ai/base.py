@@ -315,7 +315,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponseGen:
-        """Stream the answer to one prompt; see :meth:`stream_chat`."""
+        """Stream the answer to one prompt. See :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
