@@ -31,7 +31,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
+# The same examples in every run, at any speed of the machine. tests/fuzz/run.py searches for new ones.
 hypothesis.settings.register_profile(
     "suite",
     hypothesis.settings.get_profile("ci"),
@@ -55,7 +55,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without garbage collections, and keep what was collected out of later ones: both take seconds."""
+    """Collect tests without garbage collections, and exclude the items from later ones. Both would take seconds."""
     gc.disable()
     try:
         return (yield)
@@ -65,7 +65,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_sessionfinish() -> None:
-    """Undo the freeze: Hypothesis, which the summary imports, rejects an object whose referrers it cannot find."""
+    """Undo the freeze. The summary imports Hypothesis, which rejects objects without visible referrers."""
     gc.unfreeze()
 
 
@@ -89,7 +89,7 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses before a retry and between polls of the queue a hundredth."""
+    """Shorten the pauses before a retry and between polls of the queue to a hundredth."""
     pause = anyio.sleep
     monkeypatch.setattr("time.sleep", lambda seconds: threading.Event().wait(seconds / 100))
     monkeypatch.setattr("anyio.sleep", lambda seconds: pause(seconds / 100))

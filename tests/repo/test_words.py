@@ -27,7 +27,7 @@ SECRET = {
 
 
 def found(patterns: dict[str, str], paths: list[Path]) -> list[str]:
-    """Return file, kind and text of each match in some files."""
+    """Return file, kind and text of each match in the files."""
     return [
         f"{path.relative_to(ROOT)}: {kind}: {match.group()}"
         for path in paths
