@@ -526,7 +526,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if error_on_no_tool_call and not selections:
             why = early_end(response.additional_kwargs.get("finish_reason"))
             raise ValueError(
-                f"Expected at least one tool call, but got none: {response.message.content!r}" + (why and f": {why}")
+                f"Expected at least one tool call, but got none: {response.message.content!r}: "
+                + (why or "set tool_required=True, or error_on_no_tool_call=False")
             )
         return selections
 
