@@ -442,7 +442,7 @@ def test_a_request_that_hangs_holds_up_no_later_run(
     texts: Any, emulator: Any, ledger: Any, account: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "_WORKERS_END_S", 0.05)
-    monkeypatch.setattr(engine, "_TURN_MOST_S", 0.05)
+    monkeypatch.setattr(engine, "_MAX_TURN_S", 0.05)
     sent, end, answered = threading.Event(), threading.Event(), threading.Event()
 
     def hanging(request: httpx.Request) -> httpx.Response:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from workers_ai.generation._options import GenerateOptions, Options
 from workers_ai.generation._report import GenerateReport, answer_of
-from workers_ai.ledger._keywords import async_client, show, split, sync_client
+from workers_ai.ledger._keywords import async_client, split_keywords, sync_client, with_signature
 from workers_ai.ledger._run import Run, arun, run
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Summary:
         )
 
 
-@show(GenerateOptions, Options, settings=True)
+@with_signature(GenerateOptions, Options, settings=True)
 def generate(
     source: Iterable[object],
     *,
@@ -142,7 +142,7 @@ def generate(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The same
             call continues later; ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, GenerateOptions, "generate")
+    chosen, settings = split_keywords(keywords, GenerateOptions, "generate")
     options = Options(ledger, model, **chosen)
     with sync_client("generate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)
@@ -150,7 +150,7 @@ def generate(
         return summary.report(run(task, source, outline, used._connection, summary.complete))
 
 
-@show(GenerateOptions, Options, settings=True)
+@with_signature(GenerateOptions, Options, settings=True)
 async def agenerate(
     source: Iterable[object] | AsyncIterable[object],
     *,
@@ -163,7 +163,7 @@ async def agenerate(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, GenerateOptions, "agenerate")
+    chosen, settings = split_keywords(keywords, GenerateOptions, "agenerate")
     options = Options(ledger, model, **chosen)
     async with async_client("agenerate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)

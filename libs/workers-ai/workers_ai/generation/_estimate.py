@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai.catalogue import lookup
 from workers_ai.generation._options import EstimateOptions, Options
-from workers_ai.ledger._keywords import only, show
+from workers_ai.ledger._keywords import check_keywords, with_signature
 from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import JOBS_IN_FLIGHT, LARGE_RUN, QUEUE_MINUTES
@@ -86,7 +86,7 @@ class GenerateEstimate:
         return estimate_html(self.model, self._facts())
 
 
-@show(EstimateOptions, Options)
+@with_signature(EstimateOptions, Options)
 def estimate(
     source: Iterable[object],
     *,
@@ -112,7 +112,7 @@ def estimate(
         ConfigurationError: An argument is invalid, or the ledger belongs to another model, prompt, schema or parameter.
         BadRequestError: An item of the source is not an input.
     """
-    chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
+    chosen = Options(ledger or "", model, **check_keywords(options, EstimateOptions, "estimate"))
     task = chosen.task(None)
     seen: set[bytes] = set()
     inputs = unsendable = tokens = 0

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputFormat"]
 
-_MOST_LABELS: Final = 200
+_MAX_LABELS: Final = 200
 _QUOTES: Final = " \t\r\n\"'`*."
 
 
@@ -131,8 +131,8 @@ class OutputFormat:
 def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     if isinstance(labels, str) or not all(isinstance(label, str) and label.strip() for label in labels):
         raise ConfigurationError(f"labels must be a list of non-blank texts, not {labels!r:.200}")
-    if not 2 <= len(labels) <= _MOST_LABELS:
-        raise ConfigurationError(f"labels must be 2 to {_MOST_LABELS} texts, not {len(labels)}")
+    if not 2 <= len(labels) <= _MAX_LABELS:
+        raise ConfigurationError(f"labels must be 2 to {_MAX_LABELS} texts, not {len(labels)}")
     repeated = {label for label in labels if list(labels).count(label) > 1}
     if repeated:
         raise ConfigurationError(f"labels contains {min(repeated)!r} more than once: pass each label once")

@@ -182,7 +182,7 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             window = f"the context window of {self.model} is {self._window:,}"
             why = f"the input has about {expected:,} tokens; {window}: shorten it"
-        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
+        made = _max_answer_tokens(plan.request.body or {}) or self._default_max or 0
         return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
@@ -312,7 +312,7 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
 
 
-def _most_tokens(body: Mapping[str, JSON]) -> int:
+def _max_answer_tokens(body: Mapping[str, JSON]) -> int:
     """Return the maximum tokens of the answer in a request body; 0 if not set."""
     bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
     return max((bound for bound in bounds if isinstance(bound, int)), default=0)

@@ -183,11 +183,11 @@ class Health:
     """Count consecutive failures of the service, over all workers of a run.
 
     Args:
-        most_single: Number of failed single inputs, with no success, that ends the run; None for no limit.
+        max_single: Number of failed single inputs, with no success, that ends the run; None for no limit.
     """
 
-    def __init__(self, most_single: int | None = None) -> None:
-        self._most_single = most_single
+    def __init__(self, max_single: int | None = None) -> None:
+        self._max_single = max_single
         self._lock = threading.Lock()
         self._strikes = 0
         self._until = 0.0
@@ -234,7 +234,7 @@ class Health:
             self.blamed = True
             self._full += sum(is_full for _, is_full in failed)
             self._single += sum(not is_full for _, is_full in failed)
-            too_many = self._most_single is not None and self._single > self._most_single
+            too_many = self._max_single is not None and self._single > self._max_single
             if too_many or self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
                 raise failed[-1][0]
 
