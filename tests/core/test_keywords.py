@@ -133,7 +133,7 @@ FOREIGN: dict[str, Any] = {
 
 
 def _calls(one: Any) -> Any:
-    """Make the call of a class, whatever its kind."""
+    """Send a call of a class of any kind."""
     if isinstance(one, (ChatWorkersAI, WorkersAI)):
         return one.invoke("hi") if isinstance(one, ChatWorkersAI) else one.complete("hi")
     if isinstance(one, WorkersAIEmbeddings):
@@ -266,7 +266,7 @@ def test_a_url_of_the_account_is_understood(base: str, monkeypatch: pytest.Monke
     with pytest.raises(e.ConfigurationError, match=rf"another account than account_id: pass base_url='{base}'"):
         Settings.resolve(api_token="t", base_url=url, account_id="other")
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "other")
-    assert Settings.resolve(api_token="t", base_url=url).account_id == "acct"  # an argument outranks the environment
+    assert Settings.resolve(api_token="t", base_url=url).account_id == "acct"  # an argument overrides the environment
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", url)
     with pytest.raises(e.ConfigurationError, match="another account than CLOUDFLARE_ACCOUNT_ID"):
         Settings.resolve(api_token="t")

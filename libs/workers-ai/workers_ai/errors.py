@@ -403,7 +403,7 @@ class BatchError(WorkersAIError, RuntimeError):
 class BatchTimeoutError(BatchError):
     """The deadline passed before the asynchronous queue was done. ``request_ids`` can be polled again."""
 
-    remedy = "Poll the request ids again, or run the same ingestion again with its ledger."
+    remedy = "Poll the request ids again, or run the same call again with its ledger."
 
     def _facts(self) -> list[str]:
         return [f"unfinished: {' '.join(self.request_ids)}"] if self.request_ids else []

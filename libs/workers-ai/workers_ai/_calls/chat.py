@@ -99,7 +99,7 @@ def exchange_chat(
     rejected: set[str] = set()
     while True:
         try:
-            return (yield from calls.exchange(request, stream=stream, begin=begin))
+            return (yield from calls.exchange(request, stream=stream, begin=begin, reads_events=True))
         except BadRequestError as exc:
             repaired = repair_request(request, exc, rejected)
             if repaired is None:

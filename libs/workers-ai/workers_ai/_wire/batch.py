@@ -216,14 +216,8 @@ def _finished(
     if entries is None or (not entries and size != 0 and not _has_final_state(result)):
         return None  # an empty list does not mean that the job has ended
     found: dict[int, BatchItem] = {}
-    for entry in entries:
-        index = entry_index(entry)
-        if (
-            not isinstance(entry, dict)
-            or index is None
-            or (size is not None and index >= size)
-            or (index in found and found[index].success)
-        ):
+    for index, entry in _indexed(entries, size):
+        if (size is not None and index >= size) or (index in found and found[index].success):
             continue  # an unknown index, or a second entry of an index that has its result
         found[index] = _item(index, entry, model, request_id)
     expected = range(size) if size is not None else sorted(found)
@@ -236,6 +230,22 @@ def _finished(
         return None  # still running, with some of the results
     items = [found.get(index) or _item(index, {}, model, request_id) for index in expected]
     return BatchStatus("done", items, _total_usage(result, items, neurons))
+
+
+def _indexed(entries: Sequence[JSON], size: int | None) -> list[tuple[int, dict[str, JSON]]]:
+    """Return the entries with their index.
+
+    If as many entries lack an index as indices are free, and each has a reference, they get the free indices in their
+    order: the caller can still match them by reference.
+    """
+    given = [(entry_index(entry), entry) for entry in entries if isinstance(entry, dict)]
+    lost = [entry for index, entry in given if index is None]
+    found = [(index, entry) for index, entry in given if index is not None]
+    if lost and all(entry.get("external_reference") is not None for entry in lost):
+        free = sorted(set(range(size or 0)) - {index for index, _ in found})
+        if len(free) == len(lost):
+            found += zip(free, lost, strict=True)
+    return found
 
 
 def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) -> Usage | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from workers_ai.errors import ConfigurationError
 from workers_ai.generation._options import GenerateOptions, Options
 from workers_ai.generation._report import GenerateReport, answer_of
 from workers_ai.ledger._keywords import async_client, split_keywords, sync_client, with_signature
@@ -35,7 +37,13 @@ class _Summary:
     def _pass_on(self, current: Run, ids: list[int]) -> None:
         assert self._options.on_answer is not None
         for row in current.ledger.new_answers(current.number, ids):
-            self._options.on_answer(answer_of(row, self._options.output))
+            returned = self._options.on_answer(answer_of(row, self._options.output))
+            if isinstance(returned, Coroutine):
+                returned.close()
+                raise ConfigurationError(
+                    "on_answer returned a coroutine, and is called on a thread of the run: pass a function that does "
+                    "the work itself; the answers are in the ledger"
+                )
 
     def complete(self, ended: Run) -> None:
         """Count invalid and truncated answers while the ledger is open."""
@@ -98,7 +106,7 @@ def generate(
             parameter is rejected.
         model: Model id.
         prompt: Template with ``{name}`` placeholders; write ``{{`` and ``}}`` for literal braces.
-        system: System message.
+        system: System message, for inputs without one of their own.
         schema: The form of the answers: a Pydantic class, a TypedDict, or a JSON schema.
         labels: Labels, an alternative to ``schema``. Each answer is one of them.
         max_tokens: Maximum tokens of one answer.

@@ -479,11 +479,11 @@ class Engine:
             return self.limits.cost_usd / USD_PER_NEURON - (self.tally.neurons or 0.0) - self._reserved - self._risked
 
     def _over_limit(self) -> BatchError:
-        return BatchError(
-            f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue (the limit "
-            "applies to each run)",
-            model=self._model,
-        )
+        message = f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue "
+        message += "(the limit applies to each run)"
+        if not self.tally.neurons:
+            message += "; nothing was sent, since one input may cost more: raise the limit"
+        return BatchError(message, model=self._model)
 
     def _release(self, claim: Claim) -> None:
         self.ledger.release(claim.job)

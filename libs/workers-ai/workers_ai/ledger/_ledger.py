@@ -149,7 +149,7 @@ class Ledger(LedgerFile):
         rows: list[tuple[object, ...]] = []
         refused: list[tuple[int, int | None, str]] = []
         for text_id, text in texts.items():
-            size, tokens, ahead, why = measure(text)
+            size, tokens, ahead, why, _ = measure(text)
             if why is not None:
                 refused.append((text_id, None, why))
             else:

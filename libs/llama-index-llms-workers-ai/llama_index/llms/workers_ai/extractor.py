@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr, field_serializer
 from llama_index.core.extractors import BaseExtractor
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.llms.workers_ai._generation import generation_options
 from llama_index.llms.workers_ai._pacing import limited
@@ -218,7 +218,7 @@ class WorkersAIBatchExtractor(DescribedModel, BaseExtractor):
         """Return the positions of the nodes to send, and the rows of the prompt."""
         positions, rows = [], []
         for position, node in enumerate(nodes):
-            if self.is_text_node_only and not isinstance(node, TextNode):
+            if self.is_text_node_only and not isinstance(node, (TextNode, Document)):
                 continue
             row = {"context_str": node.get_content(metadata_mode=self.metadata_mode)}
             if self.docstore is not None:

@@ -149,7 +149,7 @@ CHAT_QUESTIONS: Final = (
     Question("v1_padding", "padding `p` on `/ai/v1`", (True, False), (_STREAM,), _padding),
     Question(
         "v1_usage_unasked",
-        "usage in streams on `/ai/v1` that do not ask for it",
+        "usage in streams on `/ai/v1` without `stream_options`",
         ("each", "last", "none"),
         (_PLAIN_STREAM,),
         _usage_unasked,
@@ -159,7 +159,7 @@ CHAT_QUESTIONS: Final = (
     ),
     Question(
         "hybrid_tool_calls",
-        "where llama-3.3-70b has its tool calls",
+        "place of the tool calls of llama-3.3-70b",
         ("both", "choices", "top"),
         (_LLAMA_TOOLS,),
         _hybrid_tool_calls,
@@ -188,7 +188,7 @@ CHAT_QUESTIONS: Final = (
     ),
     Question(
         "unsupported_tools",
-        "tools for a model without them",
+        "tools for a model without tool support",
         ("ignore", "reject"),
         (_TOOLS_UNSUPPORTED,),
         _unsupported_tools,

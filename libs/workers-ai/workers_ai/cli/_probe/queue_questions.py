@@ -150,7 +150,7 @@ QUEUE_QUESTIONS: Final = (
     Question("unknown_status", "HTTP status of an unknown request id (5504)", (404, 400), (_UNKNOWN,), _unknown_status),
     Question(
         "results_for",
-        "models beside kimi that finish under `results`",
+        "models besides Kimi that return batches under `results`",
         ("openai", "kimi"),
         (),
         _results_for,
@@ -168,7 +168,7 @@ QUEUE_QUESTIONS: Final = (
     ),
     Question(
         "error_key",
-        "where a failed item says why",
+        "key of the error in a failed item",
         ("error", "errors", ""),
         (),
         _error_key,
@@ -203,7 +203,7 @@ QUEUE_QUESTIONS: Final = (
     ),
     Question(
         "bad_item",
-        "an invalid item in a submission fails",
+        "effect of an invalid item in a submission",
         ("item", "submission"),
         (_BAD_ITEM,),
         _bad_item,

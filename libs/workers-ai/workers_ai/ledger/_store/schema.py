@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS work (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
     part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER, ahead REAL NOT NULL DEFAULT 0,
     repairs INTEGER NOT NULL DEFAULT 0);
--- In this order the waiting inputs are claimed. Ledgers of earlier releases have an index of jobs alone.
+-- Waiting inputs are claimed in this order. Ledgers of earlier releases have an index without the part.
 DROP INDEX IF EXISTS work_by_job;
 CREATE INDEX IF NOT EXISTS work_by_part ON work (job, part);
 CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
