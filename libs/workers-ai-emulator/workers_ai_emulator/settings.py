@@ -108,7 +108,7 @@ def check_choices(settings: object) -> None:
     Raises:
         ValueError: If a ``Literal`` field has another value.
     """
-    kind: type = type(settings)
+    kind: type = settings.__class__
     for name, choices in _choices(kind).items():
         value = getattr(settings, name)
         if value not in choices:
