@@ -67,6 +67,11 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def vcr() -> None:
+    """Replace the fixture of pytest-recording, which takes time in each test. LangChain's suite asks for it, and skips."""
+
+
+@pytest.fixture
 def account() -> dict[str, Any]:
     """Keywords that make any client."""
     return {"account_id": ACCOUNT, "api_token": TOKEN}
