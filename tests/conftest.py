@@ -68,7 +68,7 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def vcr() -> None:
-    """Replace the fixture of pytest-recording, which takes time in each test. LangChain's suite asks for it, and skips."""
+    """Replace the fixture of pytest-recording. LangChain's suite requests it, and skips its recorded test."""
 
 
 @pytest.fixture
