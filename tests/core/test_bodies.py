@@ -24,7 +24,7 @@ EVENTS = b'data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Bytes as a socket gives them, counted."""
+    """The pieces of a body, as read from a socket, with a count."""
 
     def __init__(self, data: bytes, size: int = 7) -> None:
         self._pieces = [data[at : at + size] for at in range(0, len(data), size)]

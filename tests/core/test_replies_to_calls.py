@@ -69,7 +69,7 @@ def test_the_token_is_not_in_the_text_of_a_failure(face: Any) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "text", "finish"), [(7, "null", "stop"), (8, "", "length")])
-def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
+def test_null_in_json_mode_is_an_answer_unless_reasoning_used_max_tokens(
     tokens: int, text: str, finish: str, face: Any
 ) -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": 1 + tokens}

@@ -22,7 +22,7 @@ SEE = {"type": "text", "text": "see"}
 
 
 def calls(*ids: str, arguments: Any = "{}") -> dict[str, Any]:
-    """An assistant turn that calls a tool once for each id."""
+    """Return an assistant turn that calls a tool once for each id."""
     entries = [{"id": call_id, "function": {"name": "f", "arguments": arguments}} for call_id in ids]
     return {"role": "assistant", "content": "", "tool_calls": entries}
 
@@ -32,7 +32,7 @@ def result(call_id: str, content: Any = "real") -> dict[str, Any]:
 
 
 def shape(messages: list[dict[str, Any]]) -> list[Any]:
-    """Roles in order, with the content of results."""
+    """Return the roles in order, with the content of results."""
     return [message["content"] if message["role"] == "tool" else message["role"] for message in messages]
 
 

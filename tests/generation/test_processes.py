@@ -13,7 +13,7 @@ from workers_ai_emulator import Emulator, QueueSettings
 
 
 @pytest.mark.parametrize(("mode", "window"), [("queue", 10), ("direct", 4)])
-def test_a_killed_run_continues_and_pays_little_twice(tmp_path: Path, mode: str, window: int) -> None:
+def test_a_killed_run_continues_and_repeats_at_most_one_submission(tmp_path: Path, mode: str, window: int) -> None:
     outcome = killing.killed_generation(tmp_path, kills=1, inputs=80, per_job=10, mode=mode, concurrency=4, seed=5)
     assert (outcome.kills, outcome.vectors, outcome.held) == (1, 80, 80)
     assert 0 <= outcome.repeated <= window

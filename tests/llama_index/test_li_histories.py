@@ -81,7 +81,7 @@ def test_cache_points_are_dropped(llm: Make, emulator: Emulator, role: str) -> N
 
 
 class SdkCall(BaseModel):
-    """A call as the SDK of a provider keeps it."""
+    """A call in the form of a provider's SDK."""
 
     id: str
     function: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Answers that end early: no call of them runs, no object is made of them, and the reason stays."""
+"""Answers that end early: no call of them runs, no object is created from them, and the error has the reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Options(BaseModel):
 
 @pytest.fixture
 def deleted() -> list[str]:
-    """Paths that the tool has deleted."""
+    """Return the paths that the tool has deleted."""
     return []
 
 

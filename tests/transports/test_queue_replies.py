@@ -1,4 +1,4 @@
-"""What the queue answers, as it was recorded of the service, over each route that reaches it."""
+"""Recorded replies of the queue, over each transport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORKER = ["worker-sync", "worker-async"]
 
 @pytest.fixture(params=[*SERVICE, *WORKER])
 def queue(request: pytest.FixtureRequest, account: dict[str, Any], scripted: Any, thrown: Any) -> Queue:
-    """Returns a function that calls a method of a client's queue; ``reply`` answers the polls."""
+    """Return a function that calls a method of a client's queue. ``reply`` is the reply to polls."""
     from tests.conftest import Face
 
     kind, _, mode = request.param.partition("-")
@@ -70,7 +70,7 @@ def queue(request: pytest.FixtureRequest, account: dict[str, Any], scripted: Any
 
 
 def finished(result: Any) -> Callable[[str], Any]:
-    """Returns the reply of a finished job, in the form of each route."""
+    """Return the reply of a finished job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":
@@ -141,7 +141,7 @@ def test_items_of_both_spellings_are_in_the_order_of_the_requests(data: st.DataO
     assert [(item.index, item.external_reference, item.result["n"]) for item in status.items] == [
         (index, None, index) for index in range(size)
     ]
-    assert status.usage is not None  # the sum, since the batch has no record of its own
+    assert status.usage is not None  # the sum, because the batch has no usage record
     assert status.usage.total_tokens == size
 
 
@@ -158,7 +158,7 @@ LOST = f"AiError: AiError: Request not found in queue ({JOB})"
 
 
 def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
-    """Returns the error response to a poll for an unknown job, in the form of each route."""
+    """Return the error response to a poll for an unknown job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":
@@ -204,7 +204,7 @@ def test_placeholders_of_a_worker_in_demo_mode_are_rejected(queue: Queue, method
         {"error": {"code": "INVALID_BODY", "message": "Unrecognized key: 'model'"}},
     ],
 )
-def test_a_strict_worker_gets_texts_alone_and_is_remembered(refusal: Any, face: Any) -> None:
+def test_a_strict_worker_receives_only_texts_in_later_calls_too(refusal: Any, face: Any) -> None:
     sent: list[Any] = []
 
     def strict(request: httpx.Request) -> httpx.Response:
