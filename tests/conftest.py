@@ -1,4 +1,4 @@
-"""What every test starts from: no account in the environment, no limiter that remembers another test."""
+"""Fixtures for every test: no account in the environment, and no limiter state of another test."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import httpx
+import hypothesis
 import pytest
 from tests.support import thin_out
 
@@ -29,6 +30,14 @@ Handler = Callable[[httpx.Request], httpx.Response]
 # Every worker and child process imports up to 4,000 modules. Keep the compiled modules for the next run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
+hypothesis.settings.register_profile(
+    "suite",
+    hypothesis.settings.get_profile("ci"),
+    max_examples=int(os.environ.get("WORKERS_AI_FUZZ_EXAMPLES", "30")),
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
@@ -62,7 +71,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run each row on one combination of sync or async, route and so on; ``WORKERS_AI_ALL_AXES`` runs it on all."""
+    """Run each row on one combination of axes, such as sync and route; on all with ``WORKERS_AI_ALL_AXES``."""
     if not os.environ.get("WORKERS_AI_ALL_AXES"):
         kept = thin_out(items)
         numbers = set(map(id, kept))
@@ -88,17 +97,17 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def account() -> dict[str, Any]:
-    """Keywords that make any client."""
+    """Return the keywords that every client requires."""
     return {"account_id": ACCOUNT, "api_token": TOKEN}
 
 
 class Face:
-    """A client whose methods read the same, sync or async; every async call has an event loop of its own.
+    """A client with the same methods for sync and async. Every async call runs in a new event loop.
 
     Args:
         mode: ``"sync"`` or ``"async"``.
-        transport: What answers: an httpx transport, a function of the request, or None for connections of its own.
-        settings: Those of the client. Retries do not wait unless ``retry`` says so.
+        transport: An httpx transport, a function of the request, or None for real connections.
+        settings: Settings of the client. Retries do not wait unless ``retry`` is set.
     """
 
     def __init__(self, mode: str, transport: Any, settings: Mapping[str, Any]) -> None:
@@ -132,7 +141,7 @@ class Face:
         return self._call("models", **filters)
 
     def stream(self, *args: Any, take: int | None = None, **options: Any) -> list[ChatDelta]:
-        """All pieces of a streamed answer, or the first ``take`` of them, after which the stream is closed."""
+        """Return all pieces of a stream, or the first ``take`` pieces and close the stream."""
         if self.mode == "sync":
             pieces = self.client.stream_chat(*args, **options)
             got = []
@@ -156,5 +165,5 @@ class Face:
 
 @pytest.fixture(params=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Callable[..., Face]:
-    """Makes a :class:`Face`; the test runs once for each mode."""
+    """Return a function that creates a :class:`Face`. The test runs once for each mode."""
     return lambda transport, **settings: Face(request.param, transport, settings)

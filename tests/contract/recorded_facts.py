@@ -1,4 +1,4 @@
-"""Trace each recorded fact of the real service to the exchanges and tests that hold it.
+"""Map each recorded fact of the real service to the exchanges and tests that check it.
 
 The facts come from public recordings, cited by the cassettes of the exchanges. ``exchange:`` names a cassette of
 ``captured.py`` in ``cassettes/documented``; other entries name a test file under ``tests``, or one of its tests.
@@ -29,6 +29,10 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     ],
     "A pending job is queued or running": ["exchange: queue_queued_then_running"],
     "An unknown or expired request id is 5504, and is not polled again": ["exchange: queue_unknown_id", _QUEUE],
+    "A job takes up to 40 minutes; polls do not count as requests": [
+        "ingest/test_batch_client.py::test_a_job_of_forty_minutes_is_collected_and_its_polls_count_against_no_limit",
+        "emulator/test_queue.py::test_the_limit_per_minute_counts_submissions_but_no_polls",
+    ],
     "A submission stays below 10 MB": ["ingest/test_batch_wire.py"],
     "Requests of gpt-oss in a batch have the form of the Responses route": [_EMULATOR, "contract/test_quirks.py"],
     # --- whole chat replies ---
@@ -68,6 +72,10 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
         "contract/test_quirks.py",
         "core/test_turns.py",
     ],
+    "kimi-k2.6 stops thinking by effort none alone, gpt-oss never; glm-5.3 takes none as max": [
+        "contract/test_quirks.py::test_reasoning_is_the_answer_only_of_models_that_stop_thinking",
+        "emulator/test_chat.py::test_what_turns_thinking_off_differs_between_models",
+    ],
     "Content that is null is rejected; images are data URLs": ["contract/test_sent.py"],
     # --- streams ---
     "Events of the hybrid have the text in two places": ["exchange: run_stream_hybrid", _EMULATOR],
@@ -99,7 +107,7 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     ],
     "The Responses route has OpenAI error objects": ["exchange: responses_invalid", "exchange: responses_busy"],
     "The binding throws texts with and without a code": [
-        "contract/test_captured_errors.py::test_what_the_binding_throws",
+        "contract/test_captured_errors.py::test_errors_thrown_by_the_binding",
         "contract/test_captured_errors.py::test_an_error_without_a_code_has_the_message",
     ],
     "Context window, private model and internal error have 5021, 5018 and 3043": [

@@ -30,7 +30,7 @@ FORMS = ("auto", "none", "required", "named")
 
 
 def form(choice: Any) -> Any:
-    """The form of a choice on the wire."""
+    """Return the form of a tool choice on the wire."""
     return "named" if isinstance(choice, dict) else choice
 
 
@@ -39,13 +39,13 @@ def form(choice: Any) -> Any:
     tools=st.sampled_from([[CLOCK], [CLOCK, SEARCH], [CLOCK["function"]]]),
     refused=st.sets(st.sampled_from(FORMS)),
 )
-def test_a_choice_is_kept_replaced_or_warned_of(choice: Any, tools: Any, refused: set[str]) -> None:
+def test_a_tool_choice_is_sent_replaced_or_warned_about(choice: Any, tools: Any, refused: set[str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sent, kept = choose_form(NEW, choice, tools, refused)
     assert form(sent) not in refused
     forced = form(choice) in ("required", "named")
-    if forced and sent is None:  # nothing else forces this call, and the user is warned
+    if forced and sent is None:  # no other form forces this call, so a warning is shown
         assert len(caught) == 1
         assert NEW in str(caught[0].message)
         assert {"required", "named"} <= refused or (form(choice) == "required" and len(tools) > 1)
@@ -93,7 +93,7 @@ def test_a_model_that_rejects_a_form_gets_the_next_one(api: Any, way: str, face:
         refused.clear()
 
 
-def test_a_refusal_for_another_reason_is_not_repaired(face: Any) -> None:
+def test_a_rejection_for_another_reason_is_not_repaired(face: Any) -> None:
     sent: list[Any] = []
 
     def short(request: httpx.Request) -> httpx.Response:
@@ -104,6 +104,42 @@ def test_a_refusal_for_another_reason_is_not_repaired(face: Any) -> None:
     with pytest.raises(errors.StructuredOutputError):
         face(short).chat(NEW, HI, tools=[CLOCK], tool_choice="clock")
     assert len(sent) == 1
+
+
+KIMI, GPT, GLM53 = "@cf/moonshotai/kimi-k2.6", "@cf/openai/gpt-oss-120b", "@cf/zai-org/glm-5.3"
+NO_TEMPLATE = {"chat_template_kwargs": {"enable_thinking": False}}
+NO_EFFORT = {"reasoning_effort": "none"}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "text"),
+    [
+        ("@cf/nvidia/nemotron-3-120b-a12b", NO_TEMPLATE, "hm"),
+        (KIMI, NO_EFFORT, "hm"),
+        (KIMI, NO_TEMPLATE, ""),
+        (GPT, NO_TEMPLATE, ""),
+        (GPT, NO_EFFORT, ""),
+        (GLM53, NO_EFFORT, ""),
+    ],
+)
+def test_reasoning_is_the_answer_only_of_models_that_stop_thinking(
+    model: str, settings: Any, text: str, face: Any
+) -> None:
+    seen: list[Any] = []
+
+    def truncated(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        piece = {"content": "", "reasoning_content": "hm"}
+        if not seen[-1].get("stream"):
+            return httpx.Response(200, json={"choices": [{"message": piece, "finish_reason": "length"}]})
+        event = json.dumps({"choices": [{"index": 0, "delta": piece, "finish_reason": "length"}]})
+        headers = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, text=f"data: {event}\n\ndata: [DONE]\n\n")
+
+    one = face(truncated)
+    reply, deltas = one.chat(model, HI, **settings), one.stream(model, HI, **settings)
+    assert [reply.text, "".join(delta.text for delta in deltas)] == [text, text]
+    assert all(settings.items() <= body.items() for body in seen)
 
 
 def test_each_quirk_has_its_evidence_and_some_model() -> None:

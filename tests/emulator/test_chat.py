@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.emulator.conftest import GEMMA, LLAMA, NATIVE, events_of, user
@@ -199,13 +199,21 @@ def test_reasoning_can_be_turned_off_and_can_use_all_of_max_tokens(api: Api) -> 
     assert eaten["message"]["reasoning_content"]
 
 
-def test_kimi_has_its_own_reasoning_switch(api: Api) -> None:
-    kimi = "@cf/moonshotai/kimi-k2.6"
-    other = api.chat(kimi, **NO_THINKING).json()["choices"][0]["message"]
-    own = api.chat(kimi, chat_template_kwargs={"thinking": False}).json()["choices"][0]["message"]
-
-    assert "reasoning_content" in other
-    assert "reasoning_content" not in own
+@pytest.mark.parametrize(
+    ("model", "settings", "thinks"),
+    [
+        ("@cf/moonshotai/kimi-k2.6", NO_THINKING, True),
+        ("@cf/moonshotai/kimi-k2.6", {"chat_template_kwargs": {"thinking": False}}, True),
+        ("@cf/moonshotai/kimi-k2.6", {"reasoning_effort": "none"}, False),
+        ("@cf/openai/gpt-oss-20b", NO_THINKING, True),
+        ("@cf/openai/gpt-oss-120b", NO_THINKING, True),
+        ("@cf/zai-org/glm-5.3", {"reasoning_effort": "none"}, True),
+    ],
+)
+def test_what_turns_thinking_off_differs_between_models(api: Api, model: str, settings: Any, thinks: bool) -> None:
+    message = api.chat(model, max_tokens=500, **settings).json()["choices"][0]["message"]
+    assert ("reasoning_content" in message) is thinks
+    assert message["content"]
 
 
 def test_a_reasoning_model_of_the_native_family_has_only_a_closing_tag(api: Api) -> None:

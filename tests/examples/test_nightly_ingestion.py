@@ -1,4 +1,4 @@
-"""The nightly ingestion: changes alone cost something, and a run that stopped is continued."""
+"""The nightly ingestion: only changes are paid for, and a stopped run is continued."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_second_night_pays_for_changes_only(
     assert set(sources(nightly, index, "Where are tickets?")) == {"ferry.md", "deep/tickets.rst"}
 
 
-def test_a_run_that_stopped_is_continued(
+def test_a_stopped_run_is_continued(
     nightly: ModuleType,
     folder: Path,
     tmp_path: Path,

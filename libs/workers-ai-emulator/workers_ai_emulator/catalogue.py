@@ -29,6 +29,8 @@ class Model:
             inside ``result``) or ``hybrid`` (both in one object).
         engine: Inference engine. It sets the extra keys of replies: ``matched_stop`` (sglang) or null keys (vLLM).
         reasoning_keys: Keys of a message that contain the reasoning.
+        thinking_switch: Parameter that turns thinking off: ``template`` (``chat_template_kwargs``), ``effort``
+            (``reasoning_effort: "none"``) or ``none``.
         answers_in_reasoning: Whether a stream without reasoning has the answer in ``delta.reasoning``.
         late_zeros: Whether a zero usage event may follow the native usage event of a stream.
         served_as: Model name in replies of ``/ai/run``; None for the id.
@@ -59,6 +61,7 @@ class Model:
     family: Family = ""
     engine: Engine = "sglang"
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)
+    thinking_switch: Literal["template", "effort", "none"] = "template"
     answers_in_reasoning: bool = False
     late_zeros: bool = False
     served_as: str | None = None

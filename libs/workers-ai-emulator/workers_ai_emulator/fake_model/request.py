@@ -143,8 +143,10 @@ def _format(body: Json) -> tuple[bool, Json | None]:
 def _thinks(model: Model, body: Json) -> bool:
     """Return whether the model reasons first: True unless ``chat_template_kwargs`` or the effort disable it."""
     kwargs = body.get("chat_template_kwargs") or {}
-    key = "thinking" if "kimi" in model.id else "enable_thinking"
     effort = model.reasoning_effort or {}
-    if not model.reasoning or (kwargs.get(key) is False and not effort.get("mandatory")):
-        return False
-    return not (body.get("reasoning_effort") == "none" and "none" in effort.get("supported", []))
+    by_effort = model.thinking_switch == "effort" or "none" in effort.get("supported", [])
+    by_template = model.thinking_switch == "template" and not effort.get("mandatory")
+    off = (by_effort and body.get("reasoning_effort") == "none") or (
+        by_template and kwargs.get("enable_thinking") is False
+    )
+    return model.reasoning and not off

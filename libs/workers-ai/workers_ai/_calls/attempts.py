@@ -9,6 +9,7 @@ from workers_ai._flow.steps import Flow, Sleep, Turn
 from workers_ai._limits.gate import Gate
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai._limits.tickets import Ticket
+from workers_ai._wire.batch_worker import is_submission
 from workers_ai.catalogue import lookup
 from workers_ai.errors import APITimeoutError, CapacityError, RateLimitError, WorkersAIError
 from workers_ai.retry import RetryEvent
@@ -62,24 +63,19 @@ class Attempts:
 
     Attributes:
         ticket: The ticket of the call in the limiter and the gate.
-        made: Attempts so far.
+        made: Number of attempts so far.
     """
 
     def __init__(self, calls: CallState, request: Request, on_busy: OnBusy) -> None:
         self._calls = calls
         self._request = request
         self._on_busy = on_busy
-        limit = lookup(request.model).requests_per_minute
-        own = calls.settings.requests_per_minute
-        self.ticket = Ticket(
-            model=f"queue of {request.model}" if request.task == "queue" else request.model,
-            task=request.task,
-            may_wait=on_busy != "raise" and calls.policy.max_retries > 0,
-            rejects_if_busy=on_busy == "retry",
-            requests_per_minute=None if own == "documented" else own,
-            model_limit=None if limit == REQUESTS_PER_MINUTE.get(request.task, limit) else limit,
-            documented=own == "documented",
-        )
+        may_wait = on_busy != "raise" and calls.policy.max_retries > 0
+        if request.task == "queue" and not is_submission(request):
+            # A public recording has 231 polls at 58 a minute on an account with 20 requests a minute.
+            self.ticket = Ticket(f"polls of {request.model}", "poll", may_wait=may_wait)
+        else:
+            self.ticket = _ticket(request, calls.settings, on_busy, may_wait=may_wait)
         self.made = 0
         self._began = calls.clock()
         total = calls.settings.total_timeout
@@ -97,7 +93,9 @@ class Attempts:
         calls, ticket, gate = self._calls, self.ticket, self._calls.gate
         turn_taken = not calls.paced
         if (left := self._left_s()) is not None and left <= 0:
-            raise self._timeout(f"total_timeout={calls.settings.total_timeout} s ended before this request")
+            raise self._timeout(
+                f"total_timeout={calls.settings.total_timeout} s ended before this request", "total_timeout"
+            )
         changes, since = -1, 0.0
         while True:
             if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
@@ -121,7 +119,9 @@ class Attempts:
         if self._pool_timeout_s is not None and unchanged_s > self._pool_timeout_s:
             raise self._timeout(
                 f"no slot of max_concurrency={gate.limit} became free within timeout={self._pool_timeout_s:g} s: "
-                "close or read the open streams of this object, or raise max_concurrency"
+                "close or read the open streams of this object, or raise max_concurrency",
+                "max_concurrency",
+                "timeout",
             )
 
     def _turn(self) -> Flow[None]:
@@ -132,7 +132,8 @@ class Attempts:
             yield Turn(within)
         except TimeoutError:
             raise self._timeout(
-                f"rate_limiter admitted no request within {within:g} s: raise its rate, or make fewer calls at a time"
+                f"rate_limiter admitted no request within {within:g} s: raise its rate, or make fewer calls at a time",
+                "rate_limiter",
             ) from None
 
     def _wait_for_limit(self, wait: float) -> Flow[None]:
@@ -155,7 +156,9 @@ class Attempts:
         if left is not None:
             if left <= 0 or seconds > max(left, 1.0):
                 total = self._calls.settings.total_timeout
-                raise self._timeout(f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}")
+                raise self._timeout(
+                    f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}", "total_timeout"
+                )
             seconds = min(seconds, left)
         yield from self.sleep(seconds, reason)
 
@@ -165,8 +168,8 @@ class Attempts:
         yield Sleep(seconds, reason)
         self.ticket.ahead += max(0.0, seconds - (self._calls.clock() - before))
 
-    def _timeout(self, message: str) -> APITimeoutError:
-        error = APITimeoutError(message, model=self._request.model)
+    def _timeout(self, message: str, *arguments: str) -> APITimeoutError:
+        error = APITimeoutError(message, model=self._request.model, arguments=arguments)
         error.delivered = False
         error.attempts = self.made
         return error
@@ -205,3 +208,18 @@ class Attempts:
             if calls.on_retry:
                 calls.on_retry(RetryEvent(error, self.made, pause))
         return pause
+
+
+def _ticket(request: Request, settings: Settings, on_busy: OnBusy, *, may_wait: bool) -> Ticket:
+    """Return the ticket of a request that counts against the limits per minute."""
+    limit = lookup(request.model).requests_per_minute
+    own = settings.requests_per_minute
+    return Ticket(
+        model=f"queue of {request.model}" if request.task == "queue" else request.model,
+        task=request.task,
+        may_wait=may_wait,
+        rejects_if_busy=on_busy == "retry",
+        requests_per_minute=None if own == "documented" else own,
+        model_limit=None if limit == REQUESTS_PER_MINUTE.get(request.task, limit) else limit,
+        documented=own == "documented",
+    )

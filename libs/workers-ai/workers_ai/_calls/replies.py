@@ -59,7 +59,7 @@ def read_reply(
     Args:
         response: The response.
         model: Model id of the request.
-        settings: Removes secrets from errors.
+        settings: Settings with the secrets to remove from errors.
         reads_events: Whether the caller reads a whole event stream, as some proxies send in place of a whole answer.
     """
     body: JSON = None
@@ -134,11 +134,13 @@ def connection_error(exc: Exception, model: str, settings: Settings) -> WorkersA
         raise exc
     # `exc` remains the context of the error. Remove the token from it: the headers of the request and the tracebacks of
     # its causes contain the token.
-    if isinstance(exc, httpx.RequestError):
-        with suppress(RuntimeError):  # `exc` has no request
+    with suppress(RuntimeError):  # `exc` has no request
+        if isinstance(exc, httpx.RequestError):
             exc.request = httpx.Request(exc.request.method, exc.request.url)
     exc.__cause__ = exc.__context__ = None
-    error.delivered = not isinstance(exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    error.delivered = not isinstance(
+        exc, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, ExceptionGroup, OverflowError)
+    )
     return error
 
 

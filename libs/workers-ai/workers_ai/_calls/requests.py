@@ -50,7 +50,7 @@ class Calls:
         clock: Function that returns a monotonic time in seconds.
         overrides: Settings of one call that change its requests, or None.
         gate: The limit of the object's requests in flight; None for no limit.
-        paced: Whether each request waits for a turn at a framework's rate limiter, which the transport has.
+        paced: Whether each request waits for a turn at the framework's rate limiter, held by the transport.
         ends: When the call has to end, by ``clock``; None for no bound.
     """
 
@@ -98,7 +98,7 @@ class Calls:
 
     @property
     def concurrency(self) -> int:
-        """Requests in flight of one call that sends several."""
+        """Maximum requests in flight of one call that sends several."""
         return self.settings.max_concurrency or MAX_CONCURRENCY
 
     def started(self) -> Calls:
@@ -138,6 +138,7 @@ class Calls:
         on_busy: OnBusy | None = None,
         is_repeatable: Callable[[WorkersAIError], bool] | None = None,
         begin: Callable[[Reply], Flow[WorkersAIError | None]] | None = None,
+        reads_events: bool = False,
     ) -> Flow[Reply]:
         """Send a request until it succeeds or fails permanently.
 
@@ -148,8 +149,9 @@ class Calls:
             request: The request.
             stream: Whether to read the response as an event stream.
             on_busy: Replaces the client's setting.
-            is_repeatable: Returns whether a request that failed with this error may be sent again; None for always.
-            begin: Reads the beginning of a reply; returns the error if it has no content.
+            is_repeatable: Function that returns whether a request with this error may be sent again; None for always.
+            begin: Flow that reads the beginning of a reply, and returns the error if it has no content.
+            reads_events: Whether the caller reads a whole event stream that arrives in place of a whole answer.
 
         Raises:
             WorkersAIError: The typed error of the last attempt, with ``attempts`` set.
@@ -161,7 +163,7 @@ class Calls:
         try:
             while True:
                 yield from attempts.admit()
-                outcome = yield from self._try(attempts.bounded_request(), stream, attempts.ticket)
+                outcome = yield from self._try(attempts.bounded_request(), stream, attempts.ticket, reads_events)
                 if begin and isinstance(outcome, Reply):
                     outcome = (yield from begin(outcome)) or outcome
                 if isinstance(outcome, Reply):
@@ -190,7 +192,7 @@ class Calls:
         if self.gate is not None:
             self.gate.leave(ticket, self.limiter.now())
 
-    def _try(self, request: Request, stream: bool, ticket: Ticket) -> Flow[Reply | WorkersAIError]:
+    def _try(self, request: Request, stream: bool, ticket: Ticket, reads_events: bool) -> Flow[Reply | WorkersAIError]:
         try:
             response: httpx.Response = yield Send(request, stream)
         except Exception as exc:  # noqa: BLE001 - any exception of the transport means that no response arrived
@@ -199,7 +201,7 @@ class Calls:
             return Reply(None, kept_headers(response.headers.raw), response, ticket)
         if stream and response.is_success and looks_like_events(response.content):
             return Reply(response.content, kept_headers(response.headers.raw))
-        reply = read_reply(response, request.model, self.settings, reads_events=request.task == "chat")
+        reply = read_reply(response, request.model, self.settings, reads_events=reads_events)
         if isinstance(reply, (NotFoundError, BadRequestError)):
             reply.hint = reply.hint or hint_for(reply, request)
         return reply

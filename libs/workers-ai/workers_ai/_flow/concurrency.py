@@ -126,8 +126,9 @@ async def agather(flows: Sequence[Flow[T]], sender: AsyncSender, limit: int) -> 
 
     async def work() -> None:
         for index, flow in waiting:
+            if errors:
+                return
             try:
-                await anyio.lowlevel.checkpoint()  # lets a failure of another flow cancel this task
                 results[index] = await adrive(flow, sender)
             except Exception as exc:  # noqa: BLE001 - raised below, outside the exception group
                 errors.append(exc)

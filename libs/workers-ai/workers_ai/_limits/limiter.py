@@ -1,8 +1,9 @@
 """One limiter per account, shared by all objects of the process, and one gate per object.
 
 Capacity (3040) concerns one model: a window bounds its requests in flight. A rejection shrinks the window to the
-requests then in flight; successes let it grow slowly. A rate limit (3021) concerns one task, or one model with a limit
-of its own: its calls wait until the minute has passed.
+requests then in flight; successes enlarge it slowly. Only calls that were never rejected try a larger window: a
+rejected call is sent again when fewer requests are in flight than the service has served at once. A rate limit (3021)
+concerns one task, or one model with a limit of its own: its calls wait until the minute has passed.
 
 Neither limiter nor gate sleeps. A call presents its ticket and receives the seconds to sleep before it presents the
 ticket again; 0.0 admits it. Waiting calls are admitted in the order of their arrival, across threads and event loops. A
@@ -47,6 +48,7 @@ class _ModelState:
 
     changed_at: float
     window: float = _FIRST_WINDOW
+    served_at_once: int = 0
     congested: bool = False
     probing: bool = True
     busy_at: float = 0.0
@@ -82,7 +84,7 @@ class AccountLimiter(Guarded):
     """The limiter of one account. Methods never block, and may be called from any thread, finalizer or signal handler.
 
     Args:
-        clock: Returns a monotonic time in seconds.
+        clock: Function that returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -137,6 +139,7 @@ class AccountLimiter(Guarded):
         state.waiting.remove(ticket)
         state.requests[ticket] = None
         state.changed_at = now
+        ticket.position = state.in_flight
         ticket.in_flight, ticket.since = True, now - ticket.ahead
         if ticket.requests_per_minute is not None:
             self._own_minute(ticket, now).sent.append(now)
@@ -172,7 +175,8 @@ class AccountLimiter(Guarded):
             state.congested, state.probing = False, True
         if not (state.congested or ticket.rejects_if_busy):
             return 0.0
-        free = int(state.window) - state.in_flight
+        window = int(state.window)
+        free = (min(window, state.served_at_once) if ticket.rejected else window) - state.in_flight
         if state.waiting.admits(ticket, free, now) or (
             max_wait_s is not None and self.used_at - state.changed_at > max_wait_s
         ):
@@ -190,6 +194,7 @@ class AccountLimiter(Guarded):
         if state is None:
             return
         state.latency_s += ((self._clock() - ticket.since) - state.latency_s) / 8
+        state.served_at_once = max(state.served_at_once, ticket.position)
         if state.in_flight + 1 >= state.window / 2:  # the window was in use
             growth = 1.0 if state.probing else 1.0 / (_SLOW_GROWTH * state.window)
             state.window = min(state.window + growth, _LARGEST_WINDOW)
@@ -198,7 +203,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected at capacity.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds until it is sent again.
             for_all: Whether the service requested this wait; then all calls of the model wait.
             returns: Whether the call is sent again; then a slot is reserved for it.
@@ -211,7 +216,9 @@ class AccountLimiter(Guarded):
             return
         now = self._clock()
         state.congested, state.probing, state.busy_at = True, False, now
-        state.window = float(max(1, state.in_flight))
+        state.served_at_once = max(1, state.in_flight)
+        state.window = float(state.served_at_once)
+        ticket.rejected = True
         if for_all or state.in_flight == 0:
             state.hold_until = max(state.hold_until, now + wait_s)
         if returns:
@@ -222,7 +229,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected by a rate limit: all calls of the limit wait.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds to wait.
             returns: Whether the call is sent again; then a request of the next minute is reserved for it.
         """

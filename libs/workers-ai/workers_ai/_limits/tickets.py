@@ -36,7 +36,9 @@ class Ticket:
         requests_per_minute: The caller's own limit for the task, or None.
         model_limit: The documented limit of the model if it differs from that of the task; else None.
         documented: Whether the documented limit applies before the service has reported it.
+        rejected: Whether the service has rejected the call at capacity.
         in_flight: Whether the call counts as in flight.
+        position: Number of requests in flight when the call was admitted, with itself.
         since: When the call was admitted.
         due: When the call presents the ticket again.
         ahead: Seconds that the call has slept, but that the clock does not show (a patched clock or sleep).
@@ -52,7 +54,9 @@ class Ticket:
     requests_per_minute: int | None = None
     model_limit: int | None = None
     documented: bool = False
+    rejected: bool = False
     in_flight: bool = False
+    position: int = 0
     since: float = 0.0
     due: float = 0.0
     ahead: float = 0.0
@@ -95,7 +99,7 @@ class TicketQueue:
         self._returning[ticket] = None
 
     def remove(self, ticket: Ticket) -> None:
-        """Remove a ticket. Does nothing if it is not waiting."""
+        """Remove a ticket. Do nothing if it is not waiting."""
         self._returning.pop(ticket, None)
         if (index := self._index(ticket)) is not None:
             del self._tickets[index]

@@ -7,6 +7,7 @@ request.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,13 +15,13 @@ from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from workers_ai._wire.json_types import JSON
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
 
-__all__ = ["QUIRKS", "Quirk", "accepts_null_effort", "choose_form", "repair_request"]
+__all__ = ["QUIRKS", "Quirk", "accepts_null_effort", "choose_form", "repair_request", "turns_thinking_off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,18 @@ NO_USER_AFTER_TOOL: Final = Quirk(
     "rejects a user message straight after a tool message",
     models=("mistral",),
 )
+TEMPLATE_KEEPS_THINKING: Final = Quirk(
+    what="chat_template_kwargs does not turn thinking off: reasoning is not read as the answer",
+    evidence="live probes of 2026-09 and 2026-10, one source https://github.com/sane-apps/translations: kimi-k2.6 "
+    "stops thinking by reasoning_effort='none' alone, gpt-oss never",
+    models=("kimi-k2.5", "kimi-k2.6", "gpt-oss"),
+)
+EFFORT_KEEPS_THINKING: Final = Quirk(
+    what="reasoning_effort='none' does not turn thinking off: reasoning is not read as the answer",
+    evidence="live probes of 2026-09 and 2026-10, one source https://github.com/sane-apps/translations: glm-5.3 takes "
+    "none, minimal, medium and xhigh as max",
+    models=("glm-5.3", "gpt-oss"),
+)
 RESPONSES_IN_QUEUE: Final = Quirk(
     what="requests in a batch have the form of the Responses route",
     evidence="https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/; the only form of its schema",
@@ -111,6 +124,8 @@ QUIRKS: Final = (
     NO_NULL_EFFORT,
     NINE_LETTER_IDS,
     NO_USER_AFTER_TOOL,
+    TEMPLATE_KEEPS_THINKING,
+    EFFORT_KEEPS_THINKING,
     RESPONSES_IN_QUEUE,
     QUERIES_AND_DOCUMENTS,
     GUIDED_JSON,
@@ -123,6 +138,16 @@ QUIRKS: Final = (
 def accepts_null_effort(model: str) -> bool:
     """Return whether a ``reasoning_effort`` of None is sent to a model as null."""
     return not NO_NULL_EFFORT.of(lookup(model))
+
+
+def turns_thinking_off(card: ModelCard, body: Mapping[str, JSON]) -> bool:
+    """Return whether a request turns the thinking of a model off."""
+    if body.get("reasoning_effort") == "none" and not EFFORT_KEEPS_THINKING.of(card):
+        return True
+    options = body.get("chat_template_kwargs")
+    if not isinstance(options, Mapping) or TEMPLATE_KEEPS_THINKING.of(card):
+        return False
+    return options.get("enable_thinking") is False or options.get("thinking") is False
 
 
 def choose_form(

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from workers_ai.integration import require_one_length, set_text_index
+from workers_ai import integration  # its checks are imported at the first call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Texts:
         """Run ``flow``, and store the vectors of ``texts`` at once, so that they are kept if another flow fails."""
         reply = yield from flow
         known = [next(iter(self._vectors.values()))] if self._vectors else []
-        require_one_length([*known, *reply.vectors], reply.model)
+        integration.require_one_length([*known, *reply.vectors], reply.model)
         self._vectors.update(zip(texts, reply.vectors, strict=True))
         self.new += texts
         tick(len(texts))
@@ -63,7 +63,7 @@ class Texts:
     def correct_index(self, error: WorkersAIError, sent: Sequence[str]) -> None:
         """Replace the index of an error by the index in the caller's list. The error counts the texts in ``sent``."""
         if error.index is not None:
-            set_text_index(error, self._texts.index(sent[error.index]))
+            integration.set_text_index(error, self._texts.index(sent[error.index]))
 
     def vectors(self) -> list[list[float]]:
         """Return one vector per text of the caller, in order. Equal texts get separate lists."""

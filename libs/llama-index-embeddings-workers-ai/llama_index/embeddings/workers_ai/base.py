@@ -13,18 +13,10 @@ from llama_index.embeddings.workers_ai._texts import Texts
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, model_validator
 
+from workers_ai import integration  # its flows are imported at the first call
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
-from workers_ai.integration import (
-    MAX_CONCURRENCY,
-    PER_CALL,
-    EmbeddingFields,
-    agather,
-    check_texts,
-    embed_flows,
-    gather,
-    masks_arguments,
-)
+from workers_ai.integration import MAX_CONCURRENCY, PER_CALL, EmbeddingFields, masks_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,7 +130,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
             options.append(self.dimensions)
         if self.extra_body:
             options.append(self.extra_body)
-        return Texts(check_texts(texts, self.empty_text, self.model_name), options)
+        return Texts(integration.check_texts(texts, self.empty_text, self.model_name), options)
 
     def _options_of_call(self, kind: _Kind) -> EmbedKeywords:
         return self._embed_options(kind, self.embed_batch_size)
@@ -146,7 +138,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
     def _flows(
         self, connection: Connection, texts: Texts, sent: list[str], kind: _Kind, tick: Callable[[int], object]
     ) -> list[Flow[None]]:
-        flows = embed_flows(connection.calls, self.model_name, sent, **self._options_of_call(kind))
+        flows = integration.embed_flows(connection.calls, self.model_name, sent, **self._options_of_call(kind))
         whole = self.queue == "always" and kind == "document"
         size = len(sent) if whole else min(self.embed_batch_size, _cap(self.model_name))
         parts = [sent[first : first + size] for first in range(0, len(sent), max(size, 1))]
@@ -172,7 +164,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
                     texts.add_cached(text, cache.get(texts.key(text), collection=_COLLECTION))
             try:
                 with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
-                    gather(flows, connection.transport, connection.calls.concurrency)
+                    integration.gather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:
@@ -190,7 +182,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
                     texts.add_cached(text, await cache.aget(texts.key(text), collection=_COLLECTION))
             try:
                 with self._sending(connection, texts, kind, show_progress=show_progress) as flows:
-                    await agather(flows, connection.transport, connection.calls.concurrency)
+                    await integration.agather(flows, connection.transport, connection.calls.concurrency)
             finally:
                 if cache is not None:
                     for text in texts.new:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, Unpack, overload
 from llama_index.embeddings.workers_ai.base import WorkersAIEmbedding
 from pydantic import Field, model_validator
 
+from workers_ai import integration  # its flows are imported at the first call
 from workers_ai.errors import BatchItemError, ConfigurationError
-from workers_ai.integration import check_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         from workers_ai.ingest import ingest
 
         with self._observed(given) as finish:
-            texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
+            texts = list(enumerate(integration.check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
             client = Client._of(self._connection_of_call(settings))
             report = ingest(texts, ledger=self.ledger, model=self.model_name, client=client, **options)
@@ -132,7 +132,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         from workers_ai.ingest import aingest
 
         with self._observed(given) as finish:
-            texts = list(enumerate(check_texts(given, self.empty_text, self.model_name)))
+            texts = list(enumerate(integration.check_texts(given, self.empty_text, self.model_name)))
             options = self._options(show_progress=show_progress)
             client = AsyncClient._of(self._connection_of_call(settings))
             report = await aingest(texts, ledger=self.ledger, model=self.model_name, client=client, **options)

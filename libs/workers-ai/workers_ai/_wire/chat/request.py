@@ -17,7 +17,7 @@ from workers_ai._wire.chat.schemas import (
 )
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
-from workers_ai._wire.quirks import accepts_null_effort, choose_form
+from workers_ai._wire.quirks import accepts_null_effort, choose_form, turns_thinking_off
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
 from workers_ai.errors import BadRequestError, ConfigurationError
@@ -92,7 +92,7 @@ class ChatForm(NamedTuple):
         params: Parameters in the form of model and route.
         added: Fields that follow the parameters in the body, unchanged.
         headers: Headers of the request.
-        context: The facts that the reply is read with, without the ids of earlier tool calls.
+        context: Facts of the request that the reader of the reply needs, without the ids of earlier tool calls.
         stream: Whether the reply is a stream.
     """
 
@@ -167,7 +167,7 @@ def chat_form(
         forced=forced,
         json_mode="response_format" in fields or "guided_json" in fields,
         max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens else card.default_max_tokens,
-        thinking_off=_turns_thinking_off(fields),
+        thinking_off=turns_thinking_off(card, fields),
         tools=_tool_names(fields.get("tools")),
     )
     stream = stream and api != "responses" and "response_format" not in fields
@@ -190,12 +190,6 @@ def _tool_names(tools: JSON) -> frozenset[str]:
     )
     names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
     return frozenset(name for name in names if isinstance(name, str))
-
-
-def _turns_thinking_off(body: Mapping[str, JSON]) -> bool:
-    options = body.get("chat_template_kwargs")
-    off = isinstance(options, Mapping) and (options.get("enable_thinking") is False or options.get("thinking") is False)
-    return off or body.get("reasoning_effort") == "none"
 
 
 def run_request(
