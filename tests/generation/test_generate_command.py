@@ -210,6 +210,8 @@ def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
         ({"body": {"input": 5}}, "input must be a text or a list"),
         ({"body": {"input": [{"type": "web_search_call"}]}}, "unsupported type 'web_search_call': remove it"),
         ({"body": {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}}, "unsupported type 'input_file'"),
+        ({"body": {"input": "hi", "reasoning": "low"}}, "reasoning must be an object"),
+        ({"body": {"input": "hi", "text": {"format": "json"}}}, "format must be an object"),
         ({"body": {"prompt": "hi"}}, "neither messages nor input"),
         ({"url": "/v1/embeddings"}, "the url '/v1/embeddings' is not supported: use /chat/completions or /responses"),
         ({"custom_id": None}, "neither a string nor an integer"),
