@@ -12,7 +12,7 @@ BLOCK = re.compile(r"constraint-dependencies = \[.*?\]\n", re.DOTALL)
 
 
 def main() -> None:
-    """Lock without pins at the newest versions, then write what was found as pins."""
+    """Lock the newest versions without pins, then write them as pins."""
     pyproject = ROOT / "pyproject.toml"
     text = pyproject.read_text(encoding="utf-8")
     pyproject.write_text(BLOCK.sub("constraint-dependencies = []\n", text), encoding="utf-8")
@@ -23,7 +23,7 @@ def main() -> None:
     for package in packages:
         if "registry" in package["source"]:
             versions.setdefault(package["name"], []).append(package["version"])
-    # A package that is locked twice differs by platform or Python version; it stays free within what its users ask for.
+    # A package that is locked twice differs by platform or Python version. It gets no pin.
     pins = [f'    "{name}=={found[0]}",\n' for name, found in sorted(versions.items()) if len(found) == 1]
     pyproject.write_text(BLOCK.sub(f"constraint-dependencies = [\n{''.join(pins)}]\n", text), encoding="utf-8")
 

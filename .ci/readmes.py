@@ -1,6 +1,6 @@
-"""Install what a page says into an empty environment, from wheels, and run the page's Python blocks there.
+"""Install the packages of a page into an empty environment, from wheels, and run the page's Python blocks there.
 
-Pages that say the same share one environment. The wheels are those of ``.ci/run build``.
+Pages with the same packages share one environment. The wheels come from ``.ci/run build``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGES = [
 
 
 def needed(page: Path) -> tuple[str, ...]:
-    """Return what the page says to install: its first console block, and ``# pip install`` behind an import."""
+    """Return the packages of a page: those of its first console block, and of ``# pip install`` after an import."""
     text = page.read_text(encoding="utf-8")
     console = re.search(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     if console is None:
@@ -43,7 +43,7 @@ def _wheel(word: str) -> str:
 
 
 def main() -> int:
-    """Run every page; return 1 if a block failed."""
+    """Run every page. Return 1 if a block failed."""
     groups: dict[tuple[str, ...], list[Path]] = defaultdict(list)
     for page in PAGES:
         groups[needed(page)].append(page)

@@ -16,7 +16,7 @@ FIRST, LINE_S, HEADING_S, END_S = 4, 0.2, 1.5, 6.0
 ROW_PX = 24.4
 """Height of a line in the pictures of rich."""
 
-# The names in single braces are filled in by rich, those in angle brackets here. No font is fetched.
+# rich replaces the names in single braces, this script those in angle brackets. No font is downloaded.
 FORMAT = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} <height>" role="img">
 <title>workers-ai demo</title>
 <style>
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def template_of(lines: list[str]) -> str:
-    """Return a template for rich: a window in which the lines appear one by one, and which then scrolls."""
+    """Return a template for rich: a window whose lines appear one by one, and that then scrolls."""
     times = list(appearances(lines))
     total = times[-1] + END_S
     shares = [100 * time / total for time in times]

@@ -1,7 +1,7 @@
-"""Write the address of the repository into what is published: `python3 .ci/set_links.py URL REF`.
+"""Write the address of the repository into the published files: `python3 .ci/set_links.py URL REF`.
 
 Links of the packages' READMEs are relative in the repository. On a package index they must be absolute, and each
-package states where its source, changelog and issues are.
+package needs links to its source, changelog and issues.
 """
 
 from __future__ import annotations

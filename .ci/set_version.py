@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(version: str) -> None:
-    """Write `version` wherever the repository states one; the changelog gets a new section."""
+    """Write `version` into all files with a version, and add a section to the changelog."""
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?", version):
         raise SystemExit(f"{version!r} is not a version such as 0.2.0 or 0.2.0rc1")
     root = ROOT / "pyproject.toml"

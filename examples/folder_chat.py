@@ -2,8 +2,8 @@
 
     folder_chat.py notes/
 
-The texts are embedded through the asynchronous queue at the first start. Later starts embed new and changed texts only:
-the vectors are in a ledger, ``notes/.folder-chat.ledger``.
+At the first start, the texts are embedded through the asynchronous queue. The vectors are stored in a ledger,
+``notes/.folder-chat.ledger``. Later starts embed only new and changed texts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def open_chat(folder: Path) -> BaseChatEngine:
 
 
 async def answer(chat: BaseChatEngine, question: str) -> AsyncIterator[str]:
-    """Yield the answer in pieces, then its sources, one a line."""
+    """Yield the answer in pieces, then its sources, one per line."""
     response = await chat.astream_chat(question)
     async for piece in response.async_response_gen():
         yield piece
@@ -74,7 +74,7 @@ async def answer(chat: BaseChatEngine, question: str) -> AsyncIterator[str]:
 
 
 async def show(chat: BaseChatEngine, question: str) -> None:
-    """Print an answer. After an error of the service, the conversation can go on."""
+    """Print an answer. After an error of the service, the conversation can continue."""
     try:
         async for piece in answer(chat, question):
             print(piece, end="", flush=True)

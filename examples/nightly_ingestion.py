@@ -2,8 +2,8 @@
 
     nightly_ingestion.py notes/ index/              # from cron: 0 2 * * *
 
-New and changed texts are embedded, the vectors of deleted files are removed, everything else costs nothing. A run that
-is killed, or that stops at its deadline or its cost limit, loses nothing: the next one continues from the ledger.
+New and changed texts are embedded, and the vectors of deleted files are removed. Unchanged texts cost nothing. If a run
+is killed, or stops at its deadline or cost limit, the next run continues from the ledger.
 
 Exit status: 0 done, 3 some chunks failed and are listed, 75 stopped early, run again.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger("nightly_ingestion")
 
 
 def chunks(folder: Path) -> Iterator[Document]:
-    """Yield the chunks of every text file. An id is the file and the number of the chunk."""
+    """Yield the chunks of every text file. Their ids are the file and the number of the chunk."""
     splitter = RecursiveCharacterTextSplitter(chunk_size=1_500, chunk_overlap=150)
     for path in sorted(folder.rglob("*")):
         if path.suffix in SUFFIXES and path.is_file():
@@ -49,7 +49,7 @@ def open_store(index: Path, embeddings: WorkersAIEmbeddings) -> Chroma:
 
 
 def main(folder: Path, index: Path) -> int:
-    """Bring the store up to date with the folder; return the exit status."""
+    """Update the store to match the folder. Return the exit status."""
     index.mkdir(parents=True, exist_ok=True)
     embeddings = WorkersAIEmbeddings(model=MODEL)
     records = SQLRecordManager("corpus", db_url=f"sqlite:///{index / 'records.sqlite3'}")

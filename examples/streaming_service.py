@@ -65,7 +65,7 @@ def order_status(order: int) -> str:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Create one agent for all requests. Its HTTP client keeps connections open."""
+    """Create one agent for all requests, so that they share HTTP connections."""
     model = ChatWorkersAI(model=MODEL, on_busy="raise", total_timeout=60)
     app.state.agent = create_agent(model, [order_status], system_prompt="Answer questions about orders.")
     yield
@@ -75,7 +75,7 @@ app = FastAPI(title="Streaming agent", lifespan=lifespan)
 
 
 async def open_stream(conversation: Conversation, request: Request) -> AsyncIterator[AsyncIterator[BaseMessage]]:
-    """Start the agent and wait for its first message, so that an early error has a status code of its own.
+    """Start the agent and wait for its first message, so that an early error has its own status code.
 
     The agent runs in a task, which is cancelled once. The server cancels its own scope repeatedly until it ends, and
     LangGraph would leave the nodes of the graph running.
@@ -134,7 +134,7 @@ async def chat(stream: Annotated[AsyncIterator[BaseMessage], Depends(open_stream
 
 @app.exception_handler(WorkersAIError)
 async def failed(_: Request, error: WorkersAIError) -> JSONResponse:
-    """Reply with a status. The text of the error is for the log: it has the model, the code and the request id."""
+    """Reply with a status. The text of the error is logged. It has the model, the code and the request id."""
     log.warning("%s", error)
     content = {"error": type(error).__name__}
     if isinstance(error, RateLimitError):  # at capacity, too many requests, or the daily allocation is used up

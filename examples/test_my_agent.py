@@ -1,4 +1,4 @@
-"""Test your own agent without an account: script what the model says, cause failures, and read what was sent.
+"""Test your own agent without an account: script answers, cause failures, and read the sent requests.
 
     pytest test_my_agent.py
 
@@ -44,7 +44,7 @@ def ask(question: str) -> AIMessage:
 
 
 def test_the_agent_uses_the_tool(workers_ai_emulator_env: Emulator) -> None:
-    """Script both turns of the model, then check what it was sent."""
+    """Script both turns of the model, then check the requests."""
     workers_ai_emulator_env.faults.add(Fault.call("order_status", order=17), Fault.say("It left at 14:02."))
     assert ask("Where is order 17?").text == "It left at 14:02."
     first, second = (entry.json for entry in workers_ai_emulator_env.log.entries)
@@ -54,7 +54,7 @@ def test_the_agent_uses_the_tool(workers_ai_emulator_env: Emulator) -> None:
 
 
 def test_the_agent_without_a_script(workers_ai_emulator_env: Emulator) -> None:
-    """The emulator follows rules: it calls a tool that the question names, and answers from its result."""
+    """The emulator follows rules: it calls a tool that matches the question, and answers from its result."""
     assert "14:02" in ask("Use order_status for order 17: where is it?").text
 
 
@@ -67,7 +67,7 @@ def test_a_passing_failure_is_retried(workers_ai_emulator_env: Emulator, failure
 
 
 def test_an_exhausted_allocation_is_not_retried(workers_ai_emulator_env: Emulator) -> None:
-    """Retries would be rejected until the reset; the error has its time."""
+    """Retries would be rejected until the reset. The error has the time of the reset."""
     workers_ai_emulator_env.limits.use_up_quota()
     with pytest.raises(QuotaExhaustedError) as raised:
         ask("Hello")
@@ -76,7 +76,7 @@ def test_an_exhausted_allocation_is_not_retried(workers_ai_emulator_env: Emulato
 
 
 def test_an_interrupted_stream_is_an_error(workers_ai_emulator_env: Emulator) -> None:
-    """An interrupted answer is never taken for a whole one; the error has the text that arrived."""
+    """An interrupted answer never looks like a complete one. The error has the received text."""
     workers_ai_emulator_env.faults.add(Fault.say("The order is in Moss."), Fault.cut(after_events=3))
     stream = build_agent().stream({"messages": [("user", "Hello")]}, stream_mode="messages")
     with pytest.raises(StreamInterruptedError) as raised:
@@ -85,7 +85,7 @@ def test_an_interrupted_stream_is_an_error(workers_ai_emulator_env: Emulator) ->
 
 
 def test_the_agent_costs_little(workers_ai_emulator_env: Emulator) -> None:
-    """Usage has the form of the service, so that a budget can be a test."""
+    """Usage has the form of the service, so that a test can check the cost."""
     usage = ask("Use order_status for order 17: where is it?").usage_metadata
     assert usage is not None
     assert usage["total_tokens"] < 300

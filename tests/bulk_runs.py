@@ -1,4 +1,4 @@
-"""What the tests of ingestion and generation share: virtual time for runs with several workers, sync or async."""
+"""Virtual time for the tests of ingestion and generation: runs with several workers, sync or async."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _is_worker: ContextVar[bool] = ContextVar("is_worker", default=False)
 
 
 class VirtualTime:
-    """A clock that advances to the next wake-up when every worker of a run sleeps, however slow the machine is.
+    """A clock that advances to the next wake-up when all workers of a run sleep, at any speed of the machine.
 
     Attributes:
         now: Seconds.
@@ -74,7 +74,7 @@ class VirtualTime:
         return number
 
     def _remove(self, number: int) -> None:
-        """Forget a cancelled sleep."""
+        """Remove a cancelled sleep."""
         with self._lock:
             left = [sleeper for sleeper in self._sleepers if sleeper[1] != number]
             if len(left) < len(self._sleepers):
@@ -113,7 +113,7 @@ class VirtualTime:
         return threading.Thread(target=work, **options)
 
     async def adrive(self, *args: Any) -> Any:
-        """Run a flow in a task that counts as a worker meanwhile."""
+        """Run a flow in a task that counts as a worker until it ends."""
         token = _is_worker.set(True)
         with self._lock:
             self._busy += 1
@@ -136,6 +136,6 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 
 def use_clock(client: Client | AsyncClient, clock: Callable[[], float]) -> None:
-    """Let the calls of a client read this clock, and its limiter count by it."""
+    """Use this clock for the calls and the limiter of a client."""
     client._connection.calls.clock = clock
     client._connection.calls.limiter = limiter.AccountLimiter(clock)

@@ -1,15 +1,19 @@
-"""What every test starts from: no account in the environment, no limiter that remembers another test."""
+"""Fixtures for every test: no account in the environment, and no limiter state of another test."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
+import anyio
 import httpx
+import hypothesis
 import pytest
 from tests.support import thin_out
 
@@ -27,6 +31,27 @@ Handler = Callable[[httpx.Request], httpx.Response]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
+hypothesis.settings.register_profile(
+    "suite",
+    hypothesis.settings.get_profile("ci"),
+    max_examples=int(os.environ.get("WORKERS_AI_FUZZ_EXAMPLES", "30")),
+)
+hypothesis.settings.load_profile("suite")
+
+
+def pytest_configure() -> None:
+    """Handle SIGINT as Python does, by another function, so that ``asyncio.run`` does not set a handler of its own.
+
+    Setting it writes the repr of the task and of its result: a tenth of the time of an async test.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -39,9 +64,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Undo the freeze: Hypothesis, which the summary imports, rejects an object whose referrers it cannot find."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run each row on one combination of sync or async, route and so on; ``WORKERS_AI_ALL_AXES`` runs it on all."""
+    """Run each row on one combination of axes, such as sync and route; on all with ``WORKERS_AI_ALL_AXES``."""
     if not os.environ.get("WORKERS_AI_ALL_AXES"):
         kept = thin_out(items)
         numbers = set(map(id, kept))
@@ -58,18 +88,26 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the pauses before a retry and between polls of the queue a hundredth."""
+    pause = anyio.sleep
+    monkeypatch.setattr("time.sleep", lambda seconds: threading.Event().wait(seconds / 100))
+    monkeypatch.setattr("anyio.sleep", lambda seconds: pause(seconds / 100))
+
+
+@pytest.fixture
 def account() -> dict[str, Any]:
-    """Keywords that make any client."""
+    """Return the keywords that every client requires."""
     return {"account_id": ACCOUNT, "api_token": TOKEN}
 
 
 class Face:
-    """A client whose methods read the same, sync or async; every async call has an event loop of its own.
+    """A client with the same methods for sync and async. Every async call runs in a new event loop.
 
     Args:
         mode: ``"sync"`` or ``"async"``.
-        transport: What answers: an httpx transport, a function of the request, or None for connections of its own.
-        settings: Those of the client. Retries do not wait unless ``retry`` says so.
+        transport: An httpx transport, a function of the request, or None for real connections.
+        settings: Settings of the client. Retries do not wait unless ``retry`` is set.
     """
 
     def __init__(self, mode: str, transport: Any, settings: Mapping[str, Any]) -> None:
@@ -103,7 +141,7 @@ class Face:
         return self._call("models", **filters)
 
     def stream(self, *args: Any, take: int | None = None, **options: Any) -> list[ChatDelta]:
-        """All pieces of a streamed answer, or the first ``take`` of them, after which the stream is closed."""
+        """Return all pieces of a stream, or the first ``take`` pieces and close the stream."""
         if self.mode == "sync":
             pieces = self.client.stream_chat(*args, **options)
             got = []
@@ -127,5 +165,5 @@ class Face:
 
 @pytest.fixture(params=["sync", "async"])
 def face(request: pytest.FixtureRequest) -> Callable[..., Face]:
-    """Makes a :class:`Face`; the test runs once for each mode."""
+    """Return a function that creates a :class:`Face`. The test runs once for each mode."""
     return lambda transport, **settings: Face(request.param, transport, settings)

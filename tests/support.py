@@ -51,7 +51,7 @@ def read_html(shown: Any) -> list[list[str]]:
 
 
 def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Make every sleep return at once, and return the list that collects the skipped seconds.
+    """Make every sleep return at once. Return the list that collects the skipped seconds.
 
     The clock of the shared limiter advances by the skipped seconds.
     """
@@ -72,13 +72,13 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 class Caller:
-    """Calls the sync method or its async twin, so that one test body serves both."""
+    """Call the sync or the async method, so that one test body covers both."""
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
 
     def __call__(self, target: Any, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of ``target.method(...)``, or of its ``a`` twin in a new event loop; a stream as a list."""
+        """Return the result of ``target.method(...)``, or of its async form in a new event loop; a stream as a list."""
         if self.mode == "sync":
             result = getattr(target, method)(*args, **kwargs)
             return list(result) if inspect.isgenerator(result) else result
@@ -138,9 +138,9 @@ def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
 def every_row(
     names: str | tuple[str, ...], rows: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test for all rows of a table as one item, in place of ``parametrize``; report each row that fails.
+    """Run a test for all rows of a table as one item, instead of ``parametrize``. Report each row that fails.
 
-    For tables of cheap checks. The rows share the fixtures of the item.
+    Use it for tables of cheap checks. The rows share the fixtures of the item.
     """
     table = [(row,) for row in rows] if isinstance(names, str) else list(rows)
     columns = (names,) if isinstance(names, str) else names

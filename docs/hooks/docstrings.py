@@ -1,4 +1,4 @@
-"""Translate the few forms of reStructuredText in docstrings to Markdown."""
+"""Translate the reStructuredText of docstrings to Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`(~?)([\w.]+)`")
 
 
 class Docstrings(griffe.Extension):
-    """Turn roles such as ``:class:`` into code, with a link where the name is public, and ``::`` into a code block."""
+    """Convert roles such as ``:class:`` to code, with a link if the name is public, and ``::`` to a code block."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Translate the docstring of one object."""

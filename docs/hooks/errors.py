@@ -105,9 +105,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Replace the marks of the first page by tables, and point ``errors/index.md#3040`` at the page of the code.
+    """Replace the marks of the first page by tables, and links to ``errors/index.md#3040`` by links to the code's page.
 
-    In the repository, where these pages do not exist, such a link leads to the first page.
+    In the repository, these pages do not exist, and such a link leads to the first page.
     """
     markdown = LINK.sub(lambda match: f"{match[1]}{match[2]}.md)" if match[2] in table() else match[0], markdown)
     for mark, with_code in MARKS.items():

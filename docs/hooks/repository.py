@@ -1,7 +1,7 @@
-"""Show files of the repository as pages of the site, and point links to them.
+"""Show files of the repository as pages of the site, and change links to them.
 
-A page is written for the repository, where a link such as ``../CONTRIBUTING.md`` works. On the site, links to files
-that have a page lead to that page; other links to files outside ``docs`` become plain text.
+Pages are written for the repository, where a link such as ``../CONTRIBUTING.md`` works. On the site, links to files
+with a page lead to this page. Other links to files outside ``docs`` become plain text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from files outside ``docs``."""
+    """Add the pages of files outside ``docs``."""
     for file in files.documentation_pages():
         _pages[f"docs/{file.src_uri}"] = file.src_uri
     for source, target, text in _repository_pages():
@@ -75,7 +75,7 @@ def _notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links to files of the repository at their pages."""
+    """Change links to files of the repository to links to their pages."""
     source = _origins.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
     def target(match: re.Match[str]) -> str:

@@ -103,7 +103,7 @@ def bench_calls(url: str) -> None:
 
 
 def bench_import() -> None:
-    """CPU time of the imports."""
+    """Measure the CPU time of the imports."""
     section("Clients: import, CPU")
     show_against(
         {

@@ -1,7 +1,7 @@
-"""Answering a corpus through the queue, beside raw httpx with the same submissions; read again; killed; by frameworks.
+"""Measure generation through the queue, compared with raw httpx: new runs, second runs, kills, frameworks.
 
     uv run python tests/benchmarks/bench_generation.py                 # 5,000 inputs; 50,000 answered ones; 5 kills
-    uv run python tests/benchmarks/bench_generation.py 20000           # so many inputs
+    uv run python tests/benchmarks/bench_generation.py 20000           # number of inputs
     uv run python tests/benchmarks/bench_generation.py --whole         # 100,000; 1,000,000; 20 kills on 20,000
     uv run python tests/benchmarks/bench_generation.py --only limits   # one measurement
 
@@ -9,7 +9,7 @@ To reach: at most 1.5 times the time of raw httpx with the emulator, and 120 us 
 and 250 MB for a second run on 1,000,000 answered inputs; with kills every input answered once, with no more than one
 submission (or ``max_concurrency`` direct requests) sent again for each kill; cost limits that are not exceeded; nothing
 sent twice by two processes; at most 400 us of CPU an input for LangChain's ``batch`` over the core; 100 submissions for
-20,000 rows of Daft, of which a kill at half repeats at most one. Daft is measured with ``uv run --group engines``.
+20,000 rows of Daft, and a kill at half repeats at most one of them. Daft is measured with ``uv run --group engines``.
 
 Each side runs in a process of its own against a server in another one. The emulator answers at the first poll; it takes
 longer for an answer than a client for an input. Canned answers take the server almost no time: beside them, the rate
@@ -46,7 +46,7 @@ TEXT = "The harbour was quiet in winter, and the market stood empty. " * 8
 
 
 def corpus(count: int) -> Iterator[tuple[int, str]]:
-    """Inputs of about 500 characters, all different."""
+    """Return different inputs of about 500 characters."""
     return ((number, f"{number} {TEXT}") for number in range(count))
 
 
@@ -92,7 +92,7 @@ async def serve() -> None:
 
 @contextmanager
 def canned() -> Iterator[str]:
-    """Run the server in a process of its own; yield its base URL."""
+    """Run the server in its own process. Yield its base URL."""
     command = [sys.executable, __file__, "--part", "serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -162,18 +162,18 @@ def rows(url: str, count: int, home: str) -> dict[str, float]:
 
 
 def settings(url: str) -> dict[str, str]:
-    """Connection settings for the server."""
+    """Return connection settings for the server."""
     return {"account_id": "account", "api_token": "token", "base_url": url}
 
 
 def started(what: str, url: str, count: int, home: str) -> subprocess.Popen[str]:
-    """Start one side in a process of its own."""
+    """Start one side in its own process."""
     command = [sys.executable, __file__, "--part", what, "--url", url, "--home", home, str(count)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
 
 
 def taken(url: str) -> tuple[int, int]:
-    """Submissions and items that the server has accepted."""
+    """Return the number of accepted submissions and items."""
     import httpx
 
     submissions, items = httpx.get(url).json()
@@ -181,7 +181,7 @@ def taken(url: str) -> tuple[int, int]:
 
 
 def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
-    """Run one side in a process of its own; return what it measured."""
+    """Run one side in its own process. Return its measurements."""
     process = started(what, url, count, home)
     out, _ = process.communicate()
     if process.returncode:
@@ -214,14 +214,15 @@ def second_run(count: int) -> None:
     with tempfile.TemporaryDirectory() as home:
         with canned() as url:
             measured("ours", url, count, home)
-        again = measured("ours", "http://127.0.0.1:9", count, home)  # nothing listens: a request would fail
+        again = measured("ours", "http://127.0.0.1:9", count, home)  # no server: a request would fail
         assert again["answered"] == 0
         show("second run", again["seconds"], "s")
+        show("second run: CPU", again["cpu"], "s")
         show("second run: peak memory over the imports", again["mb"], "MB")
 
 
 def kills(count: int, inputs: int) -> None:
-    """Show what kills cost in both modes."""
+    """Show the cost of kills in both modes."""
     from killing import killed_generation
 
     for mode, window in (("queue", KILLED_PER_JOB), ("direct", CONCURRENCY)):
@@ -236,7 +237,7 @@ def kills(count: int, inputs: int) -> None:
 
 
 def limits(count: int) -> None:
-    """Show what is spent with limits below the cost of a corpus."""
+    """Show the spent cost with limits below the cost of a corpus."""
     from workers_ai.catalogue import lookup
     from workers_ai.errors import BatchError
     from workers_ai.generation import generate
@@ -260,7 +261,7 @@ def limits(count: int) -> None:
 
 
 def two_processes(count: int) -> None:
-    """Show what two processes on one ledger send."""
+    """Show the requests of two processes on one ledger."""
     section(f"Generation: two processes on one ledger, {count:,} inputs")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         both = [started("ours", url, count, home) for _ in range(2)]
@@ -270,7 +271,7 @@ def two_processes(count: int) -> None:
 
 
 def langchain(count: int) -> None:
-    """Show the CPU of LangChain's ``batch`` beside that of the core."""
+    """Show the CPU time of LangChain's ``batch`` and of the core."""
     section(f"Generation: ChatWorkersAI.batch() of {count:,} inputs through the queue")
     with tempfile.TemporaryDirectory() as home, canned() as url:
         core, ours_ = measured("ours", url, count, home), measured("batch", url, count, home)
@@ -280,7 +281,7 @@ def langchain(count: int) -> None:
 
 
 def engine(count: int) -> None:
-    """Show the submissions of a Daft query, and what a kill at half repeats."""
+    """Show the submissions of a Daft query, and the repeated ones after a kill at half."""
     if importlib.util.find_spec("daft") is None:
         print("Daft is not installed: uv run --group engines python tests/benchmarks/bench_generation.py --only engine")
         return

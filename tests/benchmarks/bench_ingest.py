@@ -1,15 +1,15 @@
-"""Embedding a corpus through the queue into Parquet, beside what raw httpx can do with the same payloads; and killed.
+"""Measure ingestion through the queue into Parquet, compared with raw httpx and the same payloads, and with kills.
 
     uv run python tests/benchmarks/bench_ingest.py                 # 20,000 texts; 5 kills on 2,000 texts
-    uv run python tests/benchmarks/bench_ingest.py 100000          # so many texts
+    uv run python tests/benchmarks/bench_ingest.py 100000          # number of texts
     uv run python tests/benchmarks/bench_ingest.py --whole         # 100,000 and 1,000,000; 20 kills on 20,000
 
-To be reached: a rate of 0.9 of the floor's, less than 250 MB over the imports however many texts, 1.1 of the time per
-text at ten times the texts; and with kills every text has its vector, and what was sent twice is no more than one
-submission for each kill.
+Targets: 0.9 of the rate of raw httpx; less than 250 MB above the imports for any number of texts; 1.1 of the time per
+text at ten times the texts. With kills, every text has its vector, and texts sent twice are at most one
+submission per kill.
 
-The floor submits, polls and parses the same submissions (of 100,000 texts at most) one after the other with httpx, and
-keeps nothing. Both run in a process of their own against an emulator in another one. Memory is the peak over that of
+The floor submits, polls and parses the same submissions (at most 100,000 texts) one after another with httpx, and
+stores nothing. Both run in their own process, against an emulator in another process. Memory is the peak above that of
 the imports.
 """
 
@@ -41,14 +41,14 @@ WORDS = (
 
 
 def corpus(count: int) -> Iterator[tuple[str, str]]:
-    """Texts of about 300 characters, no two alike."""
+    """Return different texts of about 300 characters."""
     for number in range(count):
         words = [WORDS[(number >> shift) % len(WORDS)] for shift in range(40)]
         yield f"doc-{number}", f"{number} {' '.join(words)}"
 
 
 def floor(url: str, count: int) -> dict[str, float]:
-    """Raw httpx: submit, poll, parse, one after the other."""
+    """Submit, poll and parse with raw httpx, one submission after another."""
     import httpx
 
     base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
@@ -71,7 +71,7 @@ def floor(url: str, count: int) -> dict[str, float]:
 
 
 def ours(url: str, count: int) -> dict[str, float]:
-    """ingest() into a ledger, and from there into Parquet."""
+    """Ingest into a ledger, then write Parquet."""
     import pyarrow.parquet as pq
 
     from workers_ai.ingest import ingest
@@ -92,7 +92,7 @@ def ours(url: str, count: int) -> dict[str, float]:
 
 
 def measured(what: str, count: int, polls: int) -> dict[str, float]:
-    """Run one side in a process of its own, against an emulator of its own."""
+    """Run one side in its own process, against its own emulator."""
     with emulator(polls) as url:
         command = [sys.executable, __file__, "--part", what, "--url", url, str(count)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
@@ -100,7 +100,7 @@ def measured(what: str, count: int, polls: int) -> dict[str, float]:
 
 
 def sizes(counts: list[int], polls: int) -> None:
-    """Rate, memory and time per text of each size."""
+    """Show rate, memory and time per text of each size."""
     per_text: dict[int, float] = {}
     for count in counts:
         section(f"Ingestion: {count:,} texts through the queue into Parquet, {TEXTS_PER_JOB:,} in a submission")
@@ -120,7 +120,7 @@ def sizes(counts: list[int], polls: int) -> None:
 
 
 def kills(count: int, texts: int) -> None:
-    """An ingestion that is killed so many times."""
+    """Show an ingestion that is killed several times."""
     section(
         f"Ingestion: {texts:,} texts, killed {count} times, "
         f"{KILLED_PER_JOB} in a submission, {CONCURRENCY} requests at once"

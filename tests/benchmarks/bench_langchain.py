@@ -3,7 +3,7 @@
     uv run python tests/benchmarks/bench_langchain.py
     uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it
 
-The floor of a call is raw httpx with a JSON parse, plus LangChain's own machinery around a model that does nothing.
+The floor of a call is raw httpx with a JSON parse, plus LangChain's overhead for a model that does nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BODY = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}]}
 
 
 class WordsModel(BaseChatModel):
-    """A model that yields the chunks it was given, and does nothing else."""
+    """A model that only yields given chunks."""
 
     words: list[str]
 
@@ -61,12 +61,12 @@ class WordsModel(BaseChatModel):
 
 
 def ours(url: str, **settings: Any) -> ChatWorkersAI:
-    """Our chat model on the canned server."""
+    """Return this project's chat model on the canned server."""
     return ChatWorkersAI(model=MODEL, account_id="account", api_token="token", base_url=url, **settings)
 
 
 def rivals(url: str) -> dict[str, BaseChatModel]:
-    """The chat models of other packages that are installed."""
+    """Return the chat models of other installed packages."""
     found: dict[str, BaseChatModel] = {}
     with suppress(ImportError):
         from langchain_cloudflare import ChatCloudflareWorkersAI
@@ -84,7 +84,7 @@ def rivals(url: str) -> dict[str, BaseChatModel]:
 
 
 def rival_embeddings(url: str) -> dict[str, Embeddings]:
-    """The embeddings of other packages that are installed, with requests of 100 texts."""
+    """Return the embedding models of other installed packages, with requests of 100 texts."""
     found: dict[str, Embeddings] = {}
     with suppress(ImportError):
         from langchain_cloudflare import CloudflareWorkersAIEmbeddings
@@ -104,7 +104,7 @@ def rival_embeddings(url: str) -> dict[str, Embeddings]:
 
 
 def bench_invoke(url: str) -> None:
-    """CPU of one whole answer."""
+    """Measure the CPU time of one complete answer."""
     http = httpx.Client()
     target = f"{url}/accounts/account/ai/v1/chat/completions"
     headers = {"authorization": "Bearer token"}
@@ -128,7 +128,7 @@ def bench_invoke(url: str) -> None:
 
 
 def bench_stream(url: str) -> None:
-    """CPU of one streamed piece."""
+    """Measure the CPU time of one streamed piece."""
     target = f"{url}/accounts/account/ai/v1/chat/completions"
     headers = {"authorization": "Bearer token"}
     http = httpx.Client()
@@ -153,7 +153,7 @@ def bench_stream(url: str) -> None:
 
 
 def bench_astream(url: str) -> None:
-    """CPU of one streamed piece, async."""
+    """Measure the CPU time of one streamed piece, async."""
     target = f"{url}/accounts/account/ai/v1/chat/completions"
     headers = {"authorization": "Bearer token"}
     words = WordsModel(words=[f"word{number} " for number in range(CHUNKS)])
@@ -184,7 +184,7 @@ def bench_astream(url: str) -> None:
 
 
 def bench_embeddings(url: str) -> None:
-    """Wall time of 2,000 texts of 1,024 dimensions at 100 ms a request; the ideal is 8 requests in flight."""
+    """Measure the wall time of 2,000 texts of 1,024 dimensions at 100 ms per request; ideal: 8 at a time."""
     texts = [f"text number {number}" for number in range(TEXTS)]
     ideal = 0.1 * -(-len(texts) // 100 // 8)
     section(f"LangChain: embed {TEXTS:,} texts, 100 ms a request, wall time")
@@ -232,7 +232,7 @@ def bench_embeddings(url: str) -> None:
 
 
 def bench_rerank(url: str) -> None:
-    """CPU of scoring 100 texts."""
+    """Measure the CPU time of scoring 100 texts."""
     documents = [Document(f"text number {number}") for number in range(100)]
     http, target = httpx.Client(), f"{url}/accounts/account/ai/run/{RERANK_MODEL}"
     body = {"query": PROMPT, "contexts": [{"text": document.page_content} for document in documents], "top_k": 100}
@@ -256,7 +256,7 @@ def bench_rerank(url: str) -> None:
 
 
 def bench_abatch(url: str) -> None:
-    """Wall time of 400 prompts, 100 at a time, 100 ms each."""
+    """Measure the wall time of 400 prompts, 100 at a time, 100 ms each."""
     prompts = [PROMPT] * 400
     target = f"{url}/accounts/account/ai/v1/chat/completions"
     headers = {"authorization": "Bearer token"}
@@ -284,7 +284,7 @@ def bench_abatch(url: str) -> None:
     names = ["ChatWorkersAI", *rivals(url)]
     samples: dict[str, list[float]] = {name: [] for name in ("floor", *names)}
 
-    async def rounds() -> None:  # on one event loop: langchain-openai keeps a client from one loop to the next
+    async def rounds() -> None:  # on one event loop, because langchain-openai reuses a client in the next loop
         for _ in range(ROUNDS):
             samples["floor"].append(await raw())
             for name in names:
@@ -299,7 +299,7 @@ def bench_abatch(url: str) -> None:
 
 
 def bench_conversation(url: str) -> None:
-    """CPU of one call by the length of the conversation."""
+    """Measure the CPU time of one call by the length of the conversation."""
     http, target = httpx.Client(), f"{url}/accounts/account/ai/v1/chat/completions"
     model = ours(url)
     section("Growth: invoke, CPU per call by messages in the conversation")
@@ -317,7 +317,7 @@ def bench_conversation(url: str) -> None:
 
 
 def bench_import() -> None:
-    """CPU time of the import over that of the parts of langchain-core it needs."""
+    """Measure the CPU time of the import above that of the required parts of langchain-core."""
     base = "import langchain_core.language_models.chat_models, langchain_core.embeddings"
     section("LangChain: import over langchain-core's chat models and embeddings, CPU")
     for name, statement in {
@@ -325,12 +325,12 @@ def bench_import() -> None:
         "langchain-cloudflare": "from langchain_cloudflare import ChatCloudflareWorkersAI",
         "langchain-openai": "from langchain_openai import ChatOpenAI",
     }.items():
-        with suppress(CalledProcessError):  # it is not installed
+        with suppress(CalledProcessError):  # not installed
             show_against({name: import_ms(base, statement)}, "ms", floor=None)
 
 
 def bench_construction(url: str) -> None:
-    """Wall time of a second object."""
+    """Measure the wall time of a second object."""
     models = {"ChatWorkersAI": lambda: ours(url)}
     section("LangChain: a further chat model object, CPU")
     show_against(interleaved(models, 50), "ms", floor=None)

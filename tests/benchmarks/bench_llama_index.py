@@ -1,4 +1,4 @@
-"""Measure the LlamaIndex classes beside the classes of other packages on the same server.
+"""Measure the LlamaIndex classes and those of other packages on the same server.
 
 uv run python tests/benchmarks/bench_llama_index.py
 """
@@ -28,7 +28,7 @@ TEXTS = 2000
 
 
 def bench_chat(url: str) -> None:
-    """CPU of one chat call, whole and streamed."""
+    """Measure the CPU time of one chat call, complete and streamed."""
     ours = WorkersAI(model=MODEL, account_id="account", api_token="token", base_url=url)
     theirs = OpenAILike(
         model=MODEL, api_key="token", api_base=f"{url}/accounts/account/ai/v1", is_chat_model=True, context_window=24000
@@ -62,7 +62,7 @@ def bench_chat(url: str) -> None:
 
 
 def bench_embeddings(url: str) -> None:
-    """Wall time of 2,000 texts of 1,024 dimensions at 100 ms a request; the ideal is 8 requests in flight."""
+    """Measure the wall time of 2,000 texts of 1,024 dimensions at 100 ms per request; ideal: 8 at a time."""
     texts = [f"text number {number}" for number in range(TEXTS)]
     ideal = 0.1 * -(-len(texts) // 100 // 8)
     section(f"LlamaIndex: embed {TEXTS:,} texts, 100 ms a request, wall time")
@@ -100,7 +100,7 @@ def bench_embeddings(url: str) -> None:
 
 
 def bench_import() -> None:
-    """CPU time of each import over ``llama_index.core``."""
+    """Measure the CPU time of each import above ``llama_index.core``."""
     modules = {
         "LLMs": {"WorkersAI": "llms.workers_ai", "OpenAILike": "llms.openai_like"},
         "embeddings": {

@@ -1,4 +1,4 @@
-"""A server of canned replies in a process of its own, so that only the client is measured."""
+"""Serve canned replies from another process, so that only the client is measured."""
 
 from __future__ import annotations
 

@@ -73,9 +73,9 @@ class Outcome:
     """The outcome of a run with kills.
 
     Attributes:
-        kills: Kills of a process that was still at work.
+        kills: Kills of a running process.
         vectors: Inputs with a result at the end.
-        held: Results in the ledger.
+        held: Number of results in the ledger.
         submissions: Submissions that the queue accepted.
         repeated: Inputs that were accepted again.
     """
@@ -88,12 +88,12 @@ class Outcome:
 
 
 @dataclass
-class Storm(Outcome):
-    """The same with several processes, a clock that jumps, and an outage.
+class FaultOutcome(Outcome):
+    """The outcome of a run with several processes, a jumping clock and an outage.
 
     Attributes:
-        ended: Errors with which processes ended by themselves, each once.
-        seconds: How long it took.
+        ended: Distinct errors of processes that ended without a kill.
+        seconds: Duration of the run.
     """
 
     ended: set[str]
@@ -101,7 +101,7 @@ class Storm(Outcome):
 
 
 def child(url: str, ledger: Path, texts: int, per_job: int, concurrency: int) -> subprocess.Popen[str]:
-    """Start, or continue, an ingestion; it prints embedded, reused, and the number of vectors."""
+    """Start or continue an ingestion. It prints the numbers of embedded texts, reused texts and vectors."""
     arguments = [url, ledger, MODEL, texts, per_job, concurrency]
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -111,7 +111,7 @@ def child(url: str, ledger: Path, texts: int, per_job: int, concurrency: int) ->
 def _run_and_kill(
     start: Callable[[], subprocess.Popen[str]], emulator: Emulator, kills: int, requests: int, seed: int
 ) -> tuple[int, str]:
-    """Start a process again and again, and kill it ``kills`` times. Return the number of kills and the last output.
+    """Start a process repeatedly and kill it ``kills`` times. Return the number of kills and the last output.
 
     Args:
         start: Starts the process, which continues the work.
@@ -138,7 +138,7 @@ def _run_and_kill(
 
 
 def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int, polls: int, seed: int) -> Outcome:
-    """Ingest ``texts`` texts with so many kills in between, each some random number of requests after the last one."""
+    """Ingest ``texts`` texts with ``kills`` kills. Each kill follows the last one after a random number of requests."""
     emulator, ledger = Emulator(queue=QueueSettings(polls=polls)), home / "killed.ledger"
     requests = (2 + polls) * texts // per_job
     with emulator.serve() as url:
@@ -154,7 +154,7 @@ def killed(home: Path, *, kills: int, texts: int, per_job: int, concurrency: int
 def generating(
     url: str, ledger: Path, inputs: int, per_job: int, concurrency: int, mode: str = "queue"
 ) -> subprocess.Popen[str]:
-    """Start, or continue, a generation; it prints answered, reused, and the number of answers."""
+    """Start or continue a generation. It prints the numbers of answered inputs, reused inputs and answers."""
     arguments = [url, ledger, CHAT_MODEL, inputs, per_job, concurrency, mode]
     return subprocess.Popen(
         [sys.executable, "-c", GENERATE, *map(str, arguments)],
@@ -167,7 +167,7 @@ def generating(
 def killed_generation(
     home: Path, *, kills: int, inputs: int, per_job: int, mode: str = "queue", concurrency: int = 8, seed: int = 1
 ) -> Outcome:
-    """Generate answers with so many kills in between; count at the emulator what was sent again."""
+    """Generate answers with ``kills`` kills. Count repeated inputs at the emulator."""
     emulator, ledger = Emulator(queue=QueueSettings(polls=1)), home / "answers.ledger"
     requests = 3 * inputs // per_job if mode == "queue" else inputs
     with emulator.serve() as url:
@@ -184,12 +184,16 @@ def killed_generation(
     return Outcome(done, int(out.split()[2]), answers, emulator.queue.submitted, repeated)
 
 
-def storm(
+def ingest_with_faults(
     home: Path, *, kills: int, texts: int, per_job: int, processes: int, seed: int, speed: float = 200.0,
     outage_s: float = 600.0,
-) -> Storm:  # fmt: skip
-    """Ingest with several processes, so many kills, a clock that jumps by a day, and an outage of ten minutes."""
-    emulator, chance, ledger = Emulator(queue=QueueSettings(polls=2)), random.Random(seed), home / "storm.ledger"
+) -> FaultOutcome:  # fmt: skip
+    """Ingest with several processes, kills, a clock that jumps by a day, and an outage of ten minutes."""
+    emulator, chance, ledger = (
+        Emulator(queue=QueueSettings(polls=2)),
+        random.Random(seed),
+        home / "ingest_with_faults.ledger",
+    )
     jump = home / "jump"
     jump.write_text("0")
     environment = {**os.environ, "SPEED": str(speed), "JUMP": str(jump)}
@@ -233,7 +237,7 @@ def storm(
     with contextlib.closing(Ledger(ledger)) as held:
         vectors = held.counts()["vectors"]
     log = emulator.log
-    return Storm(
+    return FaultOutcome(
         done, int(out.split()[2]), vectors, emulator.queue.submitted, log.texts_repeated, ended,
         time.monotonic() - began,
     )  # fmt: skip
@@ -242,7 +246,7 @@ def storm(
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         print(
-            storm(
+            ingest_with_faults(
                 Path(folder),
                 kills=20,
                 texts=50_000,

@@ -1,4 +1,4 @@
-"""Measurements: alternating, so that a drift of the machine affects all equally; printed, and kept for the report."""
+"""Measure alternately, so that a drift of the machine affects all equally. Print and keep the figures."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def show_against(found: dict[str, float], unit: str, *, floor: float | None, sca
 
 
 def cpu_ms(work: Callable[[], object], times: int) -> float:
-    """CPU milliseconds of one piece of work."""
+    """Return the CPU milliseconds of one piece of work."""
     began = time.process_time()
     for _ in range(times):
         work()
@@ -90,7 +90,7 @@ def cpu_ms(work: Callable[[], object], times: int) -> float:
 
 
 async def acpu_ms(work: Callable[[], Awaitable[object]], times: int) -> float:
-    """CPU milliseconds of one piece of asynchronous work."""
+    """Return the CPU milliseconds of one piece of asynchronous work."""
     began = time.process_time()
     for _ in range(times):
         await work()
@@ -98,7 +98,7 @@ async def acpu_ms(work: Callable[[], Awaitable[object]], times: int) -> float:
 
 
 def interleaved(works: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """Median CPU milliseconds of each, measured in turn so that a drift of the machine meets all alike."""
+    """Return the median CPU milliseconds of each, measured in turn so that a drift affects all equally."""
     for work in works.values():
         cpu_ms(work, max(1, times // 4))
     samples: dict[str, list[float]] = {name: [] for name in works}
@@ -117,7 +117,7 @@ def peak_mb() -> float:
 
 
 def import_ms(base: str, more: str) -> float:
-    """Median CPU milliseconds of the import statement ``more`` in a new process that has run ``base``."""
+    """Return the median CPU milliseconds of the import ``more`` in a new process that has run ``base``."""
     command = f"import time; {base}; began = time.process_time(); {more}; print(time.process_time() - began)"
     runs = [
         float(

@@ -1,4 +1,4 @@
-"""Plots of the benchmarks page. Readable on a light and on a dark page."""
+"""Draw the plots of the benchmarks page, readable on light and dark pages."""
 
 from __future__ import annotations
 

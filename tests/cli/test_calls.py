@@ -21,8 +21,8 @@ def sent(emulator: Emulator) -> Any:
     return emulator.log.entries[-1].json
 
 
-def said(result: Any) -> str:
-    """Return the one line on stderr, without the name of the command."""
+def error_line(result: Any) -> str:
+    """Return the only line on stderr, without the name of the command."""
     (line,) = result.stderr.splitlines()
     return line.removeprefix("workers-ai: ")
 
@@ -75,31 +75,33 @@ def test_a_session_continues_with_its_model(workers_ai: Any, emulator: Emulator)
     roles = [message["role"] for message in json.loads(Path("trip.json").read_text())["messages"]]
     assert roles == ["system", "user", "assistant", "user", "assistant"]
     wrong = workers_ai("chat", "Hi", "--session", "trip.json", "--system", "Be loud.", status=1)
-    assert "trip.json has another system message" in said(wrong)
+    assert "trip.json has another system message" in error_line(wrong)
 
 
 @pytest.mark.parametrize("content", ["no json", "[]", '{"model": "m"}', '{"messages": [1], "model": "m"}'])
 def test_a_file_that_is_not_a_session_is_kept(workers_ai: Any, emulator: Emulator, content: str) -> None:
     Path("notes.json").write_text(content)
     result = workers_ai("chat", "Hello", "--session", "notes.json", status=1)
-    assert "notes.json is not a session" in said(result)
+    assert "notes.json is not a session" in error_line(result)
     assert (Path("notes.json").read_text(), emulator.log.requests) == (content, 0)
 
 
 def test_a_failed_call_keeps_no_turn(workers_ai: Any, emulator: Emulator) -> None:
     emulator.faults.add(Fault.error(429, 3036, "daily free allocation used up"))
     result = workers_ai("chat", "Hello", "--session", "trip.json", status=1)
-    assert "code 3036" in said(result)
+    assert "code 3036" in error_line(result)
     assert not Path("trip.json").exists()
 
 
-def test_a_rejected_token_and_a_dead_connection_point_to_doctor(workers_ai: Any, emulator: Emulator) -> None:
+def test_errors_of_token_and_connection_suggest_doctor(workers_ai: Any, emulator: Emulator) -> None:
     emulator.settings.tokens = []
-    assert said(workers_ai("embed", "text", status=1)).endswith(
-        "CLOUDFLARE_ACCOUNT_ID. `workers-ai doctor` finds the cause."
+    assert error_line(workers_ai("embed", "text", status=1)).endswith(
+        "CLOUDFLARE_ACCOUNT_ID. Run `workers-ai doctor` to find the cause."
     )
     emulator.faults.add(*[Fault.drop()] * 3)
-    assert said(workers_ai("rerank", "query", "text", status=1)).endswith("`workers-ai doctor` finds the cause.")
+    assert error_line(workers_ai("rerank", "query", "text", status=1)).endswith(
+        "Run `workers-ai doctor` to find the cause."
+    )
 
 
 def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Emulator) -> None:
@@ -107,14 +109,14 @@ def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Em
     result = workers_ai("chat", "Hello", "--session", "trip.json", status=1)
     assert result.stdout.startswith("Half")
     assert result.stdout.endswith("\n")
-    assert "ended" in said(result)
+    assert "ended" in error_line(result)
     assert not Path("trip.json").exists()
 
 
 def test_a_truncated_answer_is_reported(workers_ai: Any) -> None:
     for more in ((), ("--json",)):
         result = workers_ai("chat", "Why is the sky blue?", "--max-tokens", "2", *more)
-        assert said(result) == "the answer is truncated: pass a larger --max-tokens"
+        assert error_line(result) == "the answer is truncated: pass a larger --max-tokens"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_wrong_usage_sends_nothing(
     assert emulator.log.requests == 0
 
 
-def test_in_a_terminal_texts_must_be_given(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_terminal_texts_are_required(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers_ai.cli._texts.sys", Terminal)
     result = workers_ai("embed", status=2)
     assert "pass texts, --file FILE, or lines on stdin" in " ".join(result.stderr.replace("│", "").split())
@@ -215,10 +217,10 @@ def test_an_interrupt_is_one_line_and_status_130(workers_ai: Any, monkeypatch: p
 
     for method in ("stream_chat", "embed", "rerank"):
         monkeypatch.setattr(f"workers_ai.client.Client.{method}", interrupted)
-    assert said(workers_ai(name, "one", "two", status=130)) == "interrupted"
+    assert error_line(workers_ai(name, "one", "two", status=130)) == "interrupted"
 
 
-def test_a_reader_that_ends_early_gets_no_message(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_closes_early_prints_no_error(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: Any, **__: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -227,7 +229,7 @@ def test_a_reader_that_ends_early_gets_no_message(workers_ai: Any, monkeypatch: 
 
 
 def typing(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
-    """Sit at a terminal, type these lines or keys, and end with Ctrl-D."""
+    """Emulate a terminal with these lines or keys, and Ctrl-D at the end."""
     script = iter([*lines, EOFError])
 
     def read(prompt: str) -> str:
@@ -266,7 +268,7 @@ def test_an_error_or_ctrl_c_ends_one_turn(workers_ai: Any, emulator: Emulator, m
     typing(monkeypatch, "First", "Why is the sky blue?", "Hello")
     result = workers_ai("chat")
     assert [line.partition("(")[0].strip() for line in result.stderr.splitlines()[1:]] == [
-        "workers-ai: paid plan", "workers-ai: interrupted: this turn is not kept", "",
+        "workers-ai: paid plan", "workers-ai: interrupted: this turn is not saved", "",
     ]  # fmt: skip
     assert sent(emulator)["messages"] == [{"role": "user", "content": "Hello"}]
 

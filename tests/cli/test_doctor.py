@@ -1,4 +1,4 @@
-"""``workers-ai doctor``: every fault is noticed, with its remedy; the token is never printed."""
+"""``workers-ai doctor``: every fault is reported with a remedy, and the token is never printed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Checks = dict[str, dict[str, str]]
 
 
 def examine(workers_ai: Any, *arguments: str) -> Checks:
-    """Return the checks by name; a check with two results has the last one."""
+    """Return the checks by name. If a check has two results, return the last one."""
     report = json.loads(workers_ai("doctor", "--json", *arguments, status=None).stdout)
     checks = {check["check"]: check for check in report["checks"]}
     assert report["ok"] is all(check["status"] != "failed" for check in report["checks"])
@@ -32,7 +32,7 @@ def status(checks: Checks) -> dict[str, str]:
     return {name: check["status"] for name, check in checks.items() if check["status"] not in ("ok", "skipped")}
 
 
-def test_all_is_well(workers_ai: Any, emulator: Emulator, account: dict[str, Any]) -> None:
+def test_all_checks_pass(workers_ai: Any, emulator: Emulator, account: dict[str, Any]) -> None:
     result = workers_ai("doctor")
     lines = result.stdout.splitlines()
     assert [line.split(maxsplit=2)[:2] for line in lines[:-1]] == [
@@ -47,14 +47,14 @@ def test_all_is_well(workers_ai: Any, emulator: Emulator, account: dict[str, Any
     assert emulator.log.entries[-1].json == {"text": ["doctor"], "options": {"rejectIfBusy": True}}
 
 
-def test_what_is_wrong_ends_in_status_1_and_a_remedy(workers_ai: Any, emulator: Emulator) -> None:
+def test_errors_end_with_status_1_and_a_remedy(workers_ai: Any, emulator: Emulator) -> None:
     emulator.settings.accounts = ["another"]
     lines = workers_ai("doctor", status=1).stdout.splitlines()
     assert lines[-1] == "failed: models, call"
     assert lines[-2].strip().startswith("-> copy the account id from https://dash.cloudflare.com")
 
 
-def test_missing_settings_are_all_named_and_nothing_is_sent(
+def test_all_missing_settings_are_reported_and_nothing_is_sent(
     workers_ai: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLOUDFLARE_ACCOUNT_ID")
@@ -109,7 +109,7 @@ LATER = "2099-01-01T00:00:00Z"
         (Fault.reply("[]"), "warning", "does not report its state"),
         (Fault.error(400, 6003, "Invalid request headers", layer="api"), "failed", "not an API token"),
         (Fault.error(404, 7003, "Could not route", layer="api"), "failed", "is rejected"),
-        (Fault.error(500, 7009, "Upstream"), "warning", "HTTP 500 instead of its state"),
+        (Fault.error(500, 7009, "Upstream"), "warning", "HTTP 500 instead of the state"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -145,7 +145,7 @@ def test_results_of_the_call(
     assert emulator.log.routes["run"] == 1
 
 
-def test_a_page_instead_of_the_service_ends_the_checks(workers_ai: Any, emulator: Emulator) -> None:
+def test_an_html_page_instead_of_a_reply_ends_the_checks(workers_ai: Any, emulator: Emulator) -> None:
     emulator.faults.add(Fault.html(200))
     checks = examine(workers_ai)
     assert (checks["connection"]["status"], checks["call"]["status"]) == ("failed", "skipped")
@@ -212,7 +212,7 @@ class InspectedTLS:
         return "TLSv1.3"
 
 
-def test_the_issuer_of_the_certificate_is_named(
+def test_the_issuer_of_the_certificate_is_shown(
     workers_ai: Any, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def send(request: httpx.Request) -> httpx.Response:
@@ -234,7 +234,7 @@ def test_a_clock_that_is_wrong(workers_ai: Any, monkeypatch: pytest.MonkeyPatch)
     assert "s behind the server's" in check["detail"]
 
 
-def test_the_proxy_is_named_without_its_password(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_is_shown_without_its_password(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example:3128")
     assert examine(workers_ai)["proxy"]["detail"] == "http://proxy.example:3128 for api.cloudflare.com"
     monkeypatch.setenv("NO_PROXY", "api.cloudflare.com")
@@ -249,14 +249,14 @@ def test_certificates_of_the_environment(workers_ai: Any, monkeypatch: pytest.Mo
     assert examine(workers_ai)["certificates"]["detail"] == f"{__file__} from SSL_CERT_FILE"
 
 
-def test_dependencies_out_of_range_are_named(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependencies_out_of_range_are_reported(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     version = metadata.version
     wrong = {"httpx": "0.27.2", "langchain-workers-ai": "0.0.9", "workers-ai": "0.0.9"}
     monkeypatch.setattr(local.metadata, "version", lambda name: wrong.get(name) or version(name))
     report = json.loads(workers_ai("doctor", "--json", status=1).stdout)
     failed = {check["detail"]: check["remedy"] for check in report["checks"] if check["status"] == "failed"}
-    assert failed["workers-ai needs httpx <0.29,>=0.28; 0.27.2 is installed"] == "pip install 'httpx<0.29,>=0.28'"
-    assert any(text.startswith("langchain-workers-ai needs workers-ai ==") for text in failed)
+    assert failed["workers-ai requires httpx <0.29,>=0.28; 0.27.2 is installed"] == "pip install 'httpx<0.29,>=0.28'"
+    assert any(text.startswith("langchain-workers-ai requires workers-ai ==") for text in failed)
 
 
 def test_a_gateway_is_tested_by_the_call(workers_ai: Any, emulator: Emulator) -> None:

@@ -1,4 +1,4 @@
-"""``workers-ai probe``: the questions match the emulator's switches, and every switch in every position is noticed."""
+"""``workers-ai probe``: the questions match the emulator's switches, and every position of every switch is detected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_switch_is_a_question_with_the_same_words_and_positions() -> None:
     assert len(BY_NAME) == len(QUESTIONS)
 
 
-def test_every_other_question_names_the_file_with_the_assumption() -> None:
+def test_every_other_question_has_the_file_with_the_assumption() -> None:
     files = [question.where.split()[0] for question in QUESTIONS if question.where]
 
     assert [file for file in files if not (Path(workers_ai.__file__).parents[1] / file).is_file()] == []
@@ -98,7 +98,7 @@ def test_with_all_switches_moved_at_once_each_is_noticed(settings: Settings, tmp
         assert change in report.markdown()
 
 
-def test_an_interrupted_run_keeps_its_answers_and_goes_on(
+def test_an_interrupted_run_keeps_its_answers_and_continues(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emulator, sent = Emulator(), Session.send
@@ -115,7 +115,7 @@ def test_an_interrupted_run_keeps_its_answers_and_goes_on(
     second = probe(emulator, settings, tmp_path)
 
     assert 0 < len(first.of_status("agrees")) < len(QUESTIONS)
-    assert {one.open_because for one in first.of_status("open")} == {"not asked: interrupted"}
+    assert {one.open_because for one in first.of_status("open")} == {"not tested: interrupted"}
     assert len(kept["answers"]) == len(first.of_status("agrees"))
     assert len(second.of_status("agrees")) == len(QUESTIONS)
     assert first.sent + second.sent <= MAX_REQUESTS

@@ -1,4 +1,4 @@
-"""Choose the calls that each row is run on.
+"""Select the calls for each row.
 
 A call is a combination of sync or async, route, whole or streamed. Sync and async share their logic, and so do the
 routes. So a few representative rows run on every combination; each other row runs on one, chosen by its position, so

@@ -1,4 +1,4 @@
-"""Exchanges of the real service from public repositories: source, request, expected value.
+"""Exchanges of the real service, taken from public repositories: source, request, expected value.
 
 A name is a file of ``cassettes/documented``. Texts, ids and numbers are our own; keys, types and order are theirs.
 """
@@ -67,7 +67,7 @@ def poll(model: str, request_id: str) -> Ask:
 
 
 def texts_of(ask: Ask) -> Ask:
-    """Of the items of a queue, only index, success and the text or object of the answer."""
+    """Return index, success and the text or object of the answer of each queue item."""
 
     def texts(face: Any) -> list[tuple[int, bool, Any]]:
         found = []

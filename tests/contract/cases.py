@@ -1,6 +1,6 @@
-"""What must hold of any service that speaks this wire: one list, for the emulator, a socket, and the real one.
+"""Cases that any service with this API must pass: the emulator in the process, on a socket, and the real service.
 
-A case is a call and what its answer must be, whatever the words of the answer.
+A case is a call and a check of its answer that does not depend on the words of the answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PLACES: Final = ("Oslo is the capital of Norway.", "Bread is baked from flour, w
 
 
 class Case(NamedTuple):
-    """A call, and what must hold of what it returns."""
+    """A call and the check of its result."""
 
     ask: Ask
     holds: Callable[[Any], None]
@@ -44,14 +44,14 @@ def _counted(usage: Usage | None) -> None:
 
 
 def answered(reply: ChatReply) -> None:
-    """A sentence that knows the time, to its end, and counted."""
+    """Check a complete answer with the time and its usage."""
     assert "14:02" in reply.text
     assert (reply.finish_reason, reply.tool_calls) == ("stop", ())
     _counted(reply.usage)
 
 
 def answered_in_pieces(pieces: Sequence[ChatDelta]) -> None:
-    """The same in several pieces; only the last has the reason and the count."""
+    """Check the same answer in several pieces. Only the last has finish reason and usage."""
     assert "14:02" in "".join(piece.text for piece in pieces)
     assert len([piece for piece in pieces if piece.text]) > 1
     assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
@@ -60,7 +60,7 @@ def answered_in_pieces(pieces: Sequence[ChatDelta]) -> None:
 
 
 def called(reply: ChatReply) -> None:
-    """The one forced call, with what was said."""
+    """Check the one forced call and its arguments."""
     (call,) = reply.tool_calls
     assert (call.name, reply.finish_reason) == ("Person", "tool_calls")
     assert call.id
@@ -68,7 +68,7 @@ def called(reply: ChatReply) -> None:
 
 
 def called_in_pieces(pieces: Sequence[ChatDelta]) -> None:
-    """The same call, streamed."""
+    """Check the same call, streamed."""
     parts = [part for piece in pieces for part in piece.tool_calls]
     assert [part.name for part in parts if part.name] == ["Person"]
     assert {"name", "age"} <= set(json.loads("".join(part.arguments for part in parts)))
@@ -76,19 +76,19 @@ def called_in_pieces(pieces: Sequence[ChatDelta]) -> None:
 
 
 def structured(reply: ChatReply) -> None:
-    """JSON that fits the schema."""
+    """Check JSON that fits the schema."""
     person = json.loads(reply.text)
     assert isinstance(person["name"], str)
     assert isinstance(person["age"], int)
 
 
 def cut(reply: ChatReply) -> None:
-    """An answer that ended at the bound, and says so."""
+    """Check an answer that was truncated at ``max_tokens``."""
     assert reply.finish_reason == "length"
 
 
 def embedded(dimensions: int) -> Callable[[EmbedReply], None]:
-    """Two different vectors of finite numbers."""
+    """Check two different vectors of finite numbers."""
 
     def holds(reply: EmbedReply) -> None:
         assert [len(vector) for vector in reply.vectors] == [dimensions] * 2
@@ -99,19 +99,19 @@ def embedded(dimensions: int) -> Callable[[EmbedReply], None]:
 
 
 def ranked(scores: Sequence[RerankScore]) -> None:
-    """The sentence that answers comes first."""
+    """Check that the relevant sentence comes first."""
     assert [one.index for one in scores] == [0, 1]
     assert scores[0].score > scores[1].score
 
 
 def collected(items: Sequence[tuple[int, bool, Any]]) -> None:
-    """Both requests, in their order, with the vectors of their texts."""
+    """Check both requests, in order, with the vectors of their texts."""
     assert [(index, success) for index, success, _ in items] == [(0, True), (1, True)]
     assert [len(result["data"]) for _, _, result in items] == [2, 1]
 
 
 def not_found(error: NotFoundError) -> None:
-    """A typed error with the model."""
+    """Check a typed error with the model."""
     assert isinstance(error, NotFoundError)
     assert "@cf/nobody/no-such-model" in str(error)
 

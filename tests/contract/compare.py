@@ -1,4 +1,4 @@
-"""Run the rows through LangChain classes, ours and others', and print the comparison.
+"""Run the rows through LangChain classes of this project and of others, and print the comparison.
 
 ``uv run --group rivals python tests/contract/compare.py``; ``--rows`` lists every row that a class gets
 wrong. A package that is not installed is left out. Sync only: the comparison is about parsing replies.
@@ -27,7 +27,7 @@ ASPECTS = ("text", "calls", "reasoning", "finish", "usage", "errors")
 
 @contextmanager
 def jumping_time() -> Iterator[None]:
-    """Time that a sleep advances at once."""
+    """Replace sleeps by a clock that advances at once."""
     ahead_s, monotonic = 0.0, time.monotonic
 
     def jump(seconds: float) -> None:
@@ -42,7 +42,7 @@ def jumping_time() -> Iterator[None]:
 
 
 def aspects(want: Want) -> set[str]:
-    """What of a row can be right or wrong."""
+    """Return the aspects of a row that are compared."""
     if want.error:
         return {"errors"}
     given = {"calls": want.calls, "reasoning": want.reasoning, "usage": want.usage}
@@ -50,7 +50,7 @@ def aspects(want: Want) -> set[str]:
 
 
 def wrong_aspects(want: Want, wrong: Sequence[str]) -> set[str]:
-    """Which of them are wrong; an exception in place of an answer spoils all."""
+    """Return the wrong aspects. An exception instead of an answer makes all aspects wrong."""
     if wrong in (["raised"], ["no error"]):
         return aspects(want)
     names = {"ids": "calls", "cached": "usage"}
@@ -59,7 +59,7 @@ def wrong_aspects(want: Want, wrong: Sequence[str]) -> set[str]:
 
 
 def replies(maker: Maker, route: str, shapes: Sequence[tuple[Shape, bool]], listed: list[str]) -> Iterator[str]:
-    """Cells of a line: right of all, by aspect, then whole rows."""
+    """Return the cells of a line: correct rows by aspect, then completely correct rows."""
     right, total = Counter[str](), Counter[str]()
     for shape, stream in shapes:
         wrong = find_differences(shape.want, read_with(maker, shape, route, "sync", stream=stream))
@@ -74,7 +74,7 @@ def replies(maker: Maker, route: str, shapes: Sequence[tuple[Shape, bool]], list
 
 
 def refusals(maker: Maker, route: str, listed: list[str]) -> Iterator[str]:
-    """Cells of a line: raised, as many requests as wanted, the code in the text, all of it."""
+    """Return the cells of a line: raised errors, expected numbers of requests, codes in the text, all together."""
     found = [refused(maker, row, route) for row in REFUSED]
     listed += [f"{route}, {row.name}: {'; '.join(wrong)}" for row, wrong in zip(REFUSED, found, strict=True) if wrong]
     for without in ("no error", "requests", "no code", ""):
@@ -82,7 +82,7 @@ def refusals(maker: Maker, route: str, listed: list[str]) -> Iterator[str]:
 
 
 def requests(maker: Maker, route: str, listed: list[str]) -> str:
-    """Requests that are sent, or refused before they are, as wanted."""
+    """Return the cells of a line: requests that are sent, or rejected before sending, as expected."""
     rows = [row for row in SENT if expressible(row) and route in row.api]
     found = [sent(maker, row, route, "sync") for row in rows]
     listed += [f"{route}, {row.name}: {'; '.join(wrong)}" for row, wrong in zip(rows, found, strict=True) if wrong]
@@ -90,7 +90,7 @@ def requests(maker: Maker, route: str, listed: list[str]) -> str:
 
 
 def installed() -> dict[str, Maker]:
-    """The classes whose package is there."""
+    """Return the classes of installed packages."""
     present = {dist.metadata["name"] for dist in importlib.metadata.distributions()}
     return {name: maker for name, maker in MAKERS.items() if name in present}
 

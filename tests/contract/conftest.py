@@ -1,4 +1,4 @@
-"""Show the values of failed assertions in the table of cases, too."""
+"""Rewrite the assertions of the cases, so that failures show values."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Exchange:
     """One published exchange.
 
     Attributes:
-        ask: Makes the call on a client.
-        want: What it means: a neutral chat value, or the value that the call returns.
+        ask: Calls a method of a client.
+        want: The expected value: a neutral chat value, or the return value of the call.
         says: A part of the error's text.
         settings: Settings of the client.
     """
@@ -87,17 +87,17 @@ class Exchange:
 
 
 def chat(model: str, text: str = "hi", **options: Any) -> Ask:
-    """Ask one question."""
+    """Send one question."""
     return lambda face: face.chat(model, _user(text), **options)
 
 
 def stream(model: str, text: str = "hi", **options: Any) -> Ask:
-    """Ask one question, and take the answer in pieces."""
+    """Send one question, and return the pieces of the answer."""
     return lambda face: face.stream(model, _user(text), **options)
 
 
 def queue(model: str, requests: list[Any]) -> Ask:
-    """Send requests through the queue; gives (index, success, result) of each."""
+    """Send requests through the queue. Return (index, success, result) of each."""
 
     def ask(face: Any) -> list[tuple[int, bool, Any]]:
         if face.mode == "sync":

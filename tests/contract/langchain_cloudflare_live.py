@@ -1,9 +1,9 @@
-"""Run the live tests of ``langchain-cloudflare`` on the emulator, with its own class or with ours in its place.
+"""Run the live tests of ``langchain-cloudflare`` on the emulator, with its own class or with ``ChatWorkersAI``.
 
     git clone https://github.com/cloudflare/langchain-cloudflare
     uv run --group rivals --with pytest-rerunfailures python tests/contract/langchain_cloudflare_live.py PATH [--ours]
 
-PATH is the clone. Its makers run these tests on the real service with 12 models; nothing of them is kept here. Further
+PATH is the clone. Its authors run these tests on the real service with 12 models. No test is copied here. Further
 arguments go to pytest.
 """
 
@@ -24,14 +24,14 @@ ROUTES = {"workers_ai": "run", "openai": "chat_completions", "openai_compat": "c
 
 
 def substitute() -> None:
-    """Put ``ChatWorkersAI`` in the place of the suite's class, with its spelling of the parameters."""
+    """Replace the suite's class by ``ChatWorkersAI``, with the suite's names of parameters."""
     import langchain_cloudflare
     from langchain_cloudflare import chat_models
 
     from langchain_workers_ai import ChatWorkersAI
 
     class Substitute(ChatWorkersAI):
-        """Our class under the parameter names of the other one."""
+        """``ChatWorkersAI`` with the parameter names of the other class."""
 
         def __init__(self, **given: Any) -> None:
             gateway = given.pop("ai_gateway", None) or os.environ.get("AI_GATEWAY")
@@ -44,8 +44,8 @@ def substitute() -> None:
         module.ChatCloudflareWorkersAI = Substitute
 
 
-def aim(url: str) -> None:
-    """Point both classes at the emulator."""
+def connect_to(url: str) -> None:
+    """Connect both classes to the emulator."""
     from langchain_cloudflare.rerankers import CloudflareWorkersAIReranker
 
     names = {"CF_ACCOUNT_ID": "emulated-account", "CF_AI_API_TOKEN": "emulated-token", "AI_GATEWAY": "gateway"}
@@ -56,14 +56,14 @@ def aim(url: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suite; returns pytest's exit status."""
+    """Run the suite. Return pytest's exit status."""
     if not arguments:
         sys.stderr.write(f"{__doc__}\n")
         return 2
     root, *rest = arguments
     folder = Path(root) / SUITE
-    with Emulator(glm_required="accept").serve() as url:  # the suite was run live before that was refused
-        aim(url)
+    with Emulator(glm_required="accept").serve() as url:  # the service accepted this when the suite was run live
+        connect_to(url)
         if "--ours" in rest:
             rest.remove("--ours")
             substitute()

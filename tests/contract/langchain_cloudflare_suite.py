@@ -1,8 +1,8 @@
-"""LangChain's standard chat integration suite on ``langchain-cloudflare``, against the emulator; no test of ours.
+"""Run LangChain's standard chat integration suite for ``langchain-cloudflare`` on the emulator.
 
     uv run --group rivals pytest -n 0 tests/contract/langchain_cloudflare_suite.py
 
-With the suite's default flags, and a model of the family that is lenient about what it is sent.
+Uses the suite's default flags, and a model of the family that accepts most forms of requests.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 from workers_ai_emulator import Emulator
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # its own
+pytestmark = pytest.mark.filterwarnings("ignore")  # defined by the package
 
 
 class TestChat(ChatModelIntegrationTests):
-    """The suite, as it is."""
+    """The unchanged suite."""
 
     url: ClassVar[str]
 

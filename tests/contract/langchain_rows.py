@@ -1,8 +1,8 @@
-"""The rows of this suite through LangChain classes: ours, and those of other packages, by the same reading.
+"""Run the rows of this suite through LangChain classes of this project and of other packages, with the same checks.
 
-Judged is what a user of LangChain sees: text, reasoning, calls, finish reason and usage of the message, or whether an
-error is raised where there is no answer. Which class an error has, neurons, and the text so far of a broken stream are
-not compared: they are ours alone.
+The checks cover what LangChain users see: text, reasoning, calls, finish reason and usage of the message, or whether an
+error is raised if there is no answer. The class of an error, neurons, and the partial text of an interrupted stream are
+not compared, because only this project has them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 class Maker(NamedTuple):
-    """A class to be compared: how it is made on a route, and the routes it has."""
+    """A class to compare: a function that creates it for a route, and its routes."""
 
     make: Callable[[str, str, Handler], Any]
     routes: Sequence[str]
@@ -44,6 +44,7 @@ class Maker(NamedTuple):
 
 def _ours(model: str, route: str, handler: Handler) -> Any:
     from langchain_workers_ai import ChatWorkersAI
+    from workers_ai import RetryPolicy
 
     transport = httpx.MockTransport(handler)
     return ChatWorkersAI(
@@ -53,6 +54,7 @@ def _ours(model: str, route: str, handler: Handler) -> Any:
         api_token="token",
         http_client=httpx.Client(transport=transport),
         http_async_client=httpx.AsyncClient(transport=transport),
+        retry=RetryPolicy(max_retries=2, base_s=0.0),
     )
 
 
@@ -95,7 +97,7 @@ REPLIES: Final = {
 
 
 def _bound(llm: Any, params: dict[str, Any]) -> Any:
-    """The model with the parameters of a row, in LangChain's own words."""
+    """Return the model with the parameters of a row, as LangChain keywords."""
     if tools := params.pop("tools", None):
         choice = params.pop("tool_choice", None)
         choice = "any" if choice == "required" else choice
@@ -114,7 +116,7 @@ def _message(llm: Any, mode: str, *, stream: bool) -> Any:
 
 
 def read_with(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool) -> Want:
-    """What a class makes of a reply; an error by the name of its class."""
+    """Return the value that a class reads from a reply; for an error, the name of its class."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if shape.streamed:
@@ -126,12 +128,12 @@ def read_with(maker: Maker, shape: Shape, route: str, mode: str, *, stream: bool
     try:
         llm = _bound(maker.make(shape.model, route, answer), dict(shape.params))
         return of_message(_message(llm, mode, stream=stream))
-    except Exception as exc:  # noqa: BLE001 - whatever a package raises, it is an error and no answer
+    except Exception as exc:  # noqa: BLE001 - any exception counts as an error
         return Want(error=type(exc).__name__)
 
 
 def find_differences(want: Want, got: Want) -> list[str]:
-    """What is not as it should be."""
+    """Return the differences from the expected value."""
     if want.error or got.error:
         return [] if want.error and got.error else ["raised" if got.error else "no error"]
     got = replace(got, calls=tuple(_unclosed(call, one) for call, one in zip_longest(got.calls, want.calls) if call))
@@ -143,17 +145,17 @@ def find_differences(want: Want, got: Want) -> list[str]:
 
 
 def _unclosed(call: Call, wanted: Call | None) -> Call:
-    """A call whose text is no JSON without what was put behind it, so that LangChain does not complete it by itself."""
+    """Return an invalid call without the suffix that prevents LangChain from completing its arguments."""
     broken = wanted is not None and isinstance(wanted.args, str) and isinstance(call.args, str)
     return replace(call, args=wanted.args) if wanted and broken and call.args.startswith(wanted.args) else call
 
 
 def expressible(row: Sent) -> bool:
-    """Whether a row of what is sent can be said in LangChain's words: messages and parameters alone."""
+    """Return whether a request can be expressed in LangChain: only messages and parameters."""
     if row.settings or row.sends_headers or row.path or not row.api[0] or OWN_KEYWORDS & row.params.keys():
         return False
     objects = [one for one in row.messages if one["role"] == "tool" and not isinstance(one["content"], str | None)]
-    if any("text" not in str(one["content"]) for one in objects):  # LangChain makes text of them by itself
+    if any("text" not in str(one["content"]) for one in objects):  # LangChain converts them to text itself
         return False
     try:
         convert_to_messages([dict(message) for message in row.messages])
@@ -163,7 +165,7 @@ def expressible(row: Sent) -> bool:
 
 
 def sent(maker: Maker, row: Sent, route: str, mode: str) -> list[str]:
-    """What is not as it should be of what a class sends."""
+    """Return the differences of a class's request from the expected request."""
     bodies: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -174,7 +176,7 @@ def sent(maker: Maker, row: Sent, route: str, mode: str) -> list[str]:
     try:
         llm = _bound(maker.make(row.model, route, answer), dict(row.params))
         llm.invoke(messages) if mode == "sync" else asyncio.run(llm.ainvoke(messages))
-    except Exception as exc:  # noqa: BLE001 - any class will do
+    except Exception as exc:  # noqa: BLE001 - any class is accepted
         return [] if row.error and not bodies else [f"raised {type(exc).__name__}"]
     if row.error:
         return ["sent, and not refused"]
@@ -185,7 +187,7 @@ def sent(maker: Maker, row: Sent, route: str, mode: str) -> list[str]:
 
 
 def parsed(value: Any) -> Any:
-    """A value with JSON texts read, so that their spacing does not count."""
+    """Return a value with its JSON texts parsed, so that white space does not matter."""
     if isinstance(value, Mapping):
         return {key: parsed(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -199,7 +201,7 @@ def parsed(value: Any) -> Any:
 
 
 def refused(maker: Maker, row: Refused, route: str) -> list[str]:
-    """Faults of a rejection: no error, unexpected requests, or a message without the expected words."""
+    """Return the faults of an error: not raised, unexpected requests, or a message without the expected words."""
     sent: list[httpx.Request] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -210,7 +212,7 @@ def refused(maker: Maker, row: Refused, route: str) -> list[str]:
     llm = maker.make(NATIVE, route, refuse)
     try:
         llm.invoke(HI)
-    except Exception as exc:  # noqa: BLE001 - any class will do
+    except Exception as exc:  # noqa: BLE001 - any class is accepted
         code = row.body["errors"] if isinstance(row.body, dict) and "errors" in row.body else []
         code = str(code[0].get("code") or "") if isinstance(code, list) and code else ""
         wrong = [f"{len(sent)} requests instead of {row.requests}"] if len(sent) != row.requests else []

@@ -9,13 +9,13 @@ BUSY = {"code": 3040, "message": "busy"}
 
 
 def after_a(name: str, *events: object, stream: bytes | None = None) -> Shape:
-    """A stream of one letter that the service then gives up for want of capacity."""
+    """Return a stream of one letter that ends with an error 3040."""
     want = Want(error="CapacityError", code=3040, partial="a")
     return Shape(name, "peers, gap", want, events=[chunk(content="a"), *events], stream=stream)
 
 
 def piece(**call: object) -> dict[str, object]:
-    """One event with one piece of a call."""
+    """Return one event with one piece of a call."""
     return calls(call)
 
 

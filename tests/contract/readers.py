@@ -1,4 +1,4 @@
-"""What a class made of a reply, in the terms of the table."""
+"""Convert the replies of each class to the neutral value of the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def of_reply(reply: ChatReply) -> Want:
-    """A whole reply of the core."""
+    """Convert a complete reply of the core."""
     return Want(
         text=reply.text,
         reasoning=reply.reasoning,
@@ -44,7 +44,7 @@ def of_reply(reply: ChatReply) -> Want:
 
 
 def of_deltas(deltas: list[ChatDelta]) -> Want:
-    """The pieces of the core, put together as their documentation says."""
+    """Combine the pieces of the core as their documentation describes."""
     calls: dict[int, dict[str, str]] = {}
     for piece in [piece for delta in deltas for piece in delta.tool_calls]:
         assert (piece.index in calls) == (piece.id is None) == (piece.name is None), "id and name come once, and first"
@@ -65,21 +65,21 @@ def of_deltas(deltas: list[ChatDelta]) -> Want:
 
 
 def of_error(error: Exception) -> Want:
-    """An error; of another package by the name of its class."""
+    """Convert an error; an error of another package to the name of its class."""
     if isinstance(error, WorkersAIError):
         return Want(error=type(error).__name__, code=error.code, partial=error.partial)
     return Want(error=type(error).__name__)
 
 
 def of_message(message: Any) -> Want:
-    """A LangChain message, whole or added up from its chunks."""
+    """Convert a LangChain message, complete or the sum of its chunks."""
     calls = [Call(call["name"], call["args"], call["id"]) for call in message.tool_calls]
     calls += [Call(call["name"], _args(call["args"]), call["id"]) for call in message.invalid_tool_calls]
     usage = message.usage_metadata or {}
     details = usage.get("input_token_details") or {}
     blocks = message.content_blocks
     reasoning = "".join(block.get("reasoning", "") for block in blocks if block["type"] == "reasoning")
-    if not reasoning and isinstance(message.content, list):  # as some packages write it
+    if not reasoning and isinstance(message.content, list):  # the form of some packages
         parts = [part for part in message.content if isinstance(part, dict) and part.get("type") == "thinking"]
         reasoning = "".join(part["thinking"] for part in parts)
     return Want(
@@ -95,7 +95,7 @@ def of_message(message: Any) -> Want:
 
 
 def disagreements(want: Want, got: Want, fields: Iterable[str] = Want.__dataclass_fields__) -> list[str]:
-    """What of ``got`` is not as wanted; ids count only where the row names one, and have to be unique."""
+    """Return the differences of ``got``. Ids must be unique, and are compared only if the row has one."""
     found = []
     for name in fields:
         left, right = getattr(want, name), getattr(got, name)

@@ -1,4 +1,4 @@
-"""Record the cases of any service from the real one: ``uv run python tests/contract/record.py [CASE ...]``.
+"""Record the cases on the real service: ``uv run python tests/contract/record.py [CASE ...]``.
 
 Account and token come from ``CLOUDFLARE_ACCOUNT_ID`` and ``CLOUDFLARE_API_TOKEN``. Every case becomes one file of
 ``cassettes/live``, without secrets; without names, all of them are recorded, at the cost of the account. A case
@@ -21,10 +21,10 @@ __all__ = ["record"]
 
 
 def record(name: str, client: Client, directory: Path) -> str:
-    """Ask one case, and keep what was said; returns what is wrong with it, or "".
+    """Record one case. Return the problem of its answer, or "".
 
     Raises:
-        EmulatedReplyError: The emulator answered.
+        EmulatedReplyError: The reply is from the emulator.
     """
     case, path = CASES[name], directory / f"{name}.yaml"
     face = SimpleNamespace(
@@ -47,7 +47,7 @@ def record(name: str, client: Client, directory: Path) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Record these cases, or all."""
+    """Record these cases, or all cases."""
     if unknown := set(names) - set(CASES):
         print(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Trace each recorded fact of the real service to the exchanges and tests that hold it.
+"""Map each recorded fact of the real service to the exchanges and tests that check it.
 
 The facts come from public recordings, cited by the cassettes of the exchanges. ``exchange:`` names a cassette of
 ``captured.py`` in ``cassettes/documented``; other entries name a test file under ``tests``, or one of its tests.
@@ -107,7 +107,7 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     ],
     "The Responses route has OpenAI error objects": ["exchange: responses_invalid", "exchange: responses_busy"],
     "The binding throws texts with and without a code": [
-        "contract/test_captured_errors.py::test_what_the_binding_throws",
+        "contract/test_captured_errors.py::test_errors_thrown_by_the_binding",
         "contract/test_captured_errors.py::test_an_error_without_a_code_has_the_message",
     ],
     "Context window, private model and internal error have 5021, 5018 and 3043": [

@@ -14,7 +14,7 @@ UUID = "40440429-4290-4404-8429-500404429404"
 
 
 def ai(code: int | None, text: str, prefix: str = "AiError: ") -> dict[str, Any]:
-    """The envelope of the inference layer."""
+    """Return the envelope of the inference layer."""
     entry: dict[str, Any] = {"message": f"{prefix}{text} ({UUID})"}
     return {"errors": [{**entry, "code": code} if code else entry], "success": False, "result": {}, "messages": []}
 

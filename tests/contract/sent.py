@@ -16,22 +16,22 @@ ANSWERED = {"role": "tool", "tool_call_id": "call_1", "name": "clock", "content"
 
 
 def turn(call: object = CALL, **message: object) -> dict[str, object]:
-    """An assistant's turn with a call."""
+    """Return an assistant turn with a call."""
     return {"role": "assistant", "content": "", "tool_calls": [call], **message}
 
 
 def user(*parts: object) -> tuple[dict[str, object], ...]:
-    """A message of parts."""
+    """Return a user message of parts."""
     return ({"role": "user", "content": list(parts)},)
 
 
 def image(url: object) -> dict[str, object]:
-    """An image part."""
+    """Return an image part."""
     return {"type": "image_url", "image_url": url}
 
 
 def text(value: str) -> dict[str, object]:
-    """A text part."""
+    """Return a text part."""
     return {"type": "text", "text": value}
 
 
@@ -102,7 +102,7 @@ MESSAGES = [
         [ASKED, turn({"id": "call_1", "name": "clock", "arguments": {"city": "Oslo"}}), ANSWERED],
         has={"messages.1.tool_calls.0": nested("clock", '{"city": "Oslo"}', "call_1")},
     ),
-    # Out of scope: repeating the call as JSON in the text, as older packages do for Llama.
+    # Not supported: repeating the call as JSON in the text, as older packages do for Llama.
     Sent(
         "a call is not repeated in the text",
         "rule 3, langchain-cloudflare",
@@ -432,8 +432,8 @@ CHOICES = [
         has={"tools.0.function.parameters.properties.c": {"type": "object", "properties": {}, "description": "Where"}},
         lacks=["tools.0.function.parameters.$defs"],
     ),
-    # Out of scope: dropping tools where JSON output is requested (rule 9). A caller who sets both has a reason, and
-    # agents with a response format do.
+    # Not supported: removing tools if JSON output is requested (rule 9). Callers set both on purpose, and
+    # agents with a response format send both.
     Sent(
         "tools and a response format go out together",
         "rule 9",
@@ -443,7 +443,7 @@ CHOICES = [
 ]
 
 STRUCTURED = [
-    # The native route has no place for a name and a description but the schema's own title and description.
+    # On the native route, name and description can only be in the schema's own title and description.
     *(
         Sent(
             f"a schema goes out bare on run, named on chat completions: given {label}",
@@ -561,7 +561,7 @@ PARAMETERS = [
     ),
     Sent("one stop text is a list of one", "rule 12", params={"stop": "END"}, has={"stop": ["END"]}),
     Sent("no stop texts", "langchain-cloudflare", params={"stop": []}, lacks=["stop"]),
-    # Out of scope: turning efforts a model does not list into others (rule 11); the service knows its models.
+    # Not supported: replacing efforts that a model does not list (rule 11). The service validates them.
     Sent(
         "reasoning settings are in the body",
         "rule 11, cloudflare/ai#501",

@@ -1,6 +1,6 @@
 """Rows of the conformance table, and their encoding as bytes.
 
-A row is a named shape of the wire and the neutral value that it means, whichever class reads it. Sources are the rules
+A row is a named form of a request or reply and its neutral value, the same for every class. Sources are the rules
 of workers-ai-provider (https://github.com/cloudflare/ai/tree/main/packages/workers-ai-provider, cited as "rule n" in
 the order in which its own tests state them) and public reports, cited by repository and number.
 """
@@ -35,7 +35,7 @@ OPENAI: Final = "@cf/zai-org/glm-5.2"
 
 
 def tool(name: str, **properties: str) -> dict[str, Any]:
-    """A tool of string properties, all required."""
+    """Return a tool with required string properties."""
     schema = {key: {"type": "string", "description": text} for key, text in properties.items()}
     parameters = {"type": "object", "properties": schema, "required": list(schema)}
     return {"type": "function", "function": {"name": name, "description": f"The {name}.", "parameters": parameters}}
@@ -47,7 +47,7 @@ TOOLS: Final = (CLOCK, tool("search", query="What"))
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call; ``id`` None stands for any id that is not empty."""
+    """A tool call. ``id`` None stands for any non-empty id."""
 
     name: str
     args: Any
@@ -61,7 +61,7 @@ class Want:
     Attributes:
         usage: Input, output and total tokens; None for no usage.
         error: Name of the class of ``workers_ai.errors`` in place of an answer.
-        partial: Text that had arrived before the error.
+        partial: Text received before the error.
     """
 
     text: str = ""
@@ -82,18 +82,18 @@ class Shape:
     """A reply.
 
     Attributes:
-        name: Its name; unique.
+        name: Unique name.
         source: Rule or report.
-        want: What it means.
+        want: The expected value.
         result: The payload of a whole reply: in the envelope on ``run``, bare on chat completions.
-        body: A whole body, exactly, in place of ``result``.
+        body: The exact body, in place of ``result``.
         events: Data of the events of a streamed reply: JSON, or bytes as they are.
-        stream: The bytes of a streamed reply, exactly, in place of ``events``.
+        stream: The exact bytes of a streamed reply, in place of ``events``.
         done: Whether the end mark follows the events.
         params: Parameters of the call.
         model: The requested model.
         headers: Headers of the reply.
-        requests: How many are sent, where nothing had come and another try may help.
+        requests: Number of requests, if the call is retried.
     """
 
     name: str
@@ -111,29 +111,29 @@ class Shape:
 
     @property
     def streamed(self) -> bool:
-        """Whether this is the shape of a stream."""
+        """Return whether this is the form of a stream."""
         return self.events is not None or self.stream is not None
 
     def whole_body(self, route: str) -> bytes:
-        """The body of a whole reply on ``route``."""
+        """Return the body of a complete reply on ``route``."""
         body = self.body if self.body is not None else self.result
         if self.body is None and route == "run":
             body = envelope(self.result)
         return body if isinstance(body, bytes) else json.dumps(body).encode()
 
     def stream_bytes(self) -> bytes:
-        """The body of a streamed reply."""
+        """Return the body of a streamed reply."""
         return self.stream if self.stream is not None else sse(self.events or (), done=self.done)
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a call sends.
+    """The request of a call.
 
     Attributes:
         has: Values of the body by path (``"messages.0.content"``), on both routes.
-        run: The same on the native route alone.
-        chat: The same on chat completions alone.
+        run: The same on the native route only.
+        chat: The same on chat completions only.
         lacks: Paths that are not in the body.
         error: Name of the error raised in place of a request.
         says: A part of its text.
@@ -161,7 +161,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Refused:
-    """An error reply: its class, what its text must hold, and the requests that a client with two retries sends."""
+    """An error response: its class, its text, and the number of requests of a client with two retries."""
 
     name: str
     source: str
@@ -178,7 +178,7 @@ ABSENT: Final = object()
 
 
 def at(body: Any, path: str) -> Any:
-    """The value at a path of keys and positions."""
+    """Return the value at a path of keys and indices."""
     for step in path.split(".") if path else []:
         if isinstance(body, list):
             body = body[int(step)] if step.isdigit() and int(step) < len(body) else ABSENT
@@ -188,42 +188,42 @@ def at(body: Any, path: str) -> Any:
 
 
 def envelope(result: Any) -> dict[str, Any]:
-    """Cloudflare's envelope of a success."""
+    """Return Cloudflare's envelope of a success."""
     return {"result": result, "success": True, "errors": [], "messages": []}
 
 
 def nested(name: Any, arguments: Any, id: Any = None, **more: Any) -> dict[str, Any]:
-    """A nested tool call or a piece of one; what is None is left out."""
+    """Return a nested tool call or a piece of a call, without the fields that are None."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     return {**({"id": id, "type": "function"} if id is not None else {}), "function": function, **more}
 
 
 def openai(content: Any = "", finish: Any = "stop", usage: Any = None, **message: Any) -> dict[str, Any]:
-    """A whole chat completion."""
+    """Return a complete chat completion."""
     choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
     reply = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     return {**reply, "usage": usage} if usage else reply
 
 
 def chunk(finish: Any = None, usage: Any = None, **delta: Any) -> dict[str, Any]:
-    """One event of a streamed chat completion."""
+    """Return one event of a streamed chat completion."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     event = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     return {**event, "usage": usage} if usage else event
 
 
 def sse(events: Sequence[Any], *, done: bool = True) -> bytes:
-    """Events as bytes."""
+    """Return events as bytes."""
     lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return b"".join(b"data: " + line + b"\n\n" for line in [*lines, *([b"[DONE]"] if done else [])])
 
 
 def forced(*names: str) -> dict[str, Any]:
-    """Parameters that force one of the tools of these names."""
+    """Return parameters that force one of the tools with these names."""
     tools = [one for one in TOOLS if one["function"]["name"] in names]
     return {"tools": tools, "tool_choice": "required"}
 
 
 def whole_of(shape: Shape) -> Shape:
-    """The shape without its stream."""
+    """Return the shape without its stream."""
     return replace(shape, events=None, stream=None)

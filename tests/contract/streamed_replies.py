@@ -1,6 +1,6 @@
 """Streamed replies: rules 23 to 29 and the reports of group 4.
 
-Each is read on both routes, in one piece and byte by byte. Out of scope: closing every call as soon as the next one
+Each is read on both routes, in one piece and byte by byte. Not supported: closing every call as soon as the next one
 begins (rule 26); pieces are yielded in order, and frameworks close calls at the one last piece.
 """
 
@@ -15,12 +15,12 @@ NULL_CALL = {"index": 0, "id": None, "type": None, "function": {"name": None, "a
 
 
 def usage(given: int, made: int, **more: object) -> dict[str, object]:
-    """A usage record."""
+    """Return a usage record."""
     return {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made, **more}
 
 
 def calls(*pieces: dict[str, object]) -> dict[str, object]:
-    """One event with these pieces of calls."""
+    """Return one event with these pieces of calls."""
     return chunk(tool_calls=list(pieces))
 
 
@@ -570,7 +570,7 @@ STREAMS = [
         Want(error="StreamInterruptedError", partial="Hel"),
         stream=sse(HELLO[:1], done=False) + b'data: {"respon',
     ),
-    # Rule 28 lets an empty stream pass; without even an end mark nothing says that the answer is whole.
+    # Rule 28 accepts an empty stream. Without an end mark, it cannot be known whether the answer is complete.
     Shape("no byte at all", "rule 28", Want(error="StreamInterruptedError"), stream=b"", requests=3),
     Shape(
         "usage without an end",

@@ -1,4 +1,4 @@
-"""Every recorded error response of the service, on each route that can carry it; and damaged variants."""
+"""Every recorded error response of the service, on each possible route, and damaged variants."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def ai(text: str) -> str:
-    """The text behind the prefix that the service writes twice, with the id that it writes after it."""
+    """Return an error text as the service writes it: with its prefix twice, and an id at the end."""
     return f"AiError: AiError: {text} ({UUID})"
 
 
@@ -85,7 +85,7 @@ CODELESS = [
 
 
 def is_the_error(caught: errors.WorkersAIError, row: Row, sent: int) -> None:
-    """Check class, code, message, hint, id and number of tries."""
+    """Check class, code, message, hint, id and number of attempts."""
     assert type(caught) is row.cls
     assert (caught.code, caught.message) == (row.code, row.says)
     assert row.hint in str(caught)
@@ -103,7 +103,7 @@ def is_the_error(caught: errors.WorkersAIError, row: Row, sent: int) -> None:
 def test_a_captured_error_response_over_http(row: Row, face: Any, way: str, api: Any) -> None:
     sent: list[httpx.Request] = []
     body = {"errors": [{"message": row.text, "code": row.code}], "success": False, "result": {}, "messages": []}
-    if api == "responses":  # recorded there: an error object as OpenAI has it, without Cloudflare's code
+    if api == "responses":  # recorded on this route: OpenAI's error object, without Cloudflare's code
         row = row._replace(code=None)
         body = {"error": {"code": "invalid_prompt", "message": row.text}}
 
@@ -117,7 +117,7 @@ def test_a_captured_error_response_over_http(row: Row, face: Any, way: str, api:
     assert caught.value.status_code == row.status
     if api == "responses" and row.status in (400, 422, 401, 403) and type(caught.value) is not row.cls:
         assert type(caught.value) in (errors.BadRequestError, errors.AuthenticationError, errors.PermissionDeniedError)
-        return  # without a code, the status has the say
+        return  # without a code, the status determines the class
     is_the_error(caught.value, row, len(sent))
 
 
@@ -135,7 +135,7 @@ def test_a_captured_error_response_with_http_200_is_the_same_error(row: Row, fac
 
 
 def thrown_forms(row: Row) -> list[str]:
-    """The messages with which the binding may throw an error response."""
+    """Return the messages with which the binding may throw an error response."""
     gateway = {"name": "AiError", "internalCode": row.code, "httpCode": row.status, "message": row.text}
     return [
         f"{row.code}: {row.text}",
@@ -146,7 +146,7 @@ def thrown_forms(row: Row) -> list[str]:
 
 
 def codeless_forms(row: Row) -> list[str]:
-    """The messages with which the binding throws an error response without a code."""
+    """Return the messages with which the binding throws an error response without a code."""
     names = ["", "InferenceUpstreamError: ", "AiError: ", "InferenceUpstreamError: AiError: AiError: ", "undefined: "]
     return [f"{name}{row.text}" for name in names]
 
@@ -157,7 +157,7 @@ THROWN = [(row, text) for row in CAPTURED for text in thrown_forms(row)] + [
 
 
 @every_row(("row", "text"), THROWN)
-def test_what_the_binding_throws(row: Row, text: str) -> None:
+def test_errors_thrown_by_the_binding(row: Row, text: str) -> None:
     calls: list[Any] = []
 
     class Binding:
@@ -237,7 +237,7 @@ ANY = st.recursive(
 
 
 @given(body=ANY, status=st.sampled_from([200, 400, 422, 429, 500, 599]))
-def test_a_reply_with_a_field_of_another_type_is_a_reply_or_a_typed_error(body: Any, status: int) -> None:
+def test_a_field_of_another_type_gives_a_reply_or_a_typed_error(body: Any, status: int) -> None:
     settings = Settings.resolve(account_id="0" * 32, api_token="token")
     outcome = read_reply(httpx.Response(status, content=json.dumps(body)), LLAMA, settings)
     assert isinstance(outcome, errors.WorkersAIError | Reply)
@@ -249,7 +249,7 @@ def test_a_reply_with_a_field_of_another_type_is_a_reply_or_a_typed_error(body: 
 
 
 @pytest.mark.parametrize("levels", [150, 600, 900, 5000])
-def test_errors_nested_without_end_are_read_to_some_depth(levels: int) -> None:
+def test_deeply_nested_errors_are_read_to_a_limited_depth(levels: int) -> None:
     settings = Settings.resolve(account_id="0" * 32, api_token="token")
     body = '{"error":' * levels + '"no"' + "}" * levels
     message = "no"

@@ -1,4 +1,4 @@
-"""Replies as they were recorded of the service, with one field of another type: the right answer or a typed error."""
+"""Recorded replies of the service with one field of another type: the correct answer or a typed error."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ RESPONSES = {"id": "resp_1", "object": "response", "status": "completed", "model
 
 
 def whole(result: Any) -> dict[str, Any]:
-    """The envelope of the service."""
+    """Return the envelope of the service."""
     return {"result": result, "success": True, "errors": [], "messages": []}
 
 
 HI = [{"role": "user", "content": "hi"}]
 CAPTURES: dict[str, tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = {
-    # name: what is called, the reply, arguments, keywords
+    # name: method, reply, arguments, keywords
     "hybrid": ("chat", whole(HYBRID), (LLAMA, HI), {"api": "run"}),
     "native call": ("chat", whole(CALL), (LLAMA, HI), {"api": "run"}),
     "chat completions": ("chat", HYBRID, (LLAMA, HI), {}),
@@ -70,7 +70,7 @@ CAPTURES: dict[str, tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = {
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
+    """Yield every path in a JSON value."""
     if at:
         yield at
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -78,7 +78,7 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
-    """A copy of a value with another one at ``path``."""
+    """Return a copy of a value with another value at ``path``."""
     out = copy.deepcopy(value)
     inner = out
     for key in path[:-1]:
@@ -114,13 +114,13 @@ ODD = st.sampled_from(
 
 
 def client_of(reply: httpx.Response) -> Client:
-    """A client whose service answers with one reply."""
+    """Return a client whose service answers with one reply."""
     http = httpx.Client(transport=httpx.MockTransport(lambda _: reply))
     return Client(account_id="0" * 32, api_token="token", http_client=http, max_retries=0)
 
 
 def call(name: str, body: Any) -> Any:
-    """Call as the capture says, and get ``body``."""
+    """Send the call of the capture. The reply is ``body``."""
     method, _, args, keywords = CAPTURES[name]
     client = client_of(httpx.Response(200, content=json.dumps(body)))
     return getattr(client.batch if method in ("poll", "submit") else client, method)(*args, **keywords)

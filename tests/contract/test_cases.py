@@ -1,4 +1,4 @@
-"""The cases of any service, on the emulator in the process, on a socket, and on recordings of the real service."""
+"""The cases on the emulator in the process, on a socket, and on recordings of the real service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDED = sorted((CASSETTES / "live").glob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """An emulator behind a socket."""
+    """Return the URL of an emulator on a socket."""
     with Emulator().serve() as base_url:
         yield base_url
 
@@ -37,7 +37,7 @@ def test_on_a_socket(case: Case, face: Any, url: str) -> None:
 
 
 def replayed(path: Path, face: Any) -> None:
-    """A recording holds, and was played to its end."""
+    """Check that a recording passes its case and is replayed completely."""
     case = CASES[path.stem]
     with use_cassette(path) as cassette:
         case.holds(case.ask(face(not_in_the_cassette)))
@@ -50,11 +50,11 @@ def test_recordings_of_the_real_service(face: Any) -> None:
         replayed(path, face)
 
 
-# --- the recorder, with a service that is an emulator in disguise ---
+# --- the recorder, with an emulator that looks like the service ---
 
 
-class Disguise(httpx.BaseTransport):
-    """The emulator without its mark, behind what looks like Cloudflare's edge."""
+class ServiceDouble(httpx.BaseTransport):
+    """The emulator without its header, with headers of Cloudflare's edge."""
 
     def __init__(self, **settings: Any) -> None:
         self.inner = Emulator(**settings).transport()
@@ -68,7 +68,7 @@ class Disguise(httpx.BaseTransport):
 
 @pytest.fixture
 def clients(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Makes clients that find a transport of ours where the network would be."""
+    """Return a function that creates clients with this transport in place of the network."""
     real = httpx.HTTPTransport.handle_request
 
     def make(transport: httpx.BaseTransport) -> Client:
@@ -83,14 +83,14 @@ def clients(account: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("name", ["chat-run-gemma-4-26b-a4b-it", "forced-call-stream", "queue", "unknown-model"])
 def test_a_case_is_recorded_and_replays(name: str, clients: Any, face: Any, tmp_path: Path) -> None:
-    assert record(name, clients(Disguise()), tmp_path) == ""
+    assert record(name, clients(ServiceDouble()), tmp_path) == ""
     (path,) = tmp_path.iterdir()
     assert find_problems(path) == []
     replayed(path, face)
 
 
-def test_an_answer_that_does_not_hold_is_not_kept(clients: Any, tmp_path: Path) -> None:
-    problem = record("chat-run-gemma-4-26b-a4b-it", clients(Disguise(neurons_per_day=0)), tmp_path)
+def test_an_answer_that_fails_its_check_is_not_recorded(clients: Any, tmp_path: Path) -> None:
+    problem = record("chat-run-gemma-4-26b-a4b-it", clients(ServiceDouble(neurons_per_day=0)), tmp_path)
     assert "4006" in problem
     assert list(tmp_path.iterdir()) == []
 
@@ -101,5 +101,5 @@ def test_the_recorder_rejects_the_emulator(clients: Any, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_recording_is_found_out() -> None:
+def test_an_invalid_recording_is_detected() -> None:
     assert find_problems(CASSETTES / "documented" / "run_chat.yaml") == ["run_chat: no cf-ray"]

@@ -26,7 +26,7 @@ NO_ADDRESS = "public files whose repository is not recorded"
 
 
 def neutral(got: Any) -> Any:
-    """A chat value without its class; anything else as it is."""
+    """Return a chat value without its class; other values unchanged."""
     if isinstance(got, ChatReply):
         return of_reply(got)
     if isinstance(got, list) and got and hasattr(got[-1], "last"):
@@ -63,7 +63,7 @@ def test_every_cassette_is_replayed_and_none_is_missing() -> None:
 
 
 @every_row("path", sorted(DOCUMENTED.iterdir()))
-def test_a_cassette_says_where_it_comes_from(path: Path) -> None:
+def test_a_cassette_has_its_source(path: Path) -> None:
     content = describe(path)
     assert re.match(rf"https://(developers\.cloudflare\.com|github\.com)/\S+$|{NO_ADDRESS}$", content["source"])
     assert content["evidence"] in ("documented", "seen", "recorded")
@@ -72,7 +72,7 @@ def test_a_cassette_says_where_it_comes_from(path: Path) -> None:
     assert content["interactions"]
 
 
-# --- what a recording keeps ---
+# --- contents of a recording ---
 
 SECRET_ACCOUNT = "fedcba9876543210fedcba9876543210"
 SECRET_TOKEN = "v1.0-a-token-that-nobody-may-see-0123456789"
@@ -80,7 +80,7 @@ SECRET_JOB = "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"
 
 
 def service(request: httpx.Request) -> httpx.Response:
-    """A service that repeats what it should not, and has a job with an id of its own."""
+    """A service whose replies repeat secrets and contain a job id."""
     headers = {"cf-ray": "8f1c2d3e4f5a6b7c-OSL", "set-cookie": f"a={SECRET_TOKEN}", "x-trace": SECRET_JOB}
     if b"request_id" in request.content:
         assert SECRET_JOB.encode() in request.content, "the real service is asked with the real id"
@@ -116,7 +116,7 @@ def test_recordings_have_no_secret_and_replay_with_another_account(tmp_path: Pat
         assert cassette.all_played
 
 
-def test_a_stream_is_recorded_as_it_reads(tmp_path: Path, face: Any) -> None:
+def test_a_stream_is_recorded_as_text(tmp_path: Path, face: Any) -> None:
     events = b'data: {"response":"Bl\xc3\xa5"}\n\ndata: {"response":"b\xc3\xa6r"}\n\ndata: [DONE]\n\n'
     path = tmp_path / "stream.yaml"
     headers = {"content-type": "text/event-stream"}
@@ -146,7 +146,7 @@ def test_another_request_is_not_answered_from_a_cassette(face: Any) -> None:
 
 
 def skeleton(value: Any) -> Any:
-    """A JSON value without its contents."""
+    """Return a JSON value without its contents."""
     if isinstance(value, dict):
         return {key: skeleton(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -157,7 +157,7 @@ def skeleton(value: Any) -> Any:
 
 
 def lacking(published: Any, emulated: Any, path: str = "") -> list[str]:
-    """Paths of the published skeleton that the emulated one lacks, or has otherwise. A null may be anything.
+    """Return the paths of the published skeleton that are missing or different in the emulated one. Null matches all.
 
     Of a list, each published item must look like one of the emulated ones.
     """
@@ -167,7 +167,7 @@ def lacking(published: Any, emulated: Any, path: str = "") -> list[str]:
         return [
             found
             for key, one in published.items()
-            if not (key == "response" and {"text"} & {str(one), str(emulated.get(key))})  # a text, or what it spells
+            if not (key == "response" and {"text"} & {str(one), str(emulated.get(key))})  # a text, or its parsed value
             for found in (lacking(one, emulated[key], f"{path}.{key}") if key in emulated else [f"{path}.{key}"])
         ]
     if isinstance(published, list) and isinstance(emulated, list):
@@ -175,19 +175,19 @@ def lacking(published: Any, emulated: Any, path: str = "") -> list[str]:
     return [] if published == emulated else [path]
 
 
-LIVING = {  # in place of models that were retired after the pages were written
+LIVING = {  # replace models that were retired after the pages were written
     "@cf/meta/llama-3.1-8b-instruct": "@cf/meta/llama-3.1-8b-instruct-fp8",
     "@hf/nousresearch/hermes-2-pro-mistral-7b": "@cf/ibm-granite/granite-4.0-h-micro",
 }
 UNKNOWN_TO_THE_EMULATOR = {"cf-aig-cache-status"}
-SUPERSEDED = {"run_no_such_model"}  # documented; recorded otherwise since
-REPORTED = {  # odd replies from reports; the emulator plays them as named shapes, not by itself
+SUPERSEDED = {"run_no_such_model"}  # documented, but recorded differently later
+REPORTED = {  # odd replies from reports: the emulator sends them only as named shapes
     path.stem for path in DOCUMENTED.iterdir() if describe(path)["evidence"] == "seen" and path.stem in EXCHANGES
 }
 
 
 class Replay:
-    """Puts the requests of a cassette to an emulator, with the emulator's own job id in later ones."""
+    """Send the requests of a cassette to an emulator. Later requests have the emulator's job id."""
 
     def __init__(self, name: str, interactions: list[Any]) -> None:
         pending = sum("request_id" in str(one["request"]["body"]) for one in interactions) - 1
@@ -196,7 +196,7 @@ class Replay:
         self.job = ""
 
     def ask(self, request: Any, published: Any) -> httpx.Response:
-        """The emulator's reply to a request of the cassette."""
+        """Return the emulator's reply to a request of the cassette."""
         body = dict((request["body"] or {}).get("json") or {})
         if self.job and "request_id" in body:
             body["request_id"] = self.job
@@ -212,13 +212,13 @@ class Replay:
 
 
 def events(text: str) -> list[Any]:
-    """The events of a stream; its end mark is a text."""
+    """Return the events of a stream. Its end mark is a text."""
     lines = [line.removeprefix("data: ") for line in text.split("\n") if line]
     return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
 
 def codes(body: Any) -> list[Any]:
-    """The codes of an error response."""
+    """Return the codes of an error response."""
     return [one.get("code") for one in body.get("errors") or []] if isinstance(body, dict) else []
 
 

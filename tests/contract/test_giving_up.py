@@ -16,7 +16,7 @@ EVENT = b'data: {"response":"a"}\n\n'
 
 
 class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream that goes on until it is closed."""
+    """A stream that continues until it is closed."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -39,7 +39,7 @@ class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 @pytest.mark.parametrize("route", ["run", "chat_completions"])
 @pytest.mark.parametrize("take", [1, 3])
-def test_a_stream_that_is_given_up_closes_its_reply(take: int, route: str, face: Any) -> None:
+def test_closing_a_stream_closes_its_reply(take: int, route: str, face: Any) -> None:
     body, headers = Endless(), {"content-type": "text/event-stream"}
     one = face(lambda request: httpx.Response(200, headers=headers, stream=body))
     assert [piece.text for piece in one.stream(MODEL, HI, api=route, take=take)] == ["a"] * take
@@ -67,7 +67,7 @@ def test_a_stream_whose_task_is_cancelled_closes_its_reply(account: dict[str, An
 
 
 @pytest.mark.parametrize("call", ["chat", "embed", "rerank"])
-def test_a_call_that_is_cancelled_is_not_tried_again(call: str, account: dict[str, Any]) -> None:
+def test_a_cancelled_call_is_not_retried(call: str, account: dict[str, Any]) -> None:
     arguments = {"chat": (MODEL, HI), "embed": ("@cf/baai/bge-m3", ["a"]), "rerank": ("@cf/a", "q", ["a"])}
     requests, started = [], asyncio.Event()
 

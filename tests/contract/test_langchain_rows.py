@@ -28,11 +28,11 @@ def test_replies_as_messages_of_langchain(shape: Shape, stream: bool, route: str
     assert got.error == shape.want.error
 
 
-def test_most_of_what_is_sent_can_be_said_in_langchain() -> None:
+def test_most_requests_can_be_expressed_in_langchain() -> None:
     assert sum(expressible(row) for row in SENT) >= 0.7 * len(SENT)
 
 
 @pytest.mark.parametrize(("row", "mode"), spread([row for row in SENT if expressible(row)], MODES))
-def test_what_langchain_sends(row: Sent, mode: str) -> None:
+def test_requests_through_langchain(row: Sent, mode: str) -> None:
     got = {route: sent(OURS, row, route, mode) for route in row.api}
     assert got == {route: [] for route in row.api}

@@ -26,7 +26,7 @@ ROWS = spread(
 
 
 def of_response(response: ChatResponse) -> Want:
-    """Read a response of LlamaIndex, whole or the last of a stream."""
+    """Convert a response of LlamaIndex, complete or the last of a stream."""
     blocks = response.message.blocks
     return Want(
         text=response.message.content or "",

@@ -30,7 +30,7 @@ FORMS = ("auto", "none", "required", "named")
 
 
 def form(choice: Any) -> Any:
-    """The form of a choice on the wire."""
+    """Return the form of a tool choice on the wire."""
     return "named" if isinstance(choice, dict) else choice
 
 
@@ -39,13 +39,13 @@ def form(choice: Any) -> Any:
     tools=st.sampled_from([[CLOCK], [CLOCK, SEARCH], [CLOCK["function"]]]),
     refused=st.sets(st.sampled_from(FORMS)),
 )
-def test_a_choice_is_kept_replaced_or_warned_of(choice: Any, tools: Any, refused: set[str]) -> None:
+def test_a_tool_choice_is_sent_replaced_or_warned_about(choice: Any, tools: Any, refused: set[str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sent, kept = choose_form(NEW, choice, tools, refused)
     assert form(sent) not in refused
     forced = form(choice) in ("required", "named")
-    if forced and sent is None:  # nothing else forces this call, and the user is warned
+    if forced and sent is None:  # no other form forces this call, so a warning is shown
         assert len(caught) == 1
         assert NEW in str(caught[0].message)
         assert {"required", "named"} <= refused or (form(choice) == "required" and len(tools) > 1)
@@ -93,7 +93,7 @@ def test_a_model_that_rejects_a_form_gets_the_next_one(api: Any, way: str, face:
         refused.clear()
 
 
-def test_a_refusal_for_another_reason_is_not_repaired(face: Any) -> None:
+def test_a_rejection_for_another_reason_is_not_repaired(face: Any) -> None:
     sent: list[Any] = []
 
     def short(request: httpx.Request) -> httpx.Response:

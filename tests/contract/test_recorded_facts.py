@@ -1,4 +1,4 @@
-"""Check that every recorded fact names exchanges and tests that exist, and that every exchange holds a fact."""
+"""Check that the exchanges and tests of every recorded fact exist, and that every exchange has a fact."""
 
 from __future__ import annotations
 

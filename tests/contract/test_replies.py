@@ -34,7 +34,7 @@ class Script(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class Answering:
-    """Answers every request with the shape, and counts them."""
+    """Answer every request with the shape, and count requests."""
 
     def __init__(self, shape: Shape, route: str, size: int | None = None) -> None:
         self.shape, self.route, self.size, self.requests = shape, route, size, 0
@@ -53,7 +53,7 @@ def names(shapes: list[Shape]) -> list[str]:
 
 
 def ask(face: Any, shape: Shape, route: str, *, stream: bool, size: int | None = None) -> tuple[Want, int]:
-    """What the core client makes of the shape, and in how many requests."""
+    """Return the value that the core client reads from the shape, and the number of requests."""
     answering = Answering(shape, route, size)
     one = face(answering)
     options = {"api": route, **shape.params}
@@ -91,8 +91,8 @@ def test_streamed_replies(shape: Shape, face: Any, route: str, size: int | None)
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_the_last_piece_names_completion_and_model(route: str, face: Any) -> None:
-    """The first event that names them counts, and the headers of the reply come with them."""
+def test_the_last_piece_has_the_ids_of_completion_and_model(route: str, face: Any) -> None:
+    """The ids come from the first event that contains them, together with the headers of the reply."""
     events = [
         {"id": "chatcmpl-1", "model": "first", "choices": [{"index": 0, "delta": {"content": "a"}}]},
         {"id": "chatcmpl-2", "model": "second", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
@@ -123,7 +123,7 @@ def test_an_invalid_answer_raises_with_its_content(result: Any, says: str, face:
 
 
 @pytest.mark.parametrize("size", [10, 1980, 9000])
-def test_a_body_that_is_no_answer_is_kept_in_short(size: int, face: Any) -> None:
+def test_an_invalid_body_is_shortened_in_the_error(size: int, face: Any) -> None:
     body = {"result": {"other": "x" * size}}
     text = json.dumps(body)
     with pytest.raises(APIResponseValidationError) as caught:
@@ -134,7 +134,7 @@ def test_a_body_that_is_no_answer_is_kept_in_short(size: int, face: Any) -> None
 
 @pytest.mark.parametrize("size", [None, 1], ids=["at once", "by bytes"])
 def test_deltas_before_an_error_are_yielded_first(size: int | None) -> None:
-    """However the network has cut the bytes."""
+    """The result does not depend on how the network splits the bytes."""
     body = sse([{"response": "a"}, {"response": "b"}, {"errors": [{"code": 3040, "message": "busy"}]}])
     headers = {"content-type": "text/event-stream"}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, stream=Script(body, size)))

@@ -111,7 +111,7 @@ def test_replies_of_the_responses_route(body: Any, want: Want, enveloped: bool, 
     assert "stream" not in json.loads(request.content)
 
 
-def test_thoughts_are_counted(face: Any) -> None:
+def test_reasoning_tokens_are_counted(face: Any) -> None:
     reply = face(lambda request: httpx.Response(200, json=response(message("4"), usage=USAGE))).chat(
         MODEL, HI, api="responses"
     )
@@ -190,7 +190,7 @@ SENT = {
 
 
 @pytest.mark.parametrize(("messages", "params", "has"), SENT.values(), ids=SENT)
-def test_what_the_responses_route_is_sent(messages: Any, params: Any, has: Any, face: Any) -> None:
+def test_requests_of_the_responses_route(messages: Any, params: Any, has: Any, face: Any) -> None:
     bodies: list[Any] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -211,7 +211,7 @@ def test_options_of_the_native_route_are_rejected(params: Any, face: Any) -> Non
 
 
 @pytest.mark.parametrize("body", [{"object": "response"}, {"object": "response", "output": None}], ids=str)
-def test_a_response_without_a_list_of_items_is_no_answer(body: Any, face: Any) -> None:
+def test_a_response_without_a_list_of_items_is_invalid(body: Any, face: Any) -> None:
     one = face(lambda request: httpx.Response(200, json=body))
     with pytest.raises(e.APIResponseValidationError, match="has no answer"):
         one.chat(MODEL, HI, api="responses")

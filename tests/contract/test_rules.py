@@ -1,4 +1,4 @@
-"""Every rule of the peer is traced to rows that exist, or has a reason; and the README says the same."""
+"""Every rule has existing rows or a reason, and the README has the same table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_names_are_unique_in_each_table() -> None:
         assert len(set(names)) == len(names), table
 
 
-def test_the_rules_are_all_there() -> None:
+def test_all_rules_are_listed() -> None:
     assert list(RULES) == list(range(1, 36))
 
 
@@ -32,7 +32,7 @@ def test_rows_cite_rules_that_exist() -> None:
 
 
 @every_row("traced", [*RULES.values(), *GAPS.values()])
-def test_what_is_named_exists(traced: Traced) -> None:
+def test_cited_names_exist(traced: Traced) -> None:
     assert [pattern for pattern in traced.rows if not rows_of(pattern)] == []
     for test in traced.tests:
         file, _, name = test.partition("::")

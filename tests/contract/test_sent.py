@@ -27,7 +27,7 @@ CASES = [
 
 
 class Recorder:
-    """Keeps requests, and answers them."""
+    """Record and answer requests."""
 
     def __init__(self) -> None:
         self.requests: list[httpx.Request] = []

@@ -1,4 +1,4 @@
-"""What the makers of ``langchain-cloudflare`` ask of 12 models in their live tests, in cases of our own."""
+"""Cases for the 12 models in the live tests of ``langchain-cloudflare``."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_answer_matches_the_schema(client: Any, model: str, api: str) -> None
 
 
 @pytest.mark.parametrize("model", SEEING)
-def test_a_picture_is_seen_by_models_that_see(client: Any, model: str, api: str) -> None:
+def test_images_are_sent_to_models_with_vision(client: Any, model: str, api: str) -> None:
     parts = [{"type": "text", "text": "Describe it."}, {"type": "image_url", "image_url": {"url": PIXEL}}]
 
     assert client.chat(model, [{"role": "user", "content": parts}], api=api, max_tokens=2000).text

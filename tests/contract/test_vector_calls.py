@@ -18,10 +18,10 @@ RERANKER = "@cf/baai/bge-reranker-base"
 
 
 class Counting:
-    """Answers each text with a vector that identifies it, and records the requests.
+    """Answer each text with a vector that identifies it, and record the requests.
 
     Args:
-        limit: Characters that one request may have together; more is rejected with ``refusal``.
+        limit: Maximum total characters of one request. A larger request is rejected with ``refusal``.
     """
 
     def __init__(self, limit: int | None = None, refusal: httpx.Response | None = None) -> None:
@@ -100,13 +100,13 @@ def test_the_openai_route_of_embeddings(model: str, api: Any, face: Any) -> None
         ({"api": "embeddings", "dimensions": 0}, "dimensions must be"),
     ],
 )
-def test_an_option_of_the_other_route_is_named(options: Any, says: str, face: Any) -> None:
+def test_an_option_of_the_other_route_is_reported(options: Any, says: str, face: Any) -> None:
     with pytest.raises(e.ConfigurationError, match=says):
         face(Counting()).embed(BGE, ["a"], **options)
 
 
-def test_no_texts_no_request(face: Any) -> None:
-    """workerd#5261: an empty list matches another schema, and the complaint misleads."""
+def test_an_empty_list_of_texts_sends_no_request(face: Any) -> None:
+    """An empty list matches another schema, and the error of the service is misleading (workerd#5261)."""
     service = Counting()
     assert face(service).embed(BGE_M3, []).vectors == []
     assert service.bodies == []
@@ -184,7 +184,7 @@ def test_vectors_of_several_replies_have_one_length(halved: bool, face: Any) -> 
 
 
 def test_many_texts_are_scored_in_parts_and_ranked_as_one_list(face: Any) -> None:
-    """At most a hundred contexts go into one request; an index is that of the caller's list."""
+    """A request has at most a hundred contexts. An index refers to the caller's list."""
     sizes: list[int] = []
 
     def score(request: httpx.Request) -> httpx.Response:
@@ -201,7 +201,7 @@ def test_many_texts_are_scored_in_parts_and_ranked_as_one_list(face: Any) -> Non
 
 
 def test_the_models_of_all_pages(face: Any) -> None:
-    """The reported total counts the platform, so pages are requested until a short one."""
+    """The reported total counts all models of the platform, so pages are requested until a short page."""
     pages: list[str] = []
 
     def page(request: httpx.Request) -> httpx.Response:

@@ -22,7 +22,7 @@ def enveloped(result: Any) -> dict[str, Any]:
 
 
 def packed(*floats: float) -> str:
-    """Base64 of little-endian float32."""
+    """Return base64 of little-endian float32."""
     numbers = array.array("f", floats)
     return base64.b64encode(numbers.tobytes()).decode()
 
@@ -101,7 +101,7 @@ def test_an_invalid_vector_is_never_returned(body: Any, text: str, face: Any) ->
 
 
 SENT = [
-    # Only what is set is sent (CherryHQ/cherry-studio#20730), line breaks stay (run-llama/llama_index#6436).
+    # Only set fields are sent (CherryHQ/cherry-studio#20730). Line breaks are not changed (run-llama/llama_index#6436).
     (BGE, {}, {"text": ["a\nb"]}),
     (BGE, {"kind": "query"}, {"text": ["a\nb"]}),
     (BGE, {"pooling": "cls"}, {"text": ["a\nb"], "pooling": "cls"}),
@@ -118,7 +118,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("model", "options", "body"), SENT)
-def test_what_an_embedding_sends(model: str, options: Any, body: Any, face: Any) -> None:
+def test_the_request_of_an_embedding_call(model: str, options: Any, body: Any, face: Any) -> None:
     sent: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -153,7 +153,7 @@ def test_scores_of_every_shape(result: Any, face: Any) -> None:
     assert sent == [{"query": "q", "contexts": contexts, "top_k": 2, "options": {"rejectIfBusy": True}}]
 
 
-# Out of scope: a missing ranking read as an empty one (rule 35); texts would be lost silently.
+# Not supported: reading a missing ranking as an empty one (rule 35). Texts would be lost silently.
 @pytest.mark.parametrize(
     "result",
     [

@@ -1,8 +1,8 @@
 """Whole replies: rules 16 to 22 and the reports of groups 3, 5 and 6.
 
-Each is read on both routes, and once more as the answer to a request to stream, which some models give as plain JSON
-(rule 29, cloudflare/ai#396). Out of scope: sending the request a second time without ``stream``, as rule 29 does;
-the answer is there and was paid for.
+Each is read on both routes, and once more as the answer to a stream request, which some models answer with plain JSON
+(rule 29, cloudflare/ai#396). Not supported: sending the request a second time without ``stream``, as rule 29 does;
+the answer was received and paid for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHOLE = [
         Want("Hello"),
         {"object": "text_completion", "choices": [{"index": 0, "text": "Hello", "finish_reason": "stop"}]},
     ),
-    # --- what `response` and `content` may be ---
+    # --- types of `response` and `content` ---
     Shape("response is a number", "rule 17, cloudflare/ai#302", Want("42"), {"response": 42}),
     Shape("response is zero", "rule 17", Want("0"), {"response": 0}),
     Shape("response is a fraction", "rule 17", Want("0.5"), {"response": 0.5}),
@@ -62,7 +62,7 @@ WHOLE = [
         {"response": '{"a":"' + "A-1-" * 5000},
         params=JSON_MODE,
     ),
-    # Out of scope: splitting at a lone </think>; the text stays whole (cloudflare/workers-ai-provider#16).
+    # Not supported: splitting at a lone </think>. The text is not split (cloudflare/workers-ai-provider#16).
     Shape(
         "closing think tag without its opening one",
         "cloudflare/workers-ai-provider#16",

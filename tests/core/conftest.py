@@ -1,4 +1,4 @@
-"""Flows played by hand: no socket, no clock."""
+"""Run flows step by step: no socket, no clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class VirtualClock:
 
 @dataclass
 class Played:
-    """What a flow did."""
+    """The steps and the result of a flow."""
 
     result: Any = None
     error: BaseException | None = None
@@ -47,7 +47,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """Virtual time for real clients: the driver sleeps in it, and the account's limiter reads it."""
+    """Return virtual time for real clients. The driver sleeps in it, and the account's limiter reads it."""
     time = VirtualTime()
     monkeypatch.setattr("workers_ai._flow.drivers.time.sleep", time.sleep)
     monkeypatch.setattr(limiter, "AccountLimiter", lambda: AccountLimiter(time.now))
@@ -56,7 +56,7 @@ def virtual(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 @pytest.fixture
 def play(clock: VirtualClock) -> Callable[[Flow[Any], Iterable[Any]], Played]:
-    """Plays a flow against a list of answers: responses, or exceptions of the transport."""
+    """Return a function that runs a flow with a list of answers: responses, or exceptions of the transport."""
 
     def play(flow: Flow[Any], answers: Iterable[Any]) -> Played:
         played, left = Played(), iter(answers)
@@ -74,7 +74,7 @@ def play(clock: VirtualClock) -> Callable[[Flow[Any], Iterable[Any]], Played]:
                 step = flow.throw(answer) if isinstance(answer, Exception) else flow.send(answer)
         except StopIteration as stop:
             played.result = stop.value
-        except Exception as exc:  # noqa: BLE001 - what the flow ended with is what the test looks at
+        except Exception as exc:  # noqa: BLE001 - the test checks the error of the flow
             played.error = exc
         assert next(left, None) is None, "the flow ended before all answers were used"
         return played
@@ -84,7 +84,7 @@ def play(clock: VirtualClock) -> Callable[[Flow[Any], Iterable[Any]], Played]:
 
 @pytest.fixture
 def make_calls(account: dict[str, Any], clock: VirtualClock) -> Callable[..., Calls]:
-    """Makes the flows of a client on the virtual clock, its jitter at the upper bound."""
+    """Return the flows of a client on the virtual clock, with maximum jitter."""
 
     def make(
         limiter: AccountLimiter | None = None,
@@ -101,7 +101,7 @@ def make_calls(account: dict[str, Any], clock: VirtualClock) -> Callable[..., Ca
 
 @pytest.fixture
 def ok() -> Callable[..., httpx.Response]:
-    """Makes a good reply of the native family."""
+    """Return a function that creates a valid reply of the native family."""
     return lambda result=None: httpx.Response(
         200, json={"result": result or {"response": "hi"}, "success": True, "errors": [], "messages": []}
     )
@@ -109,7 +109,7 @@ def ok() -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def refusal() -> Callable[..., httpx.Response]:
-    """Makes an error reply as the service writes it."""
+    """Return a function that creates an error response in the form of the service."""
 
     def make(
         status: int, code: int | None = None, text: str = "no", headers: dict[str, str] | None = None

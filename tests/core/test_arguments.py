@@ -138,18 +138,18 @@ def client(account: dict[str, Any]) -> Client:
 
 
 @every_row(("call", "says"), ODD_DATA.values())
-def test_data_of_another_kind_is_a_bad_request(call: Callable[[Any], Any], says: str, client: Client) -> None:
+def test_data_of_another_type_is_a_bad_request(call: Callable[[Any], Any], says: str, client: Client) -> None:
     with pytest.raises(e.BadRequestError, match=says):
         call(client)
 
 
 @every_row(("call", "says"), ODD_OPTIONS.values())
-def test_an_option_of_another_kind_is_named(call: Callable[[Any], Any], says: str, client: Client) -> None:
+def test_an_option_of_another_type_is_reported(call: Callable[[Any], Any], says: str, client: Client) -> None:
     with pytest.raises(e.ConfigurationError, match=says):
         call(client)
 
 
-def test_of_an_assistants_turn_parts_alone_are_its_words(account: dict[str, Any]) -> None:
+def test_only_text_parts_of_an_assistant_turn_are_its_text(account: dict[str, Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         sent.append(json.loads(request.content)["messages"])
         return httpx.Response(200, json={"response": "a"})
@@ -174,8 +174,10 @@ def test_texts_may_come_from_a_generator_and_lone_surrogates_are_harmless(accoun
     own = httpx.Client(transport=httpx.MockTransport(answer))
     client = Client(http_client=own, session_id="a\ud800", **account)
     assert client.rerank(RERANK, "q", (text for text in ["a"]))[0].index == 0  # type: ignore[arg-type]
-    assert client.models(search="llama\ud800") == []
-    assert seen == ["a%3F", "search=llama%3F&page=1&per_page=100"]
+    assert client.models(search="llama\ud800", hide_experimental=True, task=None) == []
+    assert seen == ["a%3F", "search=llama%3F&hide_experimental=true&page=1&per_page=100"]
+    with pytest.raises(e.ConfigurationError, match="has no keyword 'serch'; did you mean 'search'"):
+        client.models(serch="llama")  # type: ignore[call-arg]
 
 
 FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
@@ -201,7 +203,7 @@ FOREIGN: dict[str, tuple[Callable[[Client], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "text"), FOREIGN.values(), ids=FOREIGN)
+@every_row(("call", "text"), FOREIGN.values())
 def test_a_model_of_another_task_raises_an_error_with_suitable_models(
     call: Callable[[Client], Any], text: str, account: dict[str, Any]
 ) -> None:

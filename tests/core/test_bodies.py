@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.conftest import Face
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai import errors as e
@@ -23,7 +24,7 @@ EVENTS = b'data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Bytes as a socket gives them, counted."""
+    """The pieces of a body, as read from a socket, with a count."""
 
     def __init__(self, data: bytes, size: int = 7) -> None:
         self._pieces = [data[at : at + size] for at in range(0, len(data), size)]
@@ -63,7 +64,7 @@ def answering(body: bytes, coding: str, media: str, status: int = 200, size: int
     return answer
 
 
-@pytest.mark.parametrize("coding", CODINGS)
+@every_row("coding", CODINGS)
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_every_requested_content_coding_is_decoded(face: Callable[..., Face], coding: str, size: int) -> None:
     encoded = CODINGS[coding]
@@ -104,7 +105,7 @@ def test_bytes_that_do_not_fit_their_coding_are_a_typed_error(face: Callable[...
         face(answering(b"not gzip at all", "gzip", "application/json")).chat(CHAT, HI)
 
 
-@pytest.mark.parametrize("charset", ["idna", "base64", "undefined", "rot13", "unicode_escape", "\x7f", "utf-7"])
+@every_row("charset", ["idna", "base64", "undefined", "rot13", "unicode_escape", "\x7f", "utf-7"])
 def test_any_charset_of_an_error_page_is_a_typed_error(face: Callable[..., Face], charset: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         headers = {"content-type": f"text/html; charset={charset}"}
@@ -146,7 +147,7 @@ ODD: dict[str, Callable[[Client], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", ODD.values(), ids=ODD)
+@every_row("call", ODD.values())
 def test_an_input_that_cannot_be_serialized_raises(account: dict[str, Any], call: Callable[[Client], Any]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         pytest.fail("sent")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.chat.stream import ChatStreamReader
 from workers_ai._wire.request import ReplyContext
@@ -45,7 +45,7 @@ def cut(draw: st.DrawFn, text: str) -> list[str]:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[tuple[str, Any, str]]]:
-    """Return pieces, in which those of several calls alternate, and the calls that they mean."""
+    """Return the alternating pieces of several calls, and the calls."""
     names = draw(st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3))
     indexes = draw(INDEXES)
     has_ids = draw(st.booleans())
@@ -76,7 +76,7 @@ def test_interleaved_pieces_make_whole_calls(case: tuple[list[dict[str, Any]], l
 @settings(deadline=None)
 @given(st.data(), st.sampled_from([0, [0], True, None, "x", 1.5]), st.booleans())
 def test_one_call_after_the_other_needs_no_usable_index(data: st.DataObject, index: Any, has_ids: bool) -> None:
-    """All pieces have the same index, or each its own; only names and ids separate the calls."""
+    """All pieces have the same index, or each has another one. Only names and ids separate the calls."""
     pieces: list[dict[str, Any]] = []
     wanted = []
     for place, name in enumerate(["clock", "get_weather"]):
@@ -92,7 +92,7 @@ def test_one_call_after_the_other_needs_no_usable_index(data: st.DataObject, ind
     assert read(pieces) == wanted
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tools", "names", "wanted"),
     [
         ((), ("get_", "weather"), ["get_weather"]),

@@ -33,7 +33,7 @@ ROWS = [line.split() for line in Path(__file__).with_name("catalogue_facts.txt")
 
 
 def shown(value: Any) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     return "-" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -68,7 +68,7 @@ OTHER_FACTS = [
     # a live probe of 2026-09
     ("@cf/zai-org/glm-4.7-flash", {"tool_choice_refused": ("required",)}),
     ("@cf/mistralai/mistral-small-3.1-24b-instruct", {"tool_choice_refused": None, "guided_json": True}),
-    # https://developers.cloudflare.com/changelog/: kimi-k2.5 is answered, and charged, as kimi-k2.6
+    # https://developers.cloudflare.com/changelog/: kimi-k2.6 answers for kimi-k2.5, at its own price
     ("@cf/moonshotai/kimi-k2.5", {"alias_of": "@cf/moonshotai/kimi-k2.6", "successor": "@cf/moonshotai/kimi-k2.6"}),
 ]
 
@@ -90,12 +90,12 @@ def test_costs() -> None:
 
 
 def row(model: str, **properties: Any) -> dict[str, Any]:
-    """A row of ``models/search``."""
+    """Return a row of ``models/search``."""
     named = [{"property_id": name, "value": value} for name, value in properties.items()]
     return {"name": model, "task": {"name": "Text Generation"}, "properties": named}
 
 
-def test_a_comparison_names_each_difference() -> None:
+def test_a_comparison_lists_each_difference() -> None:
     model = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
     same = {"context_window": "24000", "function_calling": "true", "async_queue": "true", "lora": "true",
             "price": [{"unit": "per M input tokens", "price": 0.293, "currency": "USD"},
@@ -138,7 +138,7 @@ VALUES = st.recursive(
 
 
 @given(rows=st.lists(VALUES, max_size=3), value=VALUES, schema=VALUES)
-def test_lists_of_another_shape_are_compared_as_far_as_they_go(rows: list[Any], value: Any, schema: Any) -> None:
+def test_lists_of_another_shape_are_compared_as_far_as_possible(rows: list[Any], value: Any, schema: Any) -> None:
     model = "@cf/baai/bge-m3"
     odd = row(model, context_window=value, price=value, reasoning_effort=value, planned_deprecation_date=value)
     for one in compare([lookup(model)], [*rows, odd, {"name": model, "properties": value}], {model: schema}):

@@ -64,7 +64,7 @@ def test_no_generic_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings.resolve(account_id="a", api_token="t").base_url == "https://api.cloudflare.com/client/v4"
 
 
-def test_white_space_around_credentials_is_dropped() -> None:
+def test_white_space_around_credentials_is_removed() -> None:
     settings = Settings.resolve(account_id=f" {HEX}\n", api_token=" secret-token\n")
     assert (settings.account_id, settings.api_token.get_secret_value()) == (HEX, "secret-token")
 
@@ -132,7 +132,7 @@ MALFORMED = {
 
 
 @every_row(("given", "text"), MALFORMED.values())
-def test_a_malformed_setting_is_named_and_no_secret_shown(given: dict[str, Any], text: str) -> None:
+def test_a_malformed_setting_is_reported_without_secrets(given: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Settings.resolve(**{"account_id": HEX, "api_token": "secret-token", **given})
     assert text in str(caught.value)
@@ -147,7 +147,7 @@ def test_plain_http_is_for_this_machine(host: str, account: dict[str, Any]) -> N
     assert Settings.resolve(**account, base_url=url).base_url == url
 
 
-def test_plain_http_elsewhere_needs_a_word(account: dict[str, Any]) -> None:
+def test_plain_http_to_other_hosts_needs_an_option(account: dict[str, Any]) -> None:
     url = "http://proxy.example/client/v4"
     assert Settings.resolve(**account, base_url=url, allow_insecure_http=True).base_url == url
 
@@ -167,7 +167,7 @@ def test_plain_http_elsewhere_needs_a_word(account: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_where_the_paths_of_the_service_begin(base_url: str, root: str) -> None:
+def test_base_url_of_requests(base_url: str, root: str) -> None:
     assert Settings.resolve(account_id=HEX, api_token="t", base_url=base_url)._root == root
 
 
@@ -194,7 +194,7 @@ def test_gateway_options_become_headers() -> None:
     assert "gw-secret" not in repr(options)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "given",
     [
         {"cache_ttl_s": 59},
@@ -209,7 +209,6 @@ def test_gateway_options_become_headers() -> None:
         {"event_id": "a\nb"},
         {"token": "a\nb"},
     ],
-    ids=str,
 )
 def test_gateway_options_out_of_range(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
@@ -251,7 +250,7 @@ def test_repr_and_pickle_include_no_secrets(account: dict[str, Any], monkeypatch
 
 
 @pytest.mark.parametrize("make", [Client, AsyncClient])
-def test_clients_know_the_other_names_and_name_the_nearest(make: Any, account: dict[str, Any]) -> None:
+def test_clients_accept_aliases_and_suggest_the_nearest_name(make: Any, account: dict[str, Any]) -> None:
     client = make(account_id="a", api_key="t-1", request_timeout=7)
     assert (client.settings.api_token.get_secret_value(), client.settings.timeout) == ("t-1", 7)
     with pytest.raises(ConfigurationError, match=r"has no keyword 'max_retry'; did you mean 'max_retries'\?"):
@@ -276,19 +275,19 @@ def test_a_call_rejects_unknown_keywords(account: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("model", ["@cf/meta/llama-3.3-70b", "@hf/a/b", "deepseek/v4", "dynamic/my-route", "名前"])
-def test_any_well_formed_model_is_taken(model: str) -> None:
+def test_any_well_formed_model_is_accepted(model: str) -> None:
     assert check_model(model) == model
 
 
 @every_row(
     "model", ["", " ", "a b", "../x", "@cf/../x", "a?b", "a#b", "a%2Fb", "a\\b", "/a", "a//b", "a\nb", "a\x00", None, 7]
 )
-def test_a_model_that_could_bend_the_url_is_rejected(model: Any) -> None:
+def test_a_model_id_that_changes_the_url_is_rejected(model: Any) -> None:
     with pytest.raises(ConfigurationError, match="malformed"):
         check_model(model)
 
 
-def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> None:
+def test_a_timeout_as_plain_data_becomes_an_httpx_timeout(account: dict[str, Any]) -> None:
     given = httpx.Timeout(5, read=None)
     assert Settings.resolve(**account, timeout=given.as_dict()).timeout == given
     for odd in ({"reed": 5}, {"read": 5}):
@@ -296,7 +295,7 @@ def test_a_timeout_of_plain_data_is_one_of_httpx(account: dict[str, Any]) -> Non
             Settings.resolve(**account, timeout=odd)
 
 
-def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
+def test_an_httpx_timeout_is_used_unchanged(account: dict[str, Any]) -> None:
     timeout = httpx.Timeout(5, read=60)
     assert Settings.resolve(**account, timeout=timeout).timeout is timeout
 
@@ -304,7 +303,7 @@ def test_an_httpx_timeout_is_taken_as_it_is(account: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "end", ["", "/workers-ai", "/workers-ai/", "/workers-ai/v1", "/workers-ai/run", "/workers-ai/@cf/meta/llama"]
 )
-def test_every_form_of_a_gateway_url_is_one(end: str) -> None:
+def test_all_forms_of_a_gateway_url_are_equal(end: str) -> None:
     base_url = f"https://gateway.ai.cloudflare.com/v1/{HEX}/gw"
     settings = Settings.resolve(account_id=HEX, api_token="t", base_url=base_url + end)
     assert settings._root == f"{base_url}/workers-ai"

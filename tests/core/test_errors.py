@@ -1,4 +1,4 @@
-"""Every envelope, every code, every status: one typed error each, readable and without secrets."""
+"""Every envelope, code and status has one typed error, readable and without secrets."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from workers_ai.batch import BatchJob
 MODEL = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 UUID = "40440429-4290-4404-8429-500404429404"
 
-# (code, HTTP status on the wire, class, worth another try). The documented codes stand on
-# https://developers.cloudflare.com/workers-ai/platform/errors/, the others were seen in public traces.
+# (code, HTTP status on the wire, class, retryable). The documented codes are listed at
+# https://developers.cloudflare.com/workers-ai/platform/errors/, the others are in public traces.
 CODES = [
     (5007, 400, e.NotFoundError, False),
     (5004, 400, e.BadRequestError, False),
@@ -43,7 +43,7 @@ CODES = [
     (3008, 408, e.RequestTimeoutError, True),
     (3036, 429, e.QuotaExhaustedError, False),
     (3040, 429, e.CapacityError, True),
-    # seen, not documented
+    # recorded, not documented
     (1000, 500, e.InternalServerError, True),
     (1001, 400, e.BadRequestError, False),
     (1031, 400, e.BadRequestError, False),
@@ -123,7 +123,7 @@ def settings(account: dict[str, Any]) -> Settings:
 
 @pytest.fixture
 def read(settings: Settings) -> Any:
-    """Reads a reply as a call does."""
+    """Return a function that reads a reply as a call does."""
 
     def read(status: int, body: Any, headers: dict[str, str] | None = None) -> Any:
         content = body if isinstance(body, (str, bytes)) else json.dumps(body)
@@ -224,7 +224,7 @@ NARROWED = [
 
 
 @every_row(("status", "code", "text", "cls"), NARROWED)
-def test_texts_that_say_more_than_code_or_status(
+def test_error_texts_that_outrank_code_and_status(
     status: int, code: int | None, text: str, cls: type, read: Any
 ) -> None:
     assert type(read(status, envelope(code, text))) is cls
@@ -285,7 +285,7 @@ def test_the_text_is_one_line_with_model_status_code_ray_and_remedy(read: Any) -
     assert (error.ray_id, error.gateway_log_id, error.request_id) == ("8a1-AMS", "log1", UUID)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("status", "code", "names"),
     [
         (401, 10000, "CLOUDFLARE_API_TOKEN"),
@@ -313,7 +313,7 @@ def test_the_daily_allocation_is_renewed_at_the_next_midnight_utc() -> None:
     assert spending_limit.resets_at is None  # type: ignore[attr-defined]
 
 
-def test_the_error_of_a_retired_model_names_its_successor() -> None:
+def test_the_error_of_a_retired_model_contains_its_successor() -> None:
     error = error_from_reply(410, {}, "", model="@cf/old", body=envelope(5028), successor={"@cf/old": "@cf/new"}.get)
     assert error.successor == "@cf/new"  # type: ignore[attr-defined]
     assert "Use @cf/new instead." in str(error)
@@ -342,7 +342,7 @@ def test_built_in_bases_agree_with_is_retryable(error: e.WorkersAIError) -> None
     assert not isinstance(error, TimeoutError)
 
 
-def test_a_whole_error_pickles_with_its_reply(read: Any) -> None:
+def test_an_error_pickles_with_its_response(read: Any) -> None:
     error = read(429, envelope(3040, "busy"), {"cf-ray": "r", "retry-after": "3", "set-cookie": "s=1"})
     twin = pickle.loads(pickle.dumps(error))
     assert (twin.retry_after, twin.response, twin.body) == (3.0, error.response, error.body)
@@ -357,7 +357,7 @@ HI = [{"role": "user", "content": "hi"}]
 JOB = BatchJob("id", MODEL, 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("call", "reply"),
     [
         (lambda client: client.chat(MODEL, HI), NO_ANSWER),

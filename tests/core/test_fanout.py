@@ -38,7 +38,7 @@ def test_results_keep_the_order_of_the_texts_however_requests_end(limit: int, fa
         nonlocal seen
         seen += 1
         if limit > 1 and one.mode == "sync" and seen <= 3:
-            gate.wait(timeout=60)  # three are in flight at once, or this breaks
+            gate.wait(timeout=60)  # fails unless three requests run at the same time
         return vectors(request)
 
     one = face(out_of_order, max_concurrency=limit)
@@ -47,7 +47,7 @@ def test_results_keep_the_order_of_the_texts_however_requests_end(limit: int, fa
     assert seen == 6
 
 
-def test_after_a_failure_nothing_more_is_begun(face: Any) -> None:
+def test_after_a_failure_no_request_starts(face: Any) -> None:
     seen: list[str] = []
     failed = threading.Event()
 
@@ -95,5 +95,5 @@ def test_after_a_failure_no_other_flow_retries(face: Any) -> None:
     with pytest.raises(e.BadRequestError):
         one.embed(BGE, ["0", "1"], batch_size=1)
     assert time.monotonic() - began < 50
-    assert not threading.Event().wait(0.4)  # longer than one look at whether to stop
+    assert not threading.Event().wait(0.4)  # longer than the interval of the check for a stop
     assert sorted(service.seen) == ["0", "1"]

@@ -12,6 +12,7 @@ import httpx
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai import RetryPolicy
 from workers_ai import errors as e
@@ -49,7 +50,7 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@every_row("body", BODIES.values())
 def test_hostile_bodies_are_read_in_linear_time_and_a_5xx_stays_retryable(body: bytes, face: Any) -> None:
     for status, call in ((200, "chat"), (200, "stream"), (400, "chat"), (503, "stream")):
         one = face(lambda request, status=status: httpx.Response(status, content=body), max_retries=0)
@@ -75,7 +76,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize(("status", "cls"), UNREADABLE.items())
+@every_row(("status", "cls"), UNREADABLE.items())
 @pytest.mark.parametrize("coding", ["gzip", "br"])
 def test_an_error_response_whose_body_cannot_be_read_has_the_class_of_its_status(
     coding: str, status: int, cls: type[e.WorkersAIError], face: Any, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +97,7 @@ def test_an_error_response_whose_body_cannot_be_read_has_the_class_of_its_status
     assert len(sent) == (2 if status in (429, 503) else 1)
 
 
-@pytest.mark.parametrize("charset", CHARSETS)
+@every_row("charset", CHARSETS)
 def test_a_page_in_any_charset_is_a_typed_error(charset: str, face: Any) -> None:
     headers = {"content-type": f"text/html; charset={charset}"}
     page = b"<html><title>Bad gateway</title>\xff\xfe"
@@ -123,7 +124,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+@every_row("around", AROUND.values())
 def test_a_value_is_found_in_surrounding_text(around: str) -> None:
     assert parse_answer(around.replace("JSON", json.dumps(ONE))) == ONE
 

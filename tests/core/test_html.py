@@ -1,4 +1,4 @@
-"""Values that draw themselves in a notebook."""
+"""Values with an HTML form for notebooks."""
 
 from __future__ import annotations
 

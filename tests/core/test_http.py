@@ -1,4 +1,4 @@
-"""HTTP clients: one for sync, one for each event loop, and whose they are."""
+"""HTTP clients: one for sync, one per event loop; which of them are closed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_httpx_is_imported_at_the_first_call() -> None:
 def test_one_client_in_two_event_loops_one_after_the_other(aclient: AsyncClient) -> None:
     for _ in range(2):
         assert asyncio.run(aclient.chat(MODEL, HI)).text
-    gc.collect()  # what was left open would warn here, and warnings are errors
+    gc.collect()  # an open resource would warn here, and warnings are errors
 
 
 def test_one_client_in_the_loops_of_several_threads(aclient: AsyncClient) -> None:
@@ -245,7 +245,7 @@ def test_an_own_sync_client_is_not_used_for_async_calls(url: str, account: dict[
 
 
 class Gauge:
-    """Counts calls and streams that are open at once."""
+    """Count calls and streams that are open at the same time."""
 
     def __init__(self) -> None:
         self.open = self.peak = 0
@@ -265,7 +265,7 @@ class Gauged(httpx.SyncByteStream, httpx.AsyncByteStream):
         gauge.change(1)
 
     def __iter__(self) -> Iterator[bytes]:
-        time.sleep(0.002)  # noqa: TID251 - lets the others come
+        time.sleep(0.002)  # noqa: TID251 - waits for the other calls
         yield STREAM
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -288,7 +288,7 @@ def test_max_concurrency_bounds_calls_and_streams(mode: str, streamed: bool, acc
         if streamed:
             return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Gauged(gauge))
         gauge.change(1)
-        time.sleep(0.002)  # noqa: TID251 - lets the others come
+        time.sleep(0.002)  # noqa: TID251 - waits for the other calls
         gauge.change(-1)
         return httpx.Response(200, json={"response": "a"})
 
@@ -329,7 +329,7 @@ def test_max_concurrency_bounds_calls_and_streams(mode: str, streamed: bool, acc
 def test_a_failed_stream_releases_its_slot(fault: Fault, face: Any) -> None:
     emulator = Emulator()
     one = face(emulator.transport(), max_concurrency=1, max_retries=0, retry=None)
-    emulator.faults.add(replace(fault))  # a fault counts whom it has met
+    emulator.faults.add(replace(fault))  # a fault counts the requests it applied to
     with pytest.raises(e.WorkersAIError):
         one.stream(MODEL, HI)
     assert one.stream(MODEL, HI)[-1].last
@@ -338,7 +338,7 @@ def test_a_failed_stream_releases_its_slot(fault: Fault, face: Any) -> None:
 
 
 class Held(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream that ends in an interrupt, or waits without end, before its first piece."""
+    """A stream that raises an interrupt, or waits forever, before its first piece."""
 
     def __init__(self, interrupt: type[BaseException], waits: asyncio.Event) -> None:
         self.interrupt = interrupt
@@ -414,7 +414,7 @@ def test_a_cancelled_flow_sends_nothing_more_through_a_transport_that_never_wait
     assert len(sent) == 1
 
 
-def test_a_body_that_json_cannot_hold_is_a_bad_request(face: Any) -> None:
+def test_a_body_that_is_not_json_serializable_is_a_bad_request(face: Any) -> None:
     one = face(lambda request: pytest.fail("sent"))
     for params in [{"temperature": float("nan")}, {"extra_body": {"a": {1}}}]:
         with pytest.raises(e.BadRequestError, match="cannot be written as JSON"):
@@ -448,12 +448,12 @@ def test_headers_are_not_sent_to_a_redirect_target(account: dict[str, Any]) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX forks")
-def test_a_child_makes_connections_of_its_own(url: str, account: dict[str, Any]) -> None:
+def test_a_forked_process_opens_its_own_connections(url: str, account: dict[str, Any]) -> None:
     client = Client(base_url=url, **account)
     client.chat(MODEL, HI)
     parent = client._connection.transport._sync
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of threads in a process that forks: the server's, here
+        warnings.simplefilter("ignore")  # Python warns if a process with threads forks; the server has threads
         child = os.fork()
     if child == 0:
         fresh = client._connection.transport._sync is None and client.chat(MODEL, HI).text != ""
@@ -474,7 +474,7 @@ def test_the_timeout_of_the_settings_is_a_typed_error(account: dict[str, Any]) -
         assert (caught.value.is_retryable, caught.value.model) == (True, MODEL)
 
 
-def test_nothing_that_listens_is_a_typed_error(face: Any, account: dict[str, Any]) -> None:
+def test_a_refused_connection_is_a_typed_error(face: Any, account: dict[str, Any]) -> None:
     client = Client(base_url="http://127.0.0.1:9", max_retries=0, **account)
     with pytest.raises(e.APIConnectionError, match=r"no response from 127\.0\.0\.1"):
         client.chat(MODEL, HI)
@@ -518,7 +518,7 @@ PROXIES = {"a scheme": {"HTTP_PROXY": "ftp://x"}, "a network": {"HTTP_PROXY": "h
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("given", PROXIES.values(), ids=PROXIES)
-def test_an_environment_of_which_httpx_makes_nothing_is_named(
+def test_an_environment_that_httpx_rejects_is_reported(
     given: dict[str, str], mode: str, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in given.items():

@@ -12,17 +12,20 @@ import httpx
 import pytest
 from langchain_core.documents import Document
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.embeddings.workers_ai import WorkersAIEmbedding
-from llama_index.llms.workers_ai import WorkersAI
+from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
+from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank as LlamaRerank
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI, WorkersAIDecisions, WorkersAIEmbeddings, WorkersAIRerank
 from workers_ai import AsyncClient, Client, Limiter, RetryPolicy, Settings
 from workers_ai import errors as e
+from workers_ai._connection import Connection
 from workers_ai._settings.checks import CHECKS
 from workers_ai._settings.keywords import ALIASES, PER_CALL, SETTINGS
 from workers_ai._wire.params import CHAT_PARAMS, EMBED_KEYWORDS, RUN_ONLY_PARAMS
 from workers_ai._wire.vectors import EmbedOptions
+from workers_ai.client import ClientArguments
 from workers_ai.generation import GenerateOptions, agenerate, generate
 from workers_ai.generation import _options as generate_options
 from workers_ai.generation import estimate as estimate_generation
@@ -30,6 +33,7 @@ from workers_ai.ingest import IngestOptions, aingest, ingest
 from workers_ai.ingest import _options as ingest_options
 from workers_ai.ingest import estimate as estimate_ingestion
 from workers_ai.integration import ChatFields, ConnectionFields, EmbeddingFields
+from workers_ai.integration._settings_model import HANDLES
 
 CHAT = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 HI = [{"role": "user", "content": "hi"}]
@@ -60,7 +64,9 @@ def test_settings_are_the_same_in_every_list() -> None:
     fixed = {"reject_if_busy", "allow_insecure_http"}  # read once, by Settings.resolve
     assert {field.name for field in fields(Settings)} - {"token_from_env"} == set(SETTINGS) - fixed
     assert set(CHECKS) == set(SETTINGS) - fixed - {"account_id", "api_token", "base_url", "batch_worker"}
-    handles = {"http_client", "http_async_client", "binding", "on_retry", "retry", "limiter"}
+    handles = set(HANDLES)
+    assert handles | {"settings"} == inspect.signature(Connection.open).parameters.keys()
+    assert set(ClientArguments.__annotations__) == {*SETTINGS, *ALIASES, *handles, "async_http_client"}
     assert set(ConnectionFields.model_fields) - handles == set(SETTINGS)
     assert PER_CALL - {"extra_headers", "extra_body"} <= {*SETTINGS, *ALIASES}
     for cls in (Client, AsyncClient):
@@ -127,7 +133,7 @@ FOREIGN: dict[str, Any] = {
 
 
 def _calls(one: Any) -> Any:
-    """Make the call of a class, whatever its kind."""
+    """Send a call of a class of any kind."""
     if isinstance(one, (ChatWorkersAI, WorkersAI)):
         return one.invoke("hi") if isinstance(one, ChatWorkersAI) else one.complete("hi")
     if isinstance(one, WorkersAIEmbeddings):
@@ -176,7 +182,7 @@ ALIAS_VALUES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("make", [Client, AsyncClient, *CLASSES])
+@every_row("make", [Client, AsyncClient, *CLASSES])
 def test_names_of_other_libraries_are_accepted(make: Any, account: dict[str, Any]) -> None:
     assert set(ALIAS_VALUES) == set(ALIASES)
     for alias, value in ALIAS_VALUES.items():
@@ -192,7 +198,7 @@ def test_names_of_other_libraries_are_accepted(make: Any, account: dict[str, Any
             )
 
 
-@pytest.mark.parametrize("make", CLASSES)
+@every_row("make", CLASSES)
 def test_policies_are_passed_to_the_clients_and_stay_out_of_dumps(make: Any, account: dict[str, Any]) -> None:
     sent: list[httpx.Request] = []
 
@@ -225,11 +231,12 @@ def test_llama_index_accepts_reuse_client_and_every_class_async_http_client(acco
         assert make(**account, model="@cf/a/b", reuse_client=False)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", CLASSES)
+@every_row("make", [*CLASSES, WorkersAIBatchEmbedding, WorkersAIBatchExtractor])
 def test_the_json_schema_describes_every_field(make: Any) -> None:
     properties = make.model_json_schema()["properties"]
-    assert {"http_client", "retry", "binding"}.isdisjoint(properties)
-    described = set(properties) - {"name", "disable_streaming", "output_version", "pydantic_program_mode"}
+    assert {"http_client", "retry", "binding", "docstore"}.isdisjoint(properties)
+    of_the_frameworks = {"disable_streaming", "is_text_node_only", "name", "output_version", "pydantic_program_mode"}
+    described = set(properties) - of_the_frameworks
     assert [name for name in described if not properties[name].get("description")] == []
 
 
@@ -259,7 +266,7 @@ def test_a_url_of_the_account_is_understood(base: str, monkeypatch: pytest.Monke
     with pytest.raises(e.ConfigurationError, match=rf"another account than account_id: pass base_url='{base}'"):
         Settings.resolve(api_token="t", base_url=url, account_id="other")
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "other")
-    assert Settings.resolve(api_token="t", base_url=url).account_id == "acct"  # an argument outranks the environment
+    assert Settings.resolve(api_token="t", base_url=url).account_id == "acct"  # an argument overrides the environment
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", url)
     with pytest.raises(e.ConfigurationError, match="another account than CLOUDFLARE_ACCOUNT_ID"):
         Settings.resolve(api_token="t")

@@ -56,7 +56,7 @@ def test_a_rejection_delays_only_its_model_for_retry_after(limiter: AccountLimit
     assert limiter.wait_s(ticket()) == 0.0
 
 
-def test_a_rejection_shrinks_the_window_to_what_was_served(limiter: AccountLimiter) -> None:
+def test_a_rejection_shrinks_the_window_to_the_served_requests(limiter: AccountLimiter) -> None:
     served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
     limiter.busy(admitted(limiter, rejects_if_busy=True), 0.5, for_all=False)
     fifth = ticket(rejects_if_busy=True)
@@ -85,7 +85,7 @@ def test_recovery_is_gradual(limiter: AccountLimiter, clock: Any) -> None:
     limiter.busy(admitted(limiter, rejects_if_busy=True), 0.5, for_all=False)
 
     def round_of_calls() -> int:
-        """Serve what is in flight; returns how many are let in then."""
+        """Serve the running requests. Return the number of requests that are admitted next."""
         clock.now += 1.0
         for one in served:
             limiter.done(one)
@@ -99,11 +99,11 @@ def test_recovery_is_gradual(limiter: AccountLimiter, clock: Any) -> None:
     assert sizes[0] == 4
     assert 5 <= sizes[-1] <= 8
     assert all(0 <= later - earlier <= 1 for earlier, later in itertools.pairwise(sizes))
-    clock.now += 61.0  # nothing was rejected for a minute: the window may be felt out again
+    clock.now += 61.0  # no rejection for a minute: the window grows again
     assert [round_of_calls() for _ in range(3)][-1] >= 2 * sizes[-1]
 
 
-def test_a_limit_per_minute_holds_the_task_and_no_other(limiter: AccountLimiter, clock: Any) -> None:
+def test_a_limit_per_minute_delays_only_its_task(limiter: AccountLimiter, clock: Any) -> None:
     limiter.limited(admitted(limiter), 60.0)
     assert limiter.wait_s(ticket()) == 60.0
     assert limiter.wait_s(ticket("@cf/b")) == 60.0
@@ -112,7 +112,7 @@ def test_a_limit_per_minute_holds_the_task_and_no_other(limiter: AccountLimiter,
     assert limiter.wait_s(ticket()) == 0.0
 
 
-def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: AccountLimiter, clock: Any) -> None:
+def test_after_a_limit_per_minute_the_documented_rate_applies(limiter: AccountLimiter, clock: Any) -> None:
     limiter.limited(admitted(limiter), 60.0)
     clock.now += 60.0
     for _ in range(300):
@@ -125,7 +125,7 @@ def test_after_a_limit_per_minute_the_documented_rate_is_kept(limiter: AccountLi
 
 
 @pytest.mark.parametrize("may_wait", [True, False])
-def test_the_callers_own_rate_is_kept(may_wait: bool, limiter: AccountLimiter, clock: Any) -> None:
+def test_the_requested_rate_limit_applies(may_wait: bool, limiter: AccountLimiter, clock: Any) -> None:
     own = {"requests_per_minute": 2, "may_wait": may_wait}
     limiter.done(admitted(limiter, **own))
     clock.now += 10.0
@@ -147,7 +147,7 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
     due = [(0.0, call.number, call) for call in calls]
     cancelled = calls[12]
     while due:
-        # Calls that are due at one time present their tickets last come, first: only the limiter keeps the order.
+        # Calls that are due at the same time check their tickets in reverse order. Only the limiter keeps the order.
         at = min(due)[0]
         clock.now = max(clock.now, at)
         now, due = [one for one in due if one[0] <= clock.now], [one for one in due if one[0] > clock.now]
@@ -166,7 +166,7 @@ def test_a_limit_per_minute_admits_calls_in_the_order_of_arrival(
         assert set(admitted[minute : minute + 10]) == set(calls[minute : minute + 10])
 
 
-def test_a_call_that_may_not_retry_is_never_held(limiter: AccountLimiter) -> None:
+def test_a_call_without_retries_never_waits_for_the_limiter(limiter: AccountLimiter) -> None:
     limiter.busy(admitted(limiter), 30.0, for_all=True)
     limiter.limited(admitted(limiter, may_wait=False), 60.0)
     assert limiter.wait_s(ticket()) > 0.0
@@ -192,7 +192,7 @@ def test_other_calls_wait_for_retry_after_unless_they_may_not_retry(
 
 
 @pytest.mark.parametrize(("code", "headers", "wait_s"), LIMITS)
-def test_a_call_that_gives_up_delays_no_other_call(
+def test_a_call_that_stops_waiting_delays_no_other_call(
     code: int, headers: dict[str, str], wait_s: float, make_calls: Any, play: Any, ok: Any, refusal: Any,
     limiter: AccountLimiter,
 ) -> None:  # fmt: skip
@@ -203,11 +203,11 @@ def test_a_call_that_gives_up_delays_no_other_call(
 def test_a_short_sleep_does_not_delay_a_call_again(
     make_calls: Any, ok: Any, refusal: Any, limiter: AccountLimiter
 ) -> None:
-    """If sleep is patched out, as in tests, the next request is sent at once, without a loop through the minute."""
+    """If sleep is patched out, as in tests, the next request is sent at once, without spinning for a minute."""
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
     assert flow.send(refusal(429, 3021)) == Sleep(60.0)
-    assert isinstance(next(flow), Send)  # and the clock has not moved
+    assert isinstance(next(flow), Send)  # and the clock did not advance
     with pytest.raises(StopIteration):
         flow.send(ok())
 
@@ -274,7 +274,7 @@ def test_thousands_of_calls_leave_nothing_behind(limiter: AccountLimiter, clock:
         limiter.done(admitted(limiter, model="@cf/many", may_wait=False, requests_per_minute=1000))
     assert len(limiter._minutes["chat"].sent) <= 121
     gc.collect()
-    # Threads that other tests left behind may hold tickets of other models.
+    # Threads of other tests may hold tickets of other models.
     assert not [one for one in gc.get_objects() if isinstance(one, Ticket) and one.model == "@cf/many"]
 
 
@@ -292,14 +292,14 @@ def test_counts_are_right_from_many_threads(limiter: AccountLimiter) -> None:
 
 
 class Service:
-    """A service with so many slots, in virtual time: it rejects what it has no slot for."""
+    """A service with a number of slots, in virtual time. It rejects requests without a free slot."""
 
     def __init__(self, clock: Any, slots: int, work_s: float, reject_s: float = 0.02) -> None:
         self.clock, self.slots, self.work_s, self.reject_s = clock, slots, work_s, reject_s
         self.in_work = self.requests = 0
 
     def run(self, flows: list[Flow[Any]], refuse: Callable[[], httpx.Response], ok: Callable[[], Any]) -> list[Any]:
-        """All flows at once, to their ends."""
+        """Run all flows concurrently to their ends."""
         results: list[Any] = [None] * len(flows)
         order: Iterator[int] = itertools.count()
         events: list[tuple[float, int, int, Any]] = [(0.0, next(order), i, "begin") for i in range(len(flows))]

@@ -127,7 +127,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @every_row(("given", "text"), MALFORMED.values())
-def test_a_malformed_setting_of_a_call_is_named(
+def test_a_malformed_setting_of_a_call_is_reported(
     account: dict[str, Any], kind: str, given: dict[str, Any], text: str
 ) -> None:
     client = Client(**account)

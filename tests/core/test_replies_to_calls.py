@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai import errors as e
@@ -25,7 +26,7 @@ NO_REPLY = {
 }
 
 
-@pytest.mark.parametrize(("failure", "error", "says", "delivered"), NO_REPLY.values(), ids=NO_REPLY)
+@every_row(("failure", "error", "says", "delivered"), NO_REPLY.values())
 def test_a_missing_reply_raises_with_host_and_whether_the_request_may_have_arrived(
     failure: type[httpx.RequestError], error: type[e.APIConnectionError], says: str, delivered: bool, face: Any
 ) -> None:
@@ -68,7 +69,7 @@ def test_the_token_is_not_in_the_text_of_a_failure(face: Any) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "text", "finish"), [(7, "null", "stop"), (8, "", "length")])
-def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
+def test_null_in_json_mode_is_an_answer_unless_reasoning_used_max_tokens(
     tokens: int, text: str, finish: str, face: Any
 ) -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": 1 + tokens}
@@ -77,7 +78,7 @@ def test_null_in_json_mode_is_an_answer_unless_thinking_used_the_bound_up(
     assert (reply.text, reply.finish_reason) == (text, finish)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("content", "says"),
     [
         ("", "HTTP 200 with an empty body"),

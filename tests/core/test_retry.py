@@ -1,4 +1,4 @@
-"""When a failed call is tried again, and when not."""
+"""When a failed call is retried, and when not."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_full_jitter_is_a_part_of_the_doubling_bound(attempt: int, bound_s: floa
     assert drawn * bound_s == policy.wait_s(attempt, BUSY)
 
 
-def test_thousands_of_tries_do_not_overflow_the_doubling() -> None:
+def test_thousands_of_attempts_do_not_overflow_the_backoff() -> None:
     assert RetryPolicy(max_retries=5000, base_s=0.0, total_s=1e9).wait_s(4000, BUSY) == 0.0
 
 
 @every_row(("asked_s", "waited_s"), [(0.0, 0.0), (1.5, 1.5), (60.0, 60.0), (61.0, 60.0), (86400.0, 60.0)])
-def test_the_services_own_delay_is_kept_up_to_a_minute(asked_s: float, waited_s: float) -> None:
+def test_retry_after_of_the_service_is_honoured_up_to_a_minute(asked_s: float, waited_s: float) -> None:
     error = e.CapacityError("busy", status_code=429, code=3040, retry_after=asked_s)
     assert waited_s == RetryPolicy(jitter=lambda: 1.0).wait_s(1, error)
 
 
-def test_a_limit_per_minute_waits_the_minute_unless_events_otherwise() -> None:
+def test_a_limit_per_minute_waits_a_minute_unless_retry_after_is_set() -> None:
     policy = RetryPolicy(jitter=lambda: 0.0)
     events = e.RateLimitError("limit", status_code=429, code=3021, retry_after=7.0)
     plain = e.RateLimitError("limit", status_code=429)
@@ -61,12 +61,12 @@ def test_errors_that_are_not_retryable_are_not_retried(error: e.WorkersAIError) 
     assert RetryPolicy(max_retries=99).wait_s(1, error) is None
 
 
-def test_tries_end_after_max_retries() -> None:
+def test_retries_end_after_max_retries() -> None:
     policy = RetryPolicy(max_retries=2, base_s=0.0)
     assert [policy.wait_s(attempt, BUSY) for attempt in (1, 2, 3)] == [0.0, 0.0, None]
 
 
-def test_no_try_begins_after_the_total_time() -> None:
+def test_no_attempt_starts_after_total_timeout() -> None:
     policy = RetryPolicy(max_retries=9, total_s=100.0)
     assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.0) == 60.0
     assert policy.wait_s(1, PER_MINUTE, elapsed_s=40.1) is None
@@ -115,7 +115,7 @@ def test_a_quota_error_is_raised_after_one_request_and_no_wait(
     assert (played.error.attempts, played.slept, len(played.sent)) == (1, [], 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "answer",
     [
         lambda refusal: refusal(429, 3040),
@@ -127,7 +127,6 @@ def test_a_quota_error_is_raised_after_one_request_and_no_wait(
         lambda refusal: httpx.RemoteProtocolError("Server disconnected"),
         lambda refusal: httpx.ReadTimeout("slow"),
     ],
-    ids=["3040", "3007", "409", "503", "524", "refused", "dropped", "timeout"],
 )
 def test_max_retries_bounds_the_requests_and_the_error_counts_them(
     answer: Callable[[Any], Any], make_calls: Any, play: Any, refusal: Any
@@ -140,7 +139,7 @@ def test_max_retries_bounds_the_requests_and_the_error_counts_them(
     assert thrice.error.is_retryable
 
 
-def test_a_stream_is_tried_again_only_until_its_headers_are_in(make_calls: Any, play: Any, refusal: Any) -> None:
+def test_a_stream_is_retried_only_before_its_headers(make_calls: Any, play: Any, refusal: Any) -> None:
     opened = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"")
     played = play(make_calls().exchange(REQUEST, stream=True), [refusal(429, 3040), opened])
     assert played.result.stream is opened
@@ -161,9 +160,7 @@ def test_callback_and_log_report_every_wait(
     assert "code 3040" in lines[0]
 
 
-def test_on_busy_raise_sends_once_but_other_failures_are_tried_again(
-    make_calls: Any, play: Any, ok: Any, refusal: Any
-) -> None:
+def test_on_busy_raise_retries_only_other_failures(make_calls: Any, play: Any, ok: Any, refusal: Any) -> None:
     busy = play(make_calls(on_busy="raise").exchange(REQUEST), [refusal(429, 3040)])
     assert isinstance(busy.error, e.CapacityError)
     assert busy.slept == []
@@ -171,6 +168,6 @@ def test_on_busy_raise_sends_once_but_other_failures_are_tried_again(
     assert len(failed.sent) == 2
 
 
-def test_an_unknown_exception_of_the_transport_is_not_dressed_up(make_calls: Any, play: Any) -> None:
+def test_an_unknown_exception_of_the_transport_is_raised_unchanged(make_calls: Any, play: Any) -> None:
     played = play(make_calls().exchange(REQUEST), [RuntimeError("a fault of ours")])
     assert str(played.error) == "a fault of ours"

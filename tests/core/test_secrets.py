@@ -1,4 +1,4 @@
-"""Secrets show nowhere, however they were set: in no repr, dump, message, and no local variable of a traceback."""
+"""Secrets are in no repr, dump, message or local variable of a traceback, no matter how they were set."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, ac
     assert SECRET in sent  # and it is used
 
 
-@pytest.mark.parametrize("made", CLASSES)
+@every_row("made", CLASSES)
 def test_a_malformed_setting_is_rejected_when_it_is_assigned(made: str, account: dict[str, Any]) -> None:
     one = CLASSES[made](**account)
     for name, value in {"default_headers": {"x": "a\n"}, "gateway": {"ttl": 1}, "timeout": "long"}.items():
@@ -100,7 +100,7 @@ def test_a_malformed_setting_is_rejected_when_it_is_assigned(made: str, account:
 
 
 def frames_of(error: BaseException) -> Iterator[str]:
-    """The local variables of every frame behind an error, as tools show them, whatever the chain hides."""
+    """Return the local variables of every frame of an error and its causes, as error reporters show them."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
@@ -110,7 +110,7 @@ def frames_of(error: BaseException) -> Iterator[str]:
         seen.add(id(one))
         left += [one.__cause__, one.__context__]
         for frame, _ in traceback.walk_tb(one.__traceback__):
-            if "/tests/" not in frame.f_code.co_filename:  # what the caller itself holds is not ours
+            if "/tests/" not in frame.f_code.co_filename:  # variables of the caller are not checked
                 yield from (shown(value) for value in frame.f_locals.values())
         yield str(one)
 
@@ -118,7 +118,7 @@ def frames_of(error: BaseException) -> Iterator[str]:
 def shown(value: Any) -> str:
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - a repr that does not work shows nothing
+    except Exception:  # noqa: BLE001 - a failing repr shows nothing
         return ""
 
 
@@ -220,12 +220,12 @@ def break_off(request: httpx.Request) -> httpx.Response:
 
 
 def interrupt(request: httpx.Request) -> httpx.Response:
-    headers = dict(request.headers)  # what the frames of httpx have
+    headers = dict(request.headers)  # variables in frames of httpx
     raise KeyboardInterrupt(len(headers))
 
 
 @pytest.mark.parametrize("answer", [refuse, break_off, interrupt])
-@pytest.mark.parametrize("call", ["chat", "stream", "embed"])
+@every_row("call", ["chat", "stream", "embed"])
 def test_no_frame_of_a_call_that_fails_shows_a_secret(face: Callable[..., Face], call: str, answer: Any) -> None:
     one = face(answer, max_retries=0, **secret_settings())
     args = (BGE, ["a"]) if call == "embed" else (CHAT, HI)
@@ -310,7 +310,7 @@ def test_no_frame_of_a_connection_that_fails_shows_a_secret(face: Callable[..., 
 # --- proxies, short tokens, copies ---
 
 
-def test_a_proxys_password_shows_in_no_message(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_of_a_proxy_is_in_no_message(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("http://user:proxy-pass@127.0.0.1:9", "http://user:proxy-pass@[x", "foo://user:proxy-pass@x"):
         monkeypatch.setenv("HTTPS_PROXY", url)
         with pytest.raises((e.APIConnectionError, e.ConfigurationError)) as caught:
@@ -327,7 +327,7 @@ def test_loopback_goes_through_no_proxy(face: Callable[..., Face], monkeypatch: 
         assert face(None, base_url=url, max_retries=0).chat(CHAT, HI).text
 
 
-def test_a_short_token_is_replaced_as_a_whole_word_alone() -> None:
+def test_a_short_token_is_masked_only_as_a_whole_word() -> None:
     scrub = Settings.resolve(account_id="a" * 32, api_token="t")._scrub
     assert scrub("no token t at /t/x, tt") == "no token [redacted] at /[redacted]/x, tt"
     scrub = Settings.resolve(account_id="a" * 32, api_token="long-token")._scrub

@@ -1,6 +1,6 @@
-"""Four objects with fifty concurrent calls each, on a service with four slots that rejects the rest.
+"""Four objects with fifty concurrent calls each, on a service with four slots that rejects all other requests.
 
-Everything is real but time: threads, event loops, clients, and the emulator.
+Only time is virtual. Threads, event loops, clients and the emulator are real.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIXES: dict[str, list[Mode]] = {
 def jobs_of(
     mixes: list[Mode], virtual: VirtualTime, transport: Any, account: dict[str, Any], call: str, **settings: Any
 ) -> list[Callable[[], Any]]:
-    """One job for each thread, and one for each event loop."""
+    """Return one job for each thread, and one for each event loop."""
     jobs: list[Callable[[], Any]] = []
     shared: list[AsyncClient] = []
 
@@ -80,7 +80,7 @@ async def _aask(client: AsyncClient, call: str) -> Any:
     ],
     ids=MIXES,
 )
-def test_no_call_fails_and_the_slots_stay_busy(
+def test_no_call_fails_and_all_slots_are_used(
     mix: list[Mode], call: str, latency_s: float, virtual: VirtualTime, account: dict[str, Any]
 ) -> None:
     emulator = Emulator(clock=EmulatorClock(virtual), slots=SLOTS, latency_s=latency_s)

@@ -1,4 +1,4 @@
-"""Server-sent events, wherever the network cuts them."""
+"""Server-sent events, split at any position."""
 
 from __future__ import annotations
 

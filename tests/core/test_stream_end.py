@@ -21,7 +21,7 @@ def chunk(data: bytes) -> bytes:
 
 
 class Line:
-    """A server of one connection at a time that answers, sends the end mark, and then does ``then``."""
+    """A server for one connection at a time. It answers, sends the end mark, and then calls ``then``."""
 
     def __init__(self, then: str, at_once: bool) -> None:
         self.then, self.at_once = then, at_once

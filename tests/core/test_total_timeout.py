@@ -1,4 +1,4 @@
-"""``total_timeout`` bounds an exchange with a server that sends a little from time to time, or endless heads."""
+"""``total_timeout`` limits an exchange with a server that sends slowly, or sends endless headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers_ai._transports.total_timeout import bound
 HI = [{"role": "user", "content": "hi"}]
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: "
 
-# What each server sends at first, and then again and again.
+# The first bytes of each server, and the bytes that it repeats.
 SERVERS: dict[str, tuple[bytes, bytes]] = {
     "a head that drips": (b"HTTP/1.1 200 OK\r\nx-a: ", b"a"),
     "interim responses": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),

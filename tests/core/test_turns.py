@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.chat.messages import prepare_messages
 from workers_ai.catalogue import lookup
@@ -21,7 +22,7 @@ SEE = {"type": "text", "text": "see"}
 
 
 def calls(*ids: str, arguments: Any = "{}") -> dict[str, Any]:
-    """An assistant turn that calls a tool once for each id."""
+    """Return an assistant turn that calls a tool once for each id."""
     entries = [{"id": call_id, "function": {"name": "f", "arguments": arguments}} for call_id in ids]
     return {"role": "assistant", "content": "", "tool_calls": entries}
 
@@ -31,11 +32,11 @@ def result(call_id: str, content: Any = "real") -> dict[str, Any]:
 
 
 def shape(messages: list[dict[str, Any]]) -> list[Any]:
-    """Roles in order, with the content of results."""
+    """Return the roles in order, with the content of results."""
     return [message["content"] if message["role"] == "tool" else message["role"] for message in messages]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("history", "sent"),
     [
         ([USER, calls("q"), USER, result("q"), USER], ["user", "assistant", "real", "user", "user"]),
@@ -46,7 +47,6 @@ def shape(messages: list[dict[str, Any]]) -> list[Any]:
         ([calls("q"), result("q", "wait"), USER, result("q"), result("q")], ["assistant", "wait\nreal", "user"]),
         ([result("gone"), USER], ["real", "user"]),
     ],
-    ids=["late", "one late", "early", "repeated id", "same id twice", "several", "without a call"],
 )
 def test_each_call_is_followed_by_one_result(history: list[Any], sent: list[str]) -> None:
     assert shape(prepare_messages(history, CARD)) == sent
@@ -83,7 +83,7 @@ def test_an_image_of_another_turn_moves_into_a_user_turn(role: str) -> None:
     assert (sent[0]["content"], sent[1]["content"][-1]) == ("see", IMAGE)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "sent"),
     [
         ({"x": float("nan"), "y": float("inf")}, {"x": None, "y": None}),

@@ -1,4 +1,4 @@
-"""No wait without an end: gates, limits, deadlines, idle streams, and code that interrupts a lock's holder."""
+"""Every wait has a limit: gates, limits, deadlines, idle streams, and code that interrupts the holder of a lock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Drip(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream that never ends by itself."""
+    """A stream without end."""
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
@@ -99,7 +99,7 @@ def test_idle_streams_do_not_fill_the_window_of_a_congested_model(face: Callable
     assert nested(one, 1) == "ok"
 
 
-def test_a_wait_for_a_slot_ends_with_an_error_that_names_it(
+def test_the_error_of_a_wait_for_a_slot_explains_the_wait(
     face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers_ai._limits.tickets.IDLE_STREAM_S", 1000.0)
@@ -134,7 +134,7 @@ def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, 
     first, second = calls.exchange(ASKING), calls.exchange(ASKING)
     assert isinstance(next(first), Send)
     assert isinstance(next(second), Sleep)
-    assert isinstance(first.send(refusal(500, 3043)), Sleep)  # backs off, and holds no slot
+    assert isinstance(first.send(refusal(500, 3043)), Sleep)  # waits for its backoff without a slot
     clock.now += 20.0
     assert isinstance(next(first), Send)
     assert isinstance(next(second), Sleep)
@@ -146,7 +146,7 @@ def test_a_rejected_call_keeps_its_number_at_the_gate(make_calls: Any, ok: Any, 
 
 
 @pytest.mark.parametrize("on_busy", ["wait", "retry"])
-def test_a_call_rejected_for_capacity_goes_before_newcomers(
+def test_a_call_rejected_at_capacity_is_admitted_before_new_calls(
     on_busy: str, make_calls: Any, refusal: Any, clock: Any
 ) -> None:
     calls = make_calls(AccountLimiter(clock), on_busy=on_busy)
@@ -177,13 +177,13 @@ def test_a_gate_holds_no_ticket_of_the_account(make_calls: Any, clock: Any) -> N
 # --- limits per minute, and the total time ---
 
 
-def test_a_limit_per_minute_is_raised_where_waiting_is_ruled_out(
+def test_a_limit_per_minute_raises_if_waiting_is_not_allowed(
     make_calls: Any, play: Any, refusal: Any, limiter_: AccountLimiter
 ) -> None:
     for settings in ({"on_busy": "raise"}, {"total_timeout": 30.0}):
         played = play(make_calls(limiter_, **settings).exchange(ASKING), [refusal(429, 3021)])
         assert (type(played.error), played.error.code, played.slept) == (e.RateLimitError, 3021, [])
-    # Held by another call: the wait is known to be too long, so nothing sleeps.
+    # Another call holds the slot. The wait would be too long, so nothing sleeps.
     holder = make_calls(limiter_).exchange(ASKING)
     next(holder)
     holder.send(refusal(429, 3021))
@@ -193,7 +193,7 @@ def test_a_limit_per_minute_is_raised_where_waiting_is_ruled_out(
     holder.close()
 
 
-def test_the_own_limit_is_raised_where_waiting_is_ruled_out(
+def test_requests_per_minute_raises_if_waiting_is_not_allowed(
     make_calls: Any, play: Any, ok: Any, limiter_: AccountLimiter
 ) -> None:
     calls = make_calls(limiter_, on_busy="raise", requests_per_minute=1)
@@ -203,7 +203,7 @@ def test_the_own_limit_is_raised_where_waiting_is_ruled_out(
 
 
 class SlowDrip(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Bytes that keep coming, too slowly."""
+    """A body that arrives too slowly."""
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
@@ -246,7 +246,7 @@ def limiter_(clock: Any) -> AccountLimiter:
     return AccountLimiter(clock)
 
 
-def test_a_limit_of_one_model_holds_that_model_alone(
+def test_a_limit_of_one_model_delays_only_that_model(
     make_calls: Any, play: Any, ok: Any, refusal: Any, limiter_: AccountLimiter
 ) -> None:
     calls = make_calls(limiter_)
@@ -259,7 +259,7 @@ def test_a_limit_of_one_model_holds_that_model_alone(
     holder.close()
 
 
-def test_documented_limits_are_kept_from_the_start(make_calls: Any, limiter_: AccountLimiter, clock: Any) -> None:
+def test_documented_limits_apply_from_the_start(make_calls: Any, limiter_: AccountLimiter, clock: Any) -> None:
     calls = make_calls(limiter_, requests_per_minute="documented")
     flows = [calls.exchange(Request("v1/chat/completions", {}, PAID, "chat")) for _ in range(25)]
     steps = [next(flow) for flow in flows]
@@ -294,7 +294,7 @@ def test_state_of_idle_models_and_accounts_is_released(
 # --- rate limiters of frameworks ---
 
 
-def test_a_turn_at_a_rate_limiter_has_a_bound_and_holds_no_ticket(face: Callable[..., Face]) -> None:
+def test_a_wait_for_a_rate_limiter_is_bounded_and_holds_no_ticket(face: Callable[..., Face]) -> None:
     one = face(streaming, timeout=0.1)
     never = threading.Event()
 
@@ -329,8 +329,8 @@ def test_an_abandoned_stream_in_a_reference_cycle_ends_while_the_lock_is_held(ac
     assert not calls.gate._holders  # type: ignore[union-attr]
 
 
-def test_a_call_that_interrupts_the_holder_of_the_lock_goes_on(account: dict[str, Any]) -> None:
-    """What a signal handler does on the main thread."""
+def test_a_call_that_interrupts_the_holder_of_the_lock_continues(account: dict[str, Any]) -> None:
+    """A signal handler on the main thread calls the client."""
     client = Client(**account, http_client=httpx.Client(transport=httpx.MockTransport(streaming)), max_concurrency=2)
     calls = client._connection.calls
     with calls.limiter._lock, calls.gate._lock:  # type: ignore[union-attr]
@@ -383,13 +383,13 @@ LOOPS = int(os.environ.get("WORKERS_AI_LOOPS", "10"))
 
 
 def descriptors() -> int:
-    """Open descriptors of this process; 0 where the system does not list them."""
+    """Return the number of open descriptors of this process; 0 if the system does not list them."""
     listed = Path("/proc/self/fd")
     return len(list(listed.iterdir())) if listed.is_dir() else 0
 
 
 @pytest.mark.timeout(100 + CANCELLATIONS / 5 + LOOPS)
-def test_random_cancellations_and_many_event_loops_leave_nothing_behind(account: dict[str, Any]) -> None:
+def test_random_cancellations_and_many_event_loops_leak_nothing(account: dict[str, Any]) -> None:
     """Run with ``WORKERS_AI_CANCELLATIONS=1000 WORKERS_AI_LOOPS=200`` for the long form."""
     chance = random.Random(7)
     with Emulator(latency_s=0.002).serve() as url:

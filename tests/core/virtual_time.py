@@ -1,4 +1,4 @@
-"""Time that passes only while everybody sleeps, for threads and event loops alike.
+"""Virtual time that passes only while all participants sleep, for threads and event loops.
 
 Participating threads run in :meth:`VirtualTime.run`. When all of them sleep, the time jumps to the next wake-up, so an
 hour of waiting takes no real time, and its length is reproducible.
@@ -20,7 +20,7 @@ __all__ = ["EmulatorClock", "VirtualTime"]
 
 
 class VirtualTime:
-    """A clock, and the sleep that goes with it."""
+    """A clock and its sleep functions."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -30,11 +30,11 @@ class VirtualTime:
         self._numbers = itertools.count()
 
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the start."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Let others work until so much time has passed."""
+        """Sleep for a number of virtual seconds."""
         woken = threading.Event()
         with self._lock:
             heapq.heappush(self._sleepers, (self._now + max(seconds, 0.0), next(self._numbers), woken))
@@ -42,18 +42,18 @@ class VirtualTime:
         woken.wait()
 
     def run(self, jobs: Sequence[Callable[[], Any]], *, patience_s: float = 100.0) -> list[Any]:
-        """Run every job in a thread of its own, and give what each returned or raised.
+        """Run every job in its own thread. Return the result or the error of each.
 
         Args:
-            jobs: Blocking functions; those that await come as :meth:`awaiting`.
-            patience_s: Real seconds after which a job that has not ended hangs.
+            jobs: Blocking functions. Use :meth:`awaiting` for coroutines.
+            patience_s: Real seconds after which a job counts as hanging.
         """
         results: list[Any] = [None] * len(jobs)
 
         def work(index: int) -> None:
             try:
                 results[index] = jobs[index]()
-            except BaseException as exc:  # noqa: BLE001 - handed to the test
+            except BaseException as exc:  # noqa: BLE001 - returned to the test
                 results[index] = exc
             finally:
                 with self._lock:
@@ -69,7 +69,7 @@ class VirtualTime:
         return results
 
     def awaiting(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
-        """A job that runs a coroutine on an event loop whose time is this one."""
+        """Return a job that runs a coroutine on an event loop in this virtual time."""
 
         def job() -> Any:
             with asyncio.Runner(loop_factory=lambda: _Loop(self)) as runner:
@@ -78,7 +78,7 @@ class VirtualTime:
         return job
 
     def _leave(self) -> None:
-        """One less is awake; the last one moves time on."""
+        """Count one awake participant less. The last one advances time."""
         self._awake -= 1
         if self._awake or not self._sleepers:
             return

@@ -416,7 +416,7 @@ def test_an_unknown_fault_name_raises(api: Api, wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("token", "status"), [("wrong", 401), ("expired-token", 401), ("a_bad_one", 401), ("token", 200), ("badger", 200)]
 )
-def test_a_token_named_wrong_is_rejected(api: Api, token: str, status: int) -> None:
+def test_a_token_with_wrong_in_its_name_is_rejected(api: Api, token: str, status: int) -> None:
     headers = {"authorization": f"Bearer {token}"}
     assert api.http.post(f"/ai/run/{BGE}", json={"text": "a"}, headers=headers).status_code == status
     api.emulator.settings.tokens = [token]

@@ -56,7 +56,7 @@ def test_a_batch_is_queued_then_running_then_done(make_api: Callable[..., Api]) 
     assert result["usage"] == {"prompt_tokens": 8, "completion_tokens": 0, "total_tokens": 8}
 
 
-def test_a_finished_batch_can_be_collected_again_and_is_paid_once(api: Api) -> None:
+def test_a_finished_batch_can_be_collected_again_and_is_charged_once(api: Api) -> None:
     request_id = submitted(api)
     poll(api, request_id)
     first = poll(api, request_id)

@@ -1,4 +1,4 @@
-"""The engines run for real, on this machine; the service is the emulator on a socket, with few slots."""
+"""Real engines on this machine. The service is the emulator on a socket, with few slots."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ os.environ |= {
     "DO_NOT_TRACK": "true",
     "DAFT_ANALYTICS_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "disabled",  # else it writes a token into the user's home
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else its workers make an environment of their own below ``uv run``
+    "RAY_AUTH_MODE": "disabled",  # otherwise it writes a token into the user's home
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # otherwise its workers create another environment under ``uv run``
 }
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "engines.md"

@@ -31,7 +31,7 @@ class Notice(BaseModel):
 
 
 class Labelled(BaseModel):
-    """A notice of a kind, which Daft makes a String column."""
+    """A notice with a kind. Daft creates a String column for this class."""
 
     kind: Literal["ferry", "museum"]
 
@@ -82,7 +82,7 @@ def test_queue_gathers_rows_and_a_rerun_sends_nothing(provider: Any, emulator: E
     assert sum(sizes(emulator)) == 450
 
 
-def test_failed_rows_are_null_and_cost_no_other_row(provider: Any, emulator: Emulator, tmp_path: Path) -> None:
+def test_failed_rows_are_null_and_do_not_affect_other_rows(provider: Any, emulator: Emulator, tmp_path: Path) -> None:
     emulator.queue.settings.failures.append(ItemFailure(contains="number 7.", message="broken", times=9))
     found = answered(provider, texts(40), queue=True, ledger=tmp_path / "ledger")
     assert [text for text, answer in found.items() if answer is None] == ["Notice number 7."]

@@ -1,4 +1,4 @@
-"""Daft's ``embed_text`` on Daft's Ray runner, in a process of its own: the runner is chosen once in a process."""
+"""Daft's ``embed_text`` on Daft's Ray runner, in another process, because a process can select its runner only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees without the extra; runs wherever the engines are or are not."""
+"""Errors without the extra. These tests run with and without the engines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pytest
         ("workers_ai.ray", "numpy", r"pip install 'workers-ai\[ray\]'"),
     ],
 )
-def test_a_missing_engine_names_the_command(
+def test_the_error_of_a_missing_engine_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch, module: str, missing: str, command: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)  # any import of it fails
+    monkeypatch.setitem(sys.modules, missing, None)  # an import of it fails
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ImportError, match=command):
         importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Ray Data's ``map_batches`` with the callable class, on a local Ray of two processors."""
+"""Ray Data's ``map_batches`` with the callable class, on a local Ray with two CPUs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ ray = pytest.importorskip("ray", reason="Ray is in the dependency group 'engines
 pytest.importorskip("ray.data", reason="Ray Data is in the dependency group 'engines'")
 
 import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 from workers_ai.errors import BadRequestError, ConfigurationError  # noqa: E402
 from workers_ai.ray import WorkersAIEmbedder, WorkersAIGenerator  # noqa: E402
@@ -28,15 +30,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def local_ray() -> Iterator[None]:
-    """Start Ray; its workers inherit the environment with the URL of the emulator."""
-    with Emulator().serve() as url, pytest.MonkeyPatch.context() as environment:
+def local_ray() -> Iterator[Emulator]:
+    """Start Ray. Its workers inherit the environment with the URL of the emulator. Return the emulator."""
+    emulator = Emulator()
+    with emulator.serve() as url, pytest.MonkeyPatch.context() as environment:
         environment.setenv("CLOUDFLARE_ACCOUNT_ID", "0123456789abcdef0123456789abcdef")
         environment.setenv("CLOUDFLARE_API_TOKEN", "token-of-the-tests")
         environment.setenv("CLOUDFLARE_BASE_URL", url)
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
         ray.data.DataContext.get_current().enable_progress_bars = False
-        yield
+        yield emulator
         ray.shutdown()
 
 
@@ -70,7 +73,7 @@ def test_a_permanent_error_ends_the_job_and_is_sent_once(emulator: Emulator, set
     assert emulator.log.requests == 1
 
 
-def test_columns_are_named(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_names_of_columns_can_be_set(emulator: Emulator, settings: dict[str, Any]) -> None:
     embedder = WorkersAIEmbedder(BGE, column="body", output="embedding", normalize=True, **settings)
     batch = embedder({"body": np.array(["a", "b"]), "id": np.array([1, 2])})
     assert set(batch) == {"body", "id", "embedding"}
@@ -109,7 +112,7 @@ def test_the_guide_on_answers(
     assert all(row["answer"] and not row["error"] for row in rows)
 
 
-def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:
+def test_answers_of_two_thousand_rows_with_one_invalid_row(tmp_path: Path) -> None:
     emulator = Emulator(queue=QueueSettings("at_once", failures=[ItemFailure(contains="number 7.", times=99)]))
     with emulator.serve() as url:
         rows = ray.data.from_items([{"id": number, "text": f"Notice number {number}."} for number in range(2_000)])
@@ -126,3 +129,23 @@ def test_answers_of_two_thousand_rows_with_one_bad(tmp_path: Path) -> None:
     submitted = [entry.json["requests"] for entry in emulator.log.entries if "requests" in (entry.json or {})]
     texts = [item["messages"][-1]["content"] for items in submitted for item in items]
     assert [text for text in set(texts) if texts.count(text) > 1] in ([], ["Notice number 7."])
+
+
+@pytest.mark.timeout(900)  # three queries, each with an actor and tasks of its own
+def test_checkpoints_of_the_guide_leave_out_rows_that_were_written(
+    local_ray: Emulator, run_guide: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, processed in ((0, 10), (1, 10), (1, 0)):
+        (tmp_path / "notices").mkdir(exist_ok=True)
+        ids = list(range(number * 10, number * 10 + 10))
+        table = pa.table({"id": ids, "text": [f"Checkpoint number {one}." for one in ids]})
+        pq.write_table(table, tmp_path / "notices" / f"{number}.parquet")
+        Path("notices.ledger").unlink(missing_ok=True)  # it would answer the rows, too
+        local_ray.log.clear()
+        run_guide("Answers in Ray", 1)
+        sent = [item for entry in local_ray.log.entries for item in (entry.json or {}).get("requests", ())]
+        assert len(sent) == processed
+    answers = pq.read_table(tmp_path / "answers").to_pylist()
+    assert sorted(row["id"] for row in answers) == list(range(20))
+    assert all(row["answer"] for row in answers)

@@ -1,4 +1,4 @@
-"""The nightly ingestion: changes alone cost something, and a run that stopped is continued."""
+"""The nightly ingestion: only changes are paid for, and a stopped run is continued."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXTS = {"ferry.md": "The ferry to Moss leaves at 14:02.", "museum.txt": "The mu
 
 
 @pytest.fixture
-def nightly(load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator) -> ModuleType:
+def nightly(load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator, short_waits: None) -> ModuleType:
     """Return the example; the queue of the emulator answers the first poll."""
     workers_ai_emulator_env.queue.settings.progress = "at_once"
     return load("nightly_ingestion")
@@ -53,7 +53,7 @@ def test_a_second_night_pays_for_changes_only(
     assert set(sources(nightly, index, "Where are tickets?")) == {"ferry.md", "deep/tickets.rst"}
 
 
-def test_a_run_that_stopped_is_continued(
+def test_a_stopped_run_is_continued(
     nightly: ModuleType,
     folder: Path,
     tmp_path: Path,

@@ -77,7 +77,7 @@ def test_an_invalid_conversation_is_rejected(service: TestClient, messages: list
 
 
 async def leave_after(app: Any, seen: bytes) -> bytes:
-    """Send a request to the service, leave when the response contains ``seen``, and return what was sent."""
+    """Send a request to the service, disconnect when the response contains ``seen``, and return the response so far."""
     sent = b""
     left = asyncio.Event()
     if not seen:
@@ -108,7 +108,7 @@ async def leave_after(app: Any, seen: bytes) -> bytes:
 async def test_a_disconnect_cancels_the_request(
     load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
 ) -> None:
-    """The client leaves after the first text. The whole answer would take minutes."""
+    """The client disconnects after the first text. The complete answer would take minutes."""
     log = workers_ai_emulator_env.log
     workers_ai_emulator_env.faults.add(Fault.say("word " * 4000), Fault.slow(0.05))
     sent = await leave_after(load("streaming_service").app, b"event: text")
@@ -123,6 +123,6 @@ async def test_a_disconnect_cancels_the_request(
 async def test_a_disconnect_before_the_first_message(
     load: Callable[[str], ModuleType], workers_ai_emulator_env: Emulator
 ) -> None:
-    """The client has left; the answer would begin after 100 s. No task of the agent is left."""
+    """The client has disconnected, and the answer would begin after 100 s. No task of the agent continues."""
     workers_ai_emulator_env.faults.add(Fault.latency(100.0))
     assert await leave_after(load("streaming_service").app, b"") == b'{"detail":"the client left"}'

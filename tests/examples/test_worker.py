@@ -1,4 +1,4 @@
-"""The Python Worker, with a stand-in for its runtime. ``.ci/run pyodide`` runs it in Pyodide."""
+"""The Python Worker, with a substitute for its runtime. ``.ci/run pyodide`` runs it in Pyodide."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Fuzz the readers and writers for as long as you like.
+"""Fuzz the readers and writers for any time.
 
 ``uv run python tests/fuzz/run.py --replies 100000 --histories 20000 --schemas 2000 --seed 1``
 
-A kind that is not given is not run; without arguments, a few of each kind are. The first failure of each kind is
-printed with what repeats it: a seed for replies (``--replies 1 --seed N``), the smallest example for the others.
+Only the given kinds are run; without arguments, a few of each kind. The first failure of each kind is
+printed so that it can be repeated: with a seed for replies (``--replies 1 --seed N``), else with the smallest example.
 Ctrl+C ends a run early.
 """
 
@@ -52,7 +52,7 @@ def fuzz_examples(name: str, check: Callable[[int, int], None], count: int, seed
     failures = 0
     try:
         check(count, seed)
-    except Exception:  # noqa: BLE001 - any exception is the failure that the run looks for
+    except Exception:  # noqa: BLE001 - any exception is a failure
         failures = 1
         _print(traceback.format_exc())
     _print(f"{count:,} {name}: {failures} failures")
@@ -60,7 +60,7 @@ def fuzz_examples(name: str, check: Callable[[int, int], None], count: int, seed
 
 
 def main() -> int:
-    """Run the kinds that were asked for. Return 1 if one of them failed."""
+    """Run the selected kinds. Return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replies", type=int, default=0, help="broken replies, each to one reader in turn")
     parser.add_argument("--histories", type=int, default=0, help="random histories, for each framework")

@@ -42,7 +42,7 @@ def first_prompt(request: dict[str, Any]) -> str:
 
 @dataclass
 class FakeQueue:
-    """A queue, and the chat route, that answer ``answer(request)``.
+    """A queue and a chat route that return ``answer(request)``.
 
     Attributes:
         answer: Returns the text of an answer, a whole result, or an error as a dict with ``error``.
@@ -50,8 +50,8 @@ class FakeQueue:
         reference: Whether items repeat their ``external_reference``.
         usage: Whether items report their usage.
         order: Changes the order of the items.
-        poll: Answers a poll in place of the queue, or returns None.
-        accept: Answers a submission in place of the queue, or returns None.
+        poll: Returns the reply to a poll, or None for the queue's own reply.
+        accept: Returns the reply to a submission, or None for the queue's own reply.
     """
 
     answer: Callable[[dict[str, Any]], Any] = lambda request: f"answer to {prompt_of(request)}"
@@ -147,7 +147,7 @@ def refusal(status: int, code: int, message: str) -> httpx.Response:
 
 @dataclass
 class Generator:
-    """Runs ``generate`` or ``agenerate`` on one ledger, against a queue."""
+    """Run ``generate`` or ``agenerate`` on one ledger, against a queue."""
 
     face: str
     account: dict[str, Any]
@@ -171,7 +171,7 @@ class Generator:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """Virtual time."""
+    """Return virtual time."""
     return virtual_time(monkeypatch)
 
 
@@ -182,16 +182,16 @@ def ledger(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest, account: dict[str, Any], ledger: Path, clock: VirtualTime) -> Generator:
-    """Generates; the test runs once for each face."""
+    """Return a function that generates. The test runs once sync and once async."""
     return Generator(request.param, account, ledger, clock)
 
 
 @pytest.fixture
 def sync(account: dict[str, Any], ledger: Path, clock: VirtualTime) -> Generator:
-    """Generates synchronously."""
+    """Return a function that generates synchronously."""
     return Generator("sync", account, ledger, clock)
 
 
 def inputs(count: int, first: int = 0) -> list[tuple[str, str]]:
-    """Return so many inputs, all different."""
+    """Return a number of different inputs."""
     return [(f"id-{number}", f"question number {number}") for number in range(first, first + count)]

@@ -1,4 +1,4 @@
-"""Arguments and inputs that cannot work are rejected before anything is sent, or fail alone."""
+"""Invalid arguments and inputs are rejected before anything is sent, or fail alone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import re
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs
 from tests.support import every_row
@@ -23,11 +25,21 @@ LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
 
 
 class NoSchema:
-    """Cannot become a JSON schema."""
+    """A class that cannot become a JSON schema."""
 
 
 async def answered(answer: Any) -> None:
     """Do nothing."""
+
+
+class Answered:
+    """Do nothing."""
+
+    async def __call__(self, answer: Any) -> None:
+        """Do nothing."""
+
+
+ASK = [{"role": "user", "content": "x"}]
 
 
 ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
@@ -51,10 +63,27 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"labels": ["one"]}, ("a", "x"), "2 to 200 texts, not 1"),
     ({"labels": ["one", "one"]}, ("a", "x"), "'one' more than once"),
     ({"labels": [str(n) for n in range(201)]}, ("a", "x"), "not 201"),
+    ({"labels": {"a", "b"}}, ("a", "x"), "labels must be a list of non-blank texts"),
+    ({"labels": iter(["a", "b"])}, ("a", "x"), "labels must be a list of non-blank texts"),
     ({"labels": "abc"}, ("a", "x"), "labels must be a list of non-blank texts"),
     ({"labels": ["a", " "]}, ("a", "x"), "non-blank"),
     ({"schema": NoSchema}, ("a", "x"), "NoSchema cannot be converted to a JSON schema"),
     ({"schema": {"a": 1}}, ("a", "x"), "is not a JSON schema"),
+    ({"schema": {"type": "text"}}, ("a", "x"), "is not a JSON schema: it has the unknown type 'text'"),
+    ({"schema": {"properties": {"a": {"type": "str"}}}}, ("a", "x"), "properties.a has the unknown type 'str'"),
+    ({"schema": {"properties": {"a": "string"}}}, ("a", "x"), "properties.a is 'string', not a schema"),
+    ({"schema": {"properties": 5}}, ("a", "x"), "properties is 5, not a schema"),
+    ({"schema": {"type": "array", "items": {"$ref": "#/$defs/A"}}}, ("a", "x"), "items refers to '#/\\$defs/A'"),
+    ({"schema": {"$ref": "https://x.example/schema"}}, ("a", "x"), "which is not in the schema"),
+    (
+        {"schema": SCHEMA},
+        ("a", ChatInput(ASK, {"response_format": {"type": "json_object"}})),
+        "'a' has response_format",
+    ),
+    ({}, ("a", ChatInput(ASK, {"max_tokens": 0})), "max_tokens of the input 'a' must be a whole number"),
+    ({}, ("a", ChatInput(ASK, {"max_tokens": 300_000})), "max_tokens of the input 'a' must be .* 256,000"),
+    ({}, ("a", ChatInput(ASK, {}, {"stream": True})), "the input 'a' must not have stream"),
+    ({"prompt": "{text}"}, ("a", {"text": b"x"}), "text of the input 'a' is bytes: decode it"),
     ({"schema": "City"}, ("a", "x"), "must be a class or a JSON schema"),
     ({"schema": SCHEMA, "labels": ["a", "b"]}, ("a", "x"), "schema or labels, not both"),
     ({"schema": SCHEMA, "extra_body": {"response_format": {}}}, ("a", "x"), "extra_body has response_format"),
@@ -80,6 +109,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"repair": -1}, ("a", "x"), "repair"),
     ({"system": 5}, ("a", "x"), "system"),
     ({"on_answer": 5}, ("a", "x"), "on_answer must be a function"),
+    ({"on_answer": Answered()}, ("a", "x"), "not a coroutine function"),
     ({"on_answer": answered}, ("a", "x"), "not a coroutine function"),
     ({"temperature": "hot"}, ("a", "x"), "temperature must be a number"),
     ({"temperature": float("nan")}, ("a", "x"), "temperature must be a number"),
@@ -90,7 +120,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @every_row(("options", "item", "says"), ARGUMENTS)
-def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
+def test_an_invalid_argument_sends_nothing(sync: Generator, options: Any, item: Any, says: str) -> None:
     queue = FakeQueue()
     with pytest.raises(ConfigurationError, match=says):
         sync([item], queue, **options)
@@ -98,14 +128,14 @@ def test_an_argument_that_cannot_work_sends_nothing(sync: Generator, options: An
 
 
 @pytest.mark.parametrize("call", [generate, ingest])
-def test_an_unknown_keyword_names_the_nearest(call: Any, ledger: Path) -> None:
+def test_an_unknown_keyword_suggests_the_nearest(call: Any, ledger: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=f"{call.__name__} has no keyword 'deadline'; did you mean 'deadline_s'"
     ):
         call(inputs(1), ledger=ledger, model=KIMI, deadline=5)
 
 
-def test_a_retired_model_names_its_successor(sync: Generator) -> None:
+def test_the_error_of_a_retired_model_has_the_successor(sync: Generator) -> None:
     from workers_ai.catalogue import known_models
 
     retired = next(card for card in known_models("Text Generation") if card.retired_on and card.successor)
@@ -133,14 +163,14 @@ ITEMS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("item", "says"), ITEMS, ids=range(len(ITEMS)))
-def test_an_invalid_item_ends_the_run_and_what_came_before_is_kept(sync: Generator, item: Any, says: str) -> None:
-    source = [*inputs(1000), item]
+def test_an_invalid_item_ends_the_run_and_earlier_results_are_kept(sync: Generator, item: Any, says: str) -> None:
+    source = [*inputs(100), item]
     queue = FakeQueue()
     with pytest.raises(BadRequestError, match=says):
-        sync(source, queue, requests_per_job=1000, max_concurrency=1)
-    report = sync(inputs(1000), queue)
-    assert len(queue.sent) == 1000
-    assert report.answered + report.reused == 1000
+        sync(source, queue, requests_per_job=100, max_concurrency=1)
+    report = sync(inputs(100), queue)
+    assert len(queue.sent) == 100
+    assert report.answered + report.reused == 100
 
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -153,6 +183,8 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
         (" \n", KIMI, "the input is empty"),
         ([], KIMI, "the input is empty"),
         ([{"role": "system", "content": "Be brief."}], KIMI, "the input is empty"),
+        ([{"role": "user", "content": [{"type": "text", "text": " "}]}], KIMI, "the input is empty"),
+        ([{"role": "user", "content": None}], KIMI, "the input is empty"),
         ("word " * 60_000, LLAMA, "the input has about .* tokens"),
         ("word " * 2_100_000, KIMI, "bytes: split it|tokens"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}]}], KIMI, "image"),  # noqa: E501
@@ -170,11 +202,14 @@ def test_an_input_that_cannot_be_sent_fails_alone(
     assert queue.sent == ["fine"]
 
 
-def test_a_row_fails_if_all_its_values_are_blank(sync: Generator) -> None:
-    rows = [{"id": "blank", "a": " ", "b": ""}, {"id": "half", "a": "", "b": "text"}, {"id": "zero", "a": 0, "b": ""}]
+def test_a_row_fails_if_all_its_values_are_blank_or_one_is_null(sync: Generator) -> None:
+    rows = [{"id": "blank", "a": " ", "b": ""}, {"id": "half", "a": "", "b": "text"}, {"id": "zero", "a": 0, "b": ""},
+            {"id": "null", "a": "x", "b": None}, {"id": "nan", "a": float("nan"), "b": "x"}]  # fmt: skip
     queue = FakeQueue()
     report = sync(rows, queue, prompt="Join {a} and {b}")
-    assert [failure.id for failure in report.failures] == ["blank"]
+    assert [failure.id for failure in report.failures] == ["blank", "null", "nan"]
+    null = "a value for the prompt is null"
+    assert [failure.message for failure in report.failures] == ["the input is empty", null, null]
     assert queue.sent == ["Join  and text", "Join 0 and "]
 
 
@@ -195,6 +230,31 @@ def test_rows_of_a_database_are_mappings(sync: Generator) -> None:
     assert [answer.text for answer in sync(rows, FakeQueue()).answers()] == ["answer to one"]
     templated = sync([("a", rows[0])], FakeQueue(), prompt="Is {text} {id}?", ledger=sync.ledger.with_name("rows"))
     assert [answer.text for answer in templated.answers()] == ["answer to Is one 7?"]
+
+
+class Row(NamedTuple):
+    """A row as ``DataFrame.itertuples`` yields it."""
+
+    text: str
+    id: int
+
+
+def test_rows_of_tables(sync: Generator) -> None:
+    table = pa.table({"text": ["one", "two"], "id": [1, 2]})
+    rows: list[Any] = [Row("one", 1), Row("two", 2)]
+    for source in (rows, table.to_pylist(), zip(np.array([1, 2]), np.array(["one", "two"]), strict=True)):
+        found = [(answer.id, answer.text) for answer in sync(source, FakeQueue()).answers()]
+        assert found == [(1, "answer to one"), (2, "answer to two")]
+    with pytest.raises(BadRequestError, match=r"the source is a Table: pass its rows, .* table\.to_pylist\(\)"):
+        sync(table, FakeQueue())
+
+
+def test_a_callback_that_returns_a_coroutine_raises_and_the_answers_are_kept(run: Generator) -> None:
+    queue = FakeQueue()
+    with pytest.raises(ConfigurationError, match="on_answer returned a coroutine"):
+        run(inputs(2), queue, on_answer=lambda answer: answered(answer))
+    assert run(inputs(2), queue).reused == 2
+    assert len(queue.sent) == 2
 
 
 def test_one_id_for_two_inputs_gives_both_their_answer(sync: Generator) -> None:

@@ -1,4 +1,4 @@
-"""What a generation returns, keeps and sends again."""
+"""Results, stored answers and repeated requests of a generation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel, field_validator
 from tests.generation.conftest import KIMI, FakeQueue, Generator, inputs, prompt_of
+from tests.support import every_row
 
 from workers_ai.errors import BatchItemError, ConfigurationError
 from workers_ai.generation import Answer, Answers, ChatInput, estimate
@@ -90,12 +91,64 @@ def test_a_typed_dict_is_a_schema(sync: Generator, tmp_path: Path) -> None:
     assert poor.invalid == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["spam", '{"label": "spam"}', '"spam"', "Spam.", " **spam** ", '```json\n{"label":"spam"}\n```']
-)
-def test_labels_are_read_in_every_form(sync: Generator, text: str) -> None:
-    report = sync([("a", "x")], FakeQueue(lambda request: text), labels=["spam", "ham"])
-    assert [answer.data for answer in report.answers()] == ["spam"]
+LABELS: list[tuple[list[str], str, str | None]] = [
+    (["spam", "ham"], "spam", "spam"),
+    (["spam", "ham"], '{"label": "spam"}', "spam"),
+    (["spam", "ham"], '"spam"', "spam"),
+    (["spam", "ham"], "Spam.", "spam"),
+    (["spam", "ham"], " **spam** ", "spam"),
+    (["spam", "ham"], '```json\n{"label":"spam"}\n```', "spam"),
+    (["spam", "ham"], "<think>Is it ham?</think>spam", "spam"),
+    (["spam", "ham"], "spam or ham", None),
+    (["spam", "ham"], "", None),
+    (["a", "ab"], "ab", "ab"),
+    (["C", "C++"], "C++.", "C++"),
+    (["a.", "a"], "a.", "a."),
+    (["Bug", "bug"], "bug", "bug"),
+    (["Bug", "bug"], "BUG", None),
+    (["\u00e9t\u00e9", "hiver"], "E\u0301TE\u0301", "\u00e9t\u00e9"),
+    (["e\u0301te\u0301", "hiver"], '{"label": "\u00e9t\u00e9"}', "e\u0301te\u0301"),
+    (["1", "2"], '{"label": 1}', "1"),
+    (["true", "false"], '{"label": true}', "true"),
+]
+
+
+@every_row(("labels", "text", "expected"), LABELS)
+def test_labels_are_read_in_every_form(sync: Generator, labels: Any, text: str, expected: str | None) -> None:
+    ledger = sync.ledger.with_name(f"{LABELS.index((labels, text, expected))}")
+    report = sync([("a", "x")], FakeQueue(lambda request: text), labels=labels, repair=0, ledger=ledger)
+    (answer,) = report.answers()
+    assert (answer.text, answer.data, answer.error is None) == (text, expected, expected is not None)
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), ZeroDivisionError("z"), RecursionError("r"), AttributeError("a")])
+def test_an_answer_is_kept_if_a_validator_raises_any_error(run: Generator, error: Exception) -> None:
+    class Checked(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def check(cls, value: str) -> str:
+            if value == "bad":
+                raise error
+            return value
+
+    queue = FakeQueue(lambda request: json.dumps({"name": "bad" if "1" in prompt_of(request) else "good"}))
+    report = run(inputs(3), queue, schema=Checked, repair=0)
+    good, bad, _ = report.answers()
+    assert (report.answered, report.invalid, good.data) == (2, 1, Checked(name="good"))
+    assert bad.text == '{"name": "bad"}'
+    assert bad.error is not None
+    assert type(error).__name__ in bad.error.message
+
+
+def test_messages_of_every_form_get_the_system_message(sync: Generator) -> None:
+    ask: list[Any] = [{"role": "user", "content": "x"}]
+    own = [{"role": "developer", "content": "own"}, *ask]
+    queue = FakeQueue()
+    sync([("t", "x"), ("m", [*ask]), ("c", ChatInput(ask)), ("o", own), ("oc", ChatInput(own))], queue, system="Hi.")
+    roles = [[message["role"] for message in body["messages"]] for body in queue.bodies]
+    assert roles == [["system", "user"], ["developer", "user"]], "equal requests share one answer"
 
 
 def test_an_answer_that_does_not_match_is_retried(run: Generator) -> None:
@@ -194,6 +247,8 @@ def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
     report = sync(list(enumerate(chats)), queue)
     assert [answer.text for answer in report.answers()] == ["cap 7", "cap 100", "cap 7"]
     assert ["tools" in body for body in queue.bodies] == [True, False, False]
+    own = estimate(list(enumerate(chats)), model=KIMI, max_tokens=100)
+    assert own.output_tokens == 3 + 50 + 3
     with Answers(sync.ledger) as answers:
         replies = answers.find([*chats, ChatInput([{"role": "user", "content": "b"}])])
     assert [reply and reply.text for reply in replies] == ["cap 7", "cap 100", "cap 7", None]
@@ -283,6 +338,9 @@ def test_an_estimate_counts_what_is_new(sync: Generator, ledger: Path) -> None:
     assert found.max_cost_usd is not None
     assert found.cost_usd < found.max_cost_usd
     assert json.loads(json.dumps(found.to_dict()))["requests"] == 20
+    unset = estimate(inputs(10), model=KIMI)
+    assert (unset.output_tokens, unset.max_cost_usd) == (10 * 512, pytest.approx(10 * 256_000 * 4e-6, rel=0.01))
+    assert estimate(inputs(10), model=KIMI, expected_output_tokens=20).output_tokens == 200
     assert "nothing sent yet" in str(found)
     direct = estimate(source, model=KIMI, mode="direct", expected_output_tokens=10)
     assert (direct.submissions, direct.output_tokens) == (0, 300)

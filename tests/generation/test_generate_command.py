@@ -165,10 +165,10 @@ def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
         ({"body": {"messages": ASK, "model": "@cf/other/model"}}, "pass one file for each model"),
         ({"body": {"messages": "hi"}}, "messages must be a list of objects"),
         ({"body": {"input": 5}}, "input must be a text or a list"),
-        ({"body": {"input": [{"type": "web_search_call"}]}}, "'web_search_call', which cannot be sent"),
-        ({"body": {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}}, "'input_file', which cannot"),
+        ({"body": {"input": [{"type": "web_search_call"}]}}, "unsupported type 'web_search_call': remove it"),
+        ({"body": {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}}, "unsupported type 'input_file'"),
         ({"body": {"prompt": "hi"}}, "neither messages nor input"),
-        ({"url": "/v1/embeddings"}, "url is '/v1/embeddings': only /chat/completions and /responses"),
+        ({"url": "/v1/embeddings"}, "the url '/v1/embeddings' is not supported: use /chat/completions or /responses"),
         ({"custom_id": None}, "neither a string nor an integer"),
     ],
 )
@@ -187,7 +187,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
     assert emulator.queue.submitted == 0
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "status", "says"),
     [
         (["generate", "rows.jsonl", "out.jsonl"], 2, "--model"),

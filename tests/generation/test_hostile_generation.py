@@ -1,4 +1,4 @@
-"""Queues with faults, with both shapes of results: every input has one answer, or an error with a reason."""
+"""Queues with faults and both forms of results: every input has one answer, or an error with a reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def has_bad(job: FakeJob) -> bool:
 
 @dataclass
 class Case:
-    """One behaviour.
+    """One fault.
 
     Attributes:
         queue: Arguments of the queue.
@@ -198,7 +198,7 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
 
 
 def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: Any, clock: Any) -> None:
-    """A kill then repeats one submission, however many runs share the ledger."""
+    """A kill then repeats at most one submission, for any number of runs on the ledger."""
     active: list[int] = []
     overlaps: list[int] = []
 
@@ -223,7 +223,7 @@ def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: An
 
 
 @pytest.mark.parametrize("code", [8007, 10063, 5006])
-def test_a_model_whose_queue_the_service_denies_ends_the_run(sync: Generator, code: int) -> None:
+def test_a_model_without_a_queue_at_the_service_ends_the_run(sync: Generator, code: int) -> None:
     emulator = Emulator(queue=QueueSettings(unsupported_code=code))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"has no asynchronous queue.*mode='direct'"):
         sync(
@@ -247,7 +247,7 @@ def test_the_request_of_an_item_carries_its_reference(sync: Generator, shape: st
     assert "stream" not in queue.bodies[0]
 
 
-def test_usage_without_a_share_is_shared_by_length(sync: Generator) -> None:
+def test_usage_of_a_job_is_divided_by_the_length_of_answers(sync: Generator) -> None:
     def summed(job: FakeJob) -> dict[str, Any] | None:
         return {**queue.done(job), "usage": {"prompt_tokens": 100, "completion_tokens": 60, "total_tokens": 160}}
 
@@ -291,3 +291,24 @@ def test_json_of_every_form_is_read(sync: Generator) -> None:
     report = sync([(n, str(n)) for n in range(4)], queue, schema=schema)
     assert [answer.data for answer in report.answers()] == [{"n": 1}] * 4
     assert json.loads(next(iter(report.answers())).text or "") == {"n": 1}
+
+
+def without_index(items: list[Any], count: int) -> list[Any]:
+    """Return the items in another order, so many of them without their index."""
+    return [{name: item[name] for name in item if name != "index"} for item in items[:count][::-1]] + items[count:]
+
+
+@pytest.mark.parametrize(("count", "sent"), [(5, 5), (2, 5), (1, 5)])
+def test_items_without_an_index_are_matched_by_reference(run: Generator, count: int, sent: int) -> None:
+    queue = FakeQueue(order=lambda items: without_index(items, count))
+    report = run(inputs(5), queue)
+    assert [answer.text for answer in report.answers()] == [f"answer to question number {n}" for n in range(5)]
+    assert len(queue.sent) == sent
+
+
+def test_items_with_neither_index_nor_reference_fail_after_a_retry(run: Generator) -> None:
+    queue = FakeQueue(order=lambda items: without_index(items, 2), reference=False)
+    report = run(inputs(5), queue)
+    assert [failure.id for failure in report.failures] == ["id-0", "id-1"]
+    assert {failure.message for failure in report.failures} == {"the queue returned no result for this item"}
+    assert [answer.text for answer in report.answers()][2:] == [f"answer to question number {n}" for n in (2, 3, 4)]

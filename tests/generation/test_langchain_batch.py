@@ -80,7 +80,7 @@ def items(emulator: Emulator) -> list[Any]:
 
 
 class Recorder(BaseCallbackHandler):
-    """Records events with their run ids."""
+    """Record events with their run ids."""
 
     run_inline = True
 
@@ -206,7 +206,7 @@ def test_answers_in_the_cache_are_not_sent(chat: Make, emulator: Emulator, call:
 
 
 class Limiter(BaseRateLimiter):
-    """Counts the requests that it permits."""
+    """Count the permitted requests."""
 
     def __init__(self) -> None:
         self.permitted = 0

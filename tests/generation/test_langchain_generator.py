@@ -149,6 +149,15 @@ def test_an_input_that_does_not_fit_the_prompt_raises(
     assert items(emulator) == []
 
 
+@pytest.mark.parametrize("given", ["Oslo", {"x": "Oslo"}])
+def test_a_single_input_raises(
+    given: Any, model: ChatWorkersAI, generator: Any, emulator: Emulator, call: Caller
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"iterable of inputs of the chain, not a {type(given).__name__}"):
+        call(generator(TEMPLATE | model), "generate", given)
+    assert items(emulator) == []
+
+
 @pytest.mark.parametrize(("ids", "says"), [(["a"], "ends after 1 ids"), (["a", "b", "c", "d"], "more than 3 ids")])
 def test_other_numbers_of_ids_raise(
     ids: list[str], says: str, model: ChatWorkersAI, generator: Any, call: Caller

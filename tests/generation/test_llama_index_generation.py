@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
-from llama_index.core.schema import ImageNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import Document, ImageNode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from pydantic import BaseModel
@@ -47,26 +47,26 @@ class Notice(BaseModel):
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """A service whose batches are complete at the first poll."""
+    """Return a service whose batches are complete at the first poll."""
     return Emulator(queue=QueueSettings("at_once"))
 
 
 @pytest.fixture
 def llm(emulator: Emulator) -> WorkersAI:
-    """An LLM with a queue."""
+    """Return an LLM with a queue."""
     return WorkersAI(**wired(emulator, model=MODEL, max_tokens=300, seed=7))
 
 
 @pytest.fixture
 def extractor(llm: WorkersAI, tmp_path: Path) -> Make:
-    """Create extractors that share one ledger; keywords are fields."""
+    """Return a function that creates extractors with one shared ledger. Keywords are fields."""
     fields = {"llm": llm, "ledger": tmp_path / "ledger", "prompt_template": SUMMARY, "metadata_key": "summary"}
     return lambda **given: WorkersAIBatchExtractor(**{**fields, "show_progress": False, **given})
 
 
 @pytest.fixture(params=["sync", "async"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """Whether to call the sync or the async method."""
+    """Return "sync" or "async"."""
     return str(request.param)
 
 
@@ -80,13 +80,13 @@ def run(mode: str, extractor: WorkersAIBatchExtractor, given: Any) -> list[Any]:
 
 
 def items(emulator: Emulator) -> list[dict[str, Any]]:
-    """The items of all submissions."""
+    """Return the items of all submissions."""
     found = [entry.json for entry in emulator.log.entries if isinstance(entry.json, dict)]
     return [item for body in found for item in body.get("requests", ())]
 
 
 def prompts(emulator: Emulator) -> list[str]:
-    """The last message of each item."""
+    """Return the last message of each item."""
     return [item["messages"][-1]["content"] for item in items(emulator)]
 
 
@@ -160,6 +160,10 @@ class TestExtractor:
         assert asyncio.run(extractor().aextract([])) == []
         assert emulator.log.requests == 0
         assert run("sync", extractor(), [ImageNode(text="A picture."), *nodes(1)])
+
+    def test_documents_are_nodes(self, extractor: Make) -> None:
+        (metadata,) = extractor().extract([Document(text="A notice.")])
+        assert metadata
 
     def test_direct_requests_use_the_same_ledger(self, extractor: Make, emulator: Emulator, llm: WorkersAI) -> None:
         llm.rate_limiter = limiter = CountingLimiter()
@@ -259,6 +263,7 @@ class TestPredictMany:
         ("given", "message"),
         [
             ({"prompt": PromptTemplate("{text} {more}")}, "row 0 has no value for more"),
+            ({"prompt": "{text}"}, "prompt must be a PromptTemplate, not a str"),
             ({"output_cls": dict}, "pydantic class"),
             ({"llm_kwargs": {"timeout": 3}}, "timeout cannot be set"),
             ({"limit_cost": 3}, "limit_cost_usd"),

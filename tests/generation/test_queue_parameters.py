@@ -73,7 +73,7 @@ def by_llama_index_queued(emulator: Emulator, ledger: Path, extra_body: dict[str
 
 def by_llama_index_rows(emulator: Emulator, ledger: Path, extra_body: dict[str, Any], **params: Any) -> Any:
     llm = WorkersAI(**wired(emulator, model=MODEL, additional_kwargs=extra_body))
-    options = {"ledger": ledger, "llm_kwargs": {"max_tokens": 9, **params}, "progress": False}
+    options: dict[str, Any] = {"ledger": ledger, "llm_kwargs": {"max_tokens": 9, **params}, "progress": False}
     llm.structured_predict_many(City, PromptTemplate("{x}"), [{"x": "hi"}], **options)
 
 

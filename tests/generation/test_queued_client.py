@@ -30,19 +30,19 @@ MODEL = "@cf/qwen/qwen3-30b-a3b-fp8"
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """A service whose batches are complete at the first poll."""
+    """Return a service whose batches are complete at the first poll."""
     return Emulator(queue=QueueSettings("at_once"))
 
 
 @pytest.fixture
 def queued(emulator: Emulator, tmp_path: Path) -> Callable[..., QueuedClient]:
-    """Create queued clients that share one ledger."""
+    """Return a function that creates queued clients with one shared ledger."""
     client = AsyncClient(**wired(emulator))
     return lambda **options: client.queued(MODEL, **{"ledger": tmp_path / "ledger", "window_s": 0.05, **options})
 
 
 def sizes(emulator: Emulator) -> list[int]:
-    """The number of requests of each submission."""
+    """Return the number of requests of each submission."""
     bodies = [entry.json for entry in emulator.log.entries if isinstance(entry.json, dict)]
     return [len(body["requests"]) for body in bodies if "requests" in body]
 

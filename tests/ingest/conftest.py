@@ -1,4 +1,4 @@
-"""Ingestion that reads the same sync and async, against an emulator in this process, in virtual time."""
+"""One interface to sync and async ingestion, against an emulator in this process, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MODEL = "@cf/baai/bge-small-en-v1.5"
 
 
 class Ingestor:
-    """Runs ``ingest`` or ``aingest`` on one ledger.
+    """Run ``ingest`` or ``aingest`` on one ledger.
 
     Args:
         face: ``"sync"`` or ``"async"``.
         account: Credentials.
-        emulator: What answers, unless a call names another transport.
-        ledger: The ledger, unless a call names another one.
+        emulator: The service, unless a call has another transport.
+        ledger: The ledger, unless a call has another one.
         clock: Virtual time.
     """
 
@@ -63,13 +63,13 @@ class Ingestor:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """Virtual time."""
+    """Return virtual time."""
     return virtual_time(monkeypatch)
 
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """One whose queue has every result at the first poll."""
+    """Return an emulator whose queue has every result at the first poll."""
     return Emulator(queue=QueueSettings("at_once"))
 
 
@@ -82,13 +82,13 @@ def ledger(tmp_path: Path) -> Path:
 def run(
     request: pytest.FixtureRequest, account: dict[str, Any], emulator: Emulator, ledger: Path, clock: VirtualTime
 ) -> Ingestor:
-    """Ingests; the test runs once for each face."""
+    """Return a function that ingests. The test runs once sync and once async."""
     return Ingestor(request.param, account, emulator, ledger, clock)
 
 
 @pytest.fixture
 def texts() -> Callable[..., list[tuple[str, str]]]:
-    """Return a function that returns so many documents, all different."""
+    """Return a function that returns a number of different documents."""
 
     def documents(count: int, first: int = 0) -> list[tuple[str, str]]:
         return [(f"doc-{number}", f"text number {number}") for number in range(first, first + count)]
@@ -98,7 +98,7 @@ def texts() -> Callable[..., list[tuple[str, str]]]:
 
 @pytest.fixture
 def submitted(emulator: Emulator) -> Callable[[], list[list[list[str]]]]:
-    """The texts of each request of each submission that was sent."""
+    """Return the texts of each request of each submission."""
     return lambda: [
         [request["text"] for request in entry.json["requests"]]
         for entry in emulator.log.entries

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client
 from workers_ai._limits import limiter
@@ -44,7 +45,7 @@ UNLISTED = "@cf/someone/new-model"
 
 
 class Queue:
-    """The queue of a client, sync or async; every async call has an event loop of its own."""
+    """The queue of a client, sync or async. Every async call runs in a new event loop."""
 
     def __init__(self, mode: str, account: dict[str, Any], clock: VirtualTime, transport: Any, **settings: Any) -> None:
         if not isinstance(transport, httpx.BaseTransport):
@@ -69,7 +70,7 @@ class Queue:
 
 @pytest.fixture(params=["sync", "async"])
 def queue(request: pytest.FixtureRequest, account: dict[str, Any], clock: VirtualTime) -> Callable[..., Queue]:
-    """Makes a :class:`Queue` over a transport or a function of the request."""
+    """Return a function that creates a :class:`Queue` from a transport or a function of the request."""
     return lambda transport, **settings: Queue(request.param, account, clock, transport, **settings)
 
 
@@ -79,7 +80,7 @@ def emulator() -> Emulator:
 
 
 class Stub:
-    """Answers in their order, the last one for ever; an exception is raised. Remembers the bodies."""
+    """Scripted answers in order. The last one is repeated. Exceptions are raised. Records the bodies."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -214,7 +215,7 @@ class TestSubmitting:
         assert (status.state, len(status.items), status.usage.input_tokens) == ("done", 2, 4)
         assert [item.external_reference for item in ask("collect", job)] == ["doc-7", None]
 
-    def test_what_is_sent(self, queue: Callable[..., Queue]) -> None:
+    def test_the_request_body(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted("r-1"), finished({}))
 
         queue(stub)("run", BGE, [{"text": ["a"], "external_reference": "x"}])
@@ -259,7 +260,7 @@ class TestSubmitting:
             queue(stub)("submit", BGE, THREE_JOBS)
         assert stub.bodies == []
 
-    @pytest.mark.parametrize(
+    @every_row(
         ("model", "requests", "error", "words"),
         [
             (BGE, [{"text": ["a"]}, {"text": ["x"] * 101}], BadRequestError, "request 1 has 101 texts; .* accepts 100"),
@@ -280,7 +281,7 @@ class TestSubmitting:
             queue(stub)(method, model, requests)
         assert stub.bodies == []
 
-    def test_nothing(self, queue: Callable[..., Queue]) -> None:
+    def test_an_empty_list_of_requests(self, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted())
         assert queue(stub)("run", BGE, []) == []
         with pytest.raises(BadRequestError, match="at least one request"):
@@ -313,7 +314,7 @@ class TestSubmitting:
             (refusal(408, 3046), WorkersAIError),
         ],
     )
-    def test_what_may_have_been_taken_is_not(
+    def test_a_submission_that_may_have_been_accepted_is_not_repeated(
         self, lost: Any, error: type[WorkersAIError], queue: Callable[..., Queue]
     ) -> None:
         stub = Stub(lost)
@@ -361,9 +362,9 @@ class TestItems:
 
 
 class TestUnknowns:
-    """What the documentation leaves open, each choice of it."""
+    """All possible behaviours where the documentation leaves them open."""
 
-    @pytest.mark.parametrize(
+    @every_row(
         "choice",
         [
             {},
@@ -378,7 +379,6 @@ class TestUnknowns:
             {"progress": "at_once"},
             {"polls": 5},
         ],
-        ids=str,
     )
     def test_the_result_is_the_same(self, choice: dict[str, Any], queue: Callable[..., Queue]) -> None:
         emulator = Emulator(clock=Clock("jump"), queue=QueueSettings(**choice))
@@ -436,9 +436,9 @@ class TestWaiting:
         assert clock.waits[:4] == pytest.approx([0.1, 0.17, 0.289, 0.4913])
         assert max(clock.waits) == 30.0
         assert sum(clock.waits) == pytest.approx(200)
-        assert emulator.log.routes["poll"] == len(clock.waits) + 1  # one more at the deadline itself
+        assert emulator.log.routes["poll"] == len(clock.waits) + 1  # one more poll at the deadline
 
-    def test_what_timed_out_is_collected_later_by_its_id_alone(
+    def test_a_timed_out_job_is_collected_later_by_its_id(
         self, queue: Callable[..., Queue], emulator: Emulator
     ) -> None:
         emulator.queue.settings.progress = "never"
@@ -460,7 +460,7 @@ class TestWaiting:
 
     @pytest.mark.parametrize("status", [400, 404, 410])
     def test_an_unknown_id_of_the_queue(self, status: int, queue: Callable[..., Queue], clock: VirtualTime) -> None:
-        """For a minute, since a queue may know an id a little later."""
+        """An unknown id is polled for a minute, because a queue may accept it with a delay."""
         stub = Stub(accepted("gone"), refusal(status, 3043))
 
         with pytest.raises(BatchError, match="the request id gone is unknown") as raised:
@@ -496,19 +496,21 @@ class TestWaiting:
             lambda body: httpx.Response(522, html="<html>"),
         ],
     )
-    def test_trouble_on_the_way_is_waited_out(self, trouble: Any, queue: Callable[..., Queue]) -> None:
+    def test_transient_failures_of_polls_are_retried(self, trouble: Any, queue: Callable[..., Queue]) -> None:
         stub = Stub(accepted(), trouble, trouble, trouble, finished({}))
         assert queue(stub)("run", BGE, TWO[:1])[0].success
         assert len(stub.submissions) == 1
 
-    def test_trouble_without_end_is_an_error_with_the_id(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+    def test_permanent_failures_of_polls_raise_with_the_id(
+        self, queue: Callable[..., Queue], clock: VirtualTime
+    ) -> None:
         stub = Stub(accepted("r-9"), httpx.ReadTimeout("slow"))
         with pytest.raises(APIConnectionError) as raised:
             queue(stub)("run", BGE, TWO)
         assert raised.value.request_ids == ("r-9",)
         assert 900 <= sum(clock.waits) < 1000
 
-    def test_the_queues_own_delay_is_kept(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
+    def test_retry_after_of_the_queue_is_honoured(self, queue: Callable[..., Queue], clock: VirtualTime) -> None:
         stub = Stub(accepted(), refusal(429, None, {"retry-after": "7"}), finished({}))
         queue(stub)("run", BGE, TWO[:1])
         assert max(clock.waits) == 7.0
@@ -517,7 +519,7 @@ class TestWaiting:
         ("refused", "error"), [(refusal(401, 10000), AuthenticationError), (refusal(429, 3036), QuotaExhaustedError)]
     )
     @pytest.mark.parametrize("method", ["collect", "run"])
-    def test_what_will_not_get_better_ends_the_wait_with_the_id(
+    def test_a_permanent_error_ends_the_wait_with_the_id(
         self, refused: Any, error: type[WorkersAIError], method: str, queue: Callable[..., Queue]
     ) -> None:
         stub = Stub(accepted("r-5"), refused)
@@ -529,7 +531,7 @@ class TestWaiting:
 
 
 class TestUnfinished:
-    """Whatever ends a call, the ids of what the queue has taken are on it."""
+    """Every error of a call has the ids of the accepted submissions."""
 
     @pytest.mark.parametrize(
         ("failure", "error"),
@@ -552,7 +554,7 @@ class TestUnfinished:
         stub = Stub(accepted("one"), accepted("two"), accepted("three"), finished({}, {}), refusal(404, None))
         with pytest.raises(BatchError, match="the request id two is unknown") as raised:
             queue(stub)("run", BGE, THREE_JOBS)
-        # The results of the first went down with the call: it can be collected again, as the third can.
+        # The results of the first submission were lost with the call. Like the third, it can be collected again.
         assert sorted(raised.value.request_ids) == ["one", "three", "two"]
 
     def test_an_error_omits_the_submissions_of_another_call(self, queue: Callable[..., Queue]) -> None:
@@ -606,7 +608,7 @@ class TestUnfinished:
 
 
 class TestBusy:
-    def test_the_queue_takes_work_while_the_model_is_busy(self, queue: Callable[..., Queue]) -> None:
+    def test_the_queue_accepts_work_while_the_model_is_at_capacity(self, queue: Callable[..., Queue]) -> None:
         emulator = Emulator(clock=Clock("jump"), slots=1, max_wait_s=0)
         emulator.faults.add(Fault.busy(route="run", times=None))
 

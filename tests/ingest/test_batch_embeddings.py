@@ -1,4 +1,4 @@
-"""Embeddings that go through the queue: always, or when a busy service rejects a request."""
+"""Embeddings through the queue: always, or if a request is rejected at capacity."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def emulator() -> Emulator:
 def embed(
     request: pytest.FixtureRequest, account: dict[str, Any], emulator: Emulator, clock: Any
 ) -> Callable[..., Any]:
-    """``client.embed`` in virtual time; gives the vectors."""
+    """Return a function that calls ``client.embed`` in virtual time and returns the vectors."""
 
     def call(texts: list[str], *, model: str = BGE, transport: Any = None, **options: Any) -> Any:
         settings = {"max_concurrency": options.pop("max_concurrency", 4), **account}
@@ -61,7 +61,7 @@ def texts(count: int) -> list[str]:
 
 
 def direct(count: int) -> list[list[float]]:
-    """The vectors of these texts by direct requests to another emulator."""
+    """Return the vectors of these texts from direct requests to another emulator."""
     transport = Emulator().transport()
     with Client(http_client=httpx.Client(transport=transport), account_id="0" * 32, api_token="t") as client:
         return client.embed(BGE, texts(count)).vectors
@@ -72,7 +72,7 @@ def routes(emulator: Emulator) -> dict[str, int]:
 
 
 def queued(emulator: Emulator) -> list[list[list[str]]]:
-    """The texts of each item of each submission."""
+    """Return the texts of each item of each submission."""
     return [
         [item["text"] for item in entry.json["requests"]] for entry in emulator.log.entries if entry.route == "submit"
     ]
@@ -103,18 +103,20 @@ class TestAlways:
         assert (raised.value.index, raised.value.code) == (137, 3030)
         sizes = [[len(item) for item in job] for job in queued(emulator)]
         assert sizes[0] == [100, 100, 50]
-        assert [sorted(size for job in sizes[1:] for size in job)[-2:]] == [[50, 50]]  # halved, not sent whole again
+        assert [sorted(size for job in sizes[1:] for size in job)[-2:]] == [
+            [50, 50]
+        ]  # halved, not sent again in one request
 
-    def test_a_request_that_fails_once_costs_nobody_a_vector(
-        self, embed: Callable[..., Any], emulator: Emulator
-    ) -> None:
+    def test_a_request_that_fails_once_loses_no_vector(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.queue.settings.failures = [ItemFailure(index=1, code=3043, times=1)]
 
         assert embed(texts(250), queue="always") == direct(250)
 
         assert sum(len(item) for job in queued(emulator) for item in job) == 350
 
-    def test_an_empty_text_is_named_before_sending(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_the_index_of_an_empty_text_is_reported_before_sending(
+        self, embed: Callable[..., Any], emulator: Emulator
+    ) -> None:
         with pytest.raises(BadRequestError, match="text 1 is empty") as raised:
             embed(["a", ""], queue="always")
         assert raised.value.index == 1
@@ -145,7 +147,7 @@ class TestAlways:
         assert sum(clock.waits) == pytest.approx(60)
 
     @pytest.mark.usefixtures("clock")
-    def test_an_interrupt_names_what_the_queue_has(
+    def test_an_interrupt_lists_the_submissions_in_the_queue(
         self, emulator: Emulator, account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def interrupt(seconds: float) -> None:
@@ -165,7 +167,7 @@ class TestOverflow:
         assert routes(emulator) == {"run": 3, "submit": 0, "poll": 0}
 
     @pytest.mark.parametrize("rejected", [0, 1, 2])
-    def test_a_rejected_request_comes_back_at_its_index(
+    def test_a_rejected_request_has_its_index(
         self, rejected: int, embed: Callable[..., Any], emulator: Emulator
     ) -> None:
         emulator.faults.add(Fault.busy(route="run", skip=rejected))
@@ -176,7 +178,7 @@ class TestOverflow:
         assert queued(emulator) == [[texts(250)[rejected * 100 : rejected * 100 + 100]]]
         assert routes(emulator) == {"run": 3, "submit": 1, "poll": 1}
 
-    def test_requests_ask_the_service_to_reject_if_busy(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_requests_set_reject_if_busy(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         embed(texts(1), queue="overflow")
         assert emulator.log.last.json["options"] == {"rejectIfBusy": True}
 
@@ -191,13 +193,13 @@ class TestOverflow:
             embed(texts(1), queue="overflow")
         assert routes(emulator)["submit"] == 0
 
-    def test_never_means_never(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_without_queue_no_request_overflows(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.faults.add(Fault.busy(route="run", times=None))
         with pytest.raises(CapacityError):
             embed(texts(1), on_busy="raise")
         assert routes(emulator)["submit"] == 0
 
-    def test_an_error_names_the_place_in_the_whole_list(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_an_error_has_the_index_in_the_complete_list(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.faults.add(Fault.busy(route="run", skip=1))
         emulator.queue.settings.failures = [ItemFailure(contains='number137"', code=3030, message="too long")]
         with pytest.raises(BatchItemError) as raised:

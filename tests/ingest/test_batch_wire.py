@@ -1,4 +1,4 @@
-"""Every shape in which the queue may answer, and the cutting of submissions. No I/O."""
+"""Every possible form of replies of the queue, and the division into submissions. No I/O."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
 from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
-from workers_ai.types import BatchJob
+from workers_ai.types import BatchJob, Usage
 
 MODEL = "@cf/baai/bge-m3"
 JOB = BatchJob("r-1", MODEL, 2)
@@ -30,7 +31,7 @@ def entry(index: Any, result: Any = "ok", **more: Any) -> dict[str, Any]:
 BOTH = [entry(0, "first"), entry(1, "second")]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [
         enveloped({"responses": BOTH}),
@@ -58,7 +59,7 @@ def test_results_in_every_place_are_matched_by_id(data: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("failed", "code", "words"),
     [
         ({"success": False, "error": {"message": "AiError: too long", "code": 3030}}, 3030, "too long"),
@@ -94,13 +95,13 @@ def test_an_item_that_is_missing_is_an_error_at_its_index(responses: list[Any]) 
     assert "returned no result for this item" in str(first.error)
 
 
-def test_a_job_of_unknown_size_has_the_items_that_came() -> None:
-    responses = [entry(2), entry(0), entry(10**15)]  # what is missing nobody knows, and no list is that long
+def test_a_job_of_unknown_size_has_the_received_items() -> None:
+    responses = [entry(2), entry(0), entry(10**15)]  # the missing items are unknown, and the list is limited
     status = read_poll(enveloped({"responses": responses}), BatchJob("r-1", MODEL))
     assert [(item.index, item.success) for item in status.items] == [(0, True), (2, True), (10**15, True)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("result", "state"),
     [
         ({"status": "queued", "request_id": "r-1"}, "queued"),
@@ -116,7 +117,7 @@ def test_pending_with_and_without_a_status(result: Any, state: str) -> None:
     assert read_poll(enveloped(result), JOB) == (state, (), None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "words"),
     [
         (enveloped({"status": "failed", "error": {"code": 3043, "message": "model crashed"}}), "model crashed"),
@@ -129,7 +130,7 @@ def test_pending_with_and_without_a_status(result: Any, state: str) -> None:
         (None, "r-1"),
     ],
 )
-def test_no_result_and_none_to_come(data: Any, words: str) -> None:
+def test_a_result_that_is_missing_for_good(data: Any, words: str) -> None:
     with pytest.raises(BatchError, match="has no result for r-1") as raised:
         read_poll(data, JOB)
     assert words in str(raised.value)
@@ -141,6 +142,20 @@ def test_usage_and_neurons_of_the_whole_job() -> None:
     status = read_poll(enveloped({"responses": BOTH, "usage": usage}), JOB, neurons="0.5")
     assert status.usage is not None
     assert (status.usage.input_tokens, status.usage.output_tokens, status.usage.neurons) == (12, 3, 0.5)
+
+
+def test_usage_that_some_items_report_is_summed() -> None:
+    records = [
+        {"prompt_tokens": 1, "completion_tokens": 2, "neurons": 0.5},
+        {"prompt_tokens": 3, "completion_tokens": 4},
+        None,
+    ]
+    entries = [
+        {"id": index, "success": True, "result": {"response": "x", "usage": record}}
+        for index, record in enumerate(records)
+    ]
+    status = read_poll(enveloped({"responses": entries}), BatchJob("r", "m", 3))
+    assert status.usage == Usage(4, 6, 10, neurons=0.5)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -161,7 +176,7 @@ def test_any_reply_is_a_status_or_a_batch_error(data: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [enveloped({"request_id": "r-9"}), {"request_id": "r-9", "status": "queued"}])
-def test_a_submission_that_was_taken(data: Any) -> None:
+def test_an_accepted_submission(data: Any) -> None:
     assert read_submission(data, MODEL, 5) == BatchJob("r-9", MODEL, 5)
 
 
@@ -172,7 +187,7 @@ def test_a_submission_that_was_answered_at_once() -> None:
     assert [item.result for item in job.answer.items] == ["first", "second"]
 
 
-def test_a_single_request_that_was_answered_at_once_like_a_direct_one() -> None:
+def test_a_single_request_answered_at_once_in_the_direct_form() -> None:
     job = read_submission(enveloped({"data": [[0.5]], "shape": [1, 1]}), MODEL, 1)
     assert job.answer is not None
     (item,) = job.answer.items
@@ -203,7 +218,7 @@ def test_submissions_keep_order_and_bounds(texts: list[str], max_bytes: int, max
 
 
 def test_the_bound_is_one_of_bytes_not_of_characters() -> None:
-    requests = [{"text": "日" * 1_700_000}, {"text": "日" * 1_700_000}]  # 3 bytes each: 10.2 MB together
+    requests = [{"text": "日" * 1_700_000}, {"text": "日" * 1_700_000}]  # 3 bytes each: 10.2 MB in total
     assert [len(part) for part in split_requests(requests, model=MODEL)] == [1, 1]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 from typer.testing import CliRunner, Result
 
 from workers_ai import __version__
@@ -65,7 +66,7 @@ def ingest(*more: str) -> list[str]:
 
 
 def only_line(result: Result) -> str:
-    """Return the one line on stderr."""
+    """Return the only line on stderr."""
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("workers-ai: ")
@@ -143,7 +144,7 @@ def test_failed_documents_are_all_listed_and_end_in_status_3(workers_ai: Any, do
 
 
 def test_a_dry_run_prints_an_estimate_and_sends_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
-    """248 texts of "text 0" to "text 247": eight to ten bytes as JSON, which make two tokens each."""
+    """248 texts, "text 0" to "text 247", have eight to ten bytes as JSON, which are two tokens each."""
     result = workers_ai(*ingest("--dry-run"))
     assert result.stdout.splitlines() == [
         f"With {MODEL}, nothing sent yet:",
@@ -212,7 +213,7 @@ def test_resume_rejects_options_that_differ_from_the_ledger(workers_ai: Any, doc
     assert emulator.log.requests == before
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "says"),
     [
         (["ingest", "docs.jsonl", "vectors.parquet"], "is missing: pass a model"),
@@ -235,14 +236,14 @@ def test_wrong_usage_is_status_2(workers_ai: Any, arguments: list[str], says: st
         ("CLOUDFLARE_API_TOKEN", "api_token is missing: set CLOUDFLARE_API_TOKEN or [^(]*"),
     ],
 )
-def test_missing_credentials_are_named_by_option_and_variable(
+def test_missing_credentials_are_reported_with_option_and_variable(
     workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, variable: str, says: str
 ) -> None:
     monkeypatch.delenv(variable)
     assert re.search(says, only_line(workers_ai(*ingest(), status=1)))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("arguments", "says"),
     [
         (["ingest", "none.jsonl", "v.parquet", "--model", MODEL], "none.jsonl does not exist"),
@@ -264,7 +265,18 @@ def test_an_error_is_one_line_and_status_1(
     assert docs.read_bytes() == before
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def other_files(docs: Path, tmp_path: Path) -> Path:
+    """Write files that no output may replace, and return their folder."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/a.txt").write_text("a note")
+    (tmp_path / "hard.jsonl").hardlink_to(docs)
+    (tmp_path / "soft.jsonl").symlink_to(docs)
+    (tmp_path / "old.parquet").write_text("a table")
+    return tmp_path
+
+
+@every_row(
     ("places", "says"),
     [
         (["docs.jsonl", "docs.jsonl"], "docs.jsonl would be overwritten"),
@@ -286,17 +298,12 @@ def test_an_error_is_one_line_and_status_1(
 )
 @pytest.mark.parametrize("more", [["--model", MODEL], ["--model", MODEL, "--dry-run"]])
 def test_the_output_replaces_no_other_file(
-    workers_ai: Any, docs: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
+    workers_ai: Any, other_files: Path, emulator: Emulator, places: list[str], says: str, more: list[str]
 ) -> None:
-    Path("notes").mkdir()
-    Path("notes/a.txt").write_text("a note")
-    Path("hard.jsonl").hardlink_to(docs)
-    Path("soft.jsonl").symlink_to(docs)
-    Path("old.parquet").write_text("a table")
-    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    before = {path: path.is_file() and path.read_bytes() for path in other_files.rglob("*")}
     assert says in only_line(workers_ai("ingest", *places, *more, status=1))
     assert emulator.log.requests == 0
-    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+    assert {path: path.is_file() and path.read_bytes() for path in other_files.rglob("*")} == before
 
 
 def test_the_output_of_another_ledger_is_not_replaced(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
@@ -314,7 +321,7 @@ def test_the_output_may_be_in_the_input_folder(workers_ai: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"])
-def test_a_missing_credential_names_the_variable(
+def test_the_error_of_a_missing_credential_has_the_variable(
     workers_ai: Any, docs: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delenv(name)
@@ -324,7 +331,7 @@ def test_a_missing_credential_names_the_variable(
 def test_a_bad_row_costs_nothing(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     docs.write_text(docs.read_text() + '\n{"id": "bad"}')
     line = only_line(workers_ai(*ingest(), status=1))
-    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id'"
+    assert line == "docs.jsonl, line 251: 'text' is missing; found 'id': pass --text-column"
     assert emulator.log.requests == 0
     assert not Path("vectors.parquet.ledger").exists()
 
@@ -377,7 +384,7 @@ def test_an_input_that_changes_during_the_run_is_an_error(
     assert not Path("vectors.parquet").exists()
 
 
-def test_help_names_every_command_and_status(workers_ai: Any) -> None:
+def test_help_lists_every_command_and_status(workers_ai: Any) -> None:
     assert {"ingest", "jobs", "demo"} <= set(workers_ai("--help").stdout.split())
     shown = " ".join(workers_ai("ingest", "--help").stdout.split())
     for part in ("--model", "--ledger", "--mode", "--resume", "--limit-cost", "--dry-run", "130"):
@@ -388,7 +395,7 @@ def test_help_names_every_command_and_status(workers_ai: Any) -> None:
 # The demo
 
 
-def test_the_demo_without_the_emulator_says_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_without_the_emulator_prints_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers_ai._demo.run._parts", lambda say: [lambda stage: None])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = workers_ai("demo", status=1)
@@ -396,9 +403,9 @@ def test_the_demo_without_the_emulator_says_what_to_install(workers_ai: Any, mon
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_the_demo_without_a_framework_says_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_without_a_framework_prints_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("langchain_part", "llama_index_part"):
-        monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # any import of it fails
+        monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # an import of it fails
     result = workers_ai("demo", status=1)
     assert "the demo requires a framework" in result.stderr
     assert "pip install langchain-workers-ai" in result.stderr
@@ -406,7 +413,7 @@ def test_the_demo_without_a_framework_says_what_to_install(workers_ai: Any, monk
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "tqdm"])
-def test_without_the_extra_the_command_names_it_in_one_line(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_prints_it_in_one_line(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any) -> Any:
@@ -428,7 +435,7 @@ def test_the_demo_on_an_account_needs_one(workers_ai: Any, monkeypatch: pytest.M
 def test_the_demo_embeds_and_labels_docstrings_and_passes_them_to_its_parts(
     workers_ai: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replace the frameworks by one part, on the service of the environment."""
+    """Replace the frameworks by one part that uses the service of the environment."""
     from workers_ai._demo import Stage, run
 
     stages: list[Stage] = []
@@ -465,7 +472,7 @@ def test_a_report_as_json(workers_ai: Any, docs: Path) -> None:
     assert report["failures"] == []
 
 
-def test_bad_rows_are_all_named_or_skipped(workers_ai: Any, tmp_path: Path) -> None:
+def test_invalid_rows_are_all_reported_or_skipped(workers_ai: Any, tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": 2}\n[1]\n{"id": 3, "text": "b"}\n{"id": 4,\n')
     command = ["ingest", "d.jsonl", "v.parquet", "--model", MODEL]
     error = only_line(workers_ai(*command, status=1))
@@ -478,7 +485,7 @@ def test_bad_rows_are_all_named_or_skipped(workers_ai: Any, tmp_path: Path) -> N
     assert [row["row"] for row in bad] == [{"id": 2}, "[1]", '{"id": 4,']
 
 
-def test_a_column_that_is_there_twice_is_named(workers_ai: Any, tmp_path: Path) -> None:
+def test_a_duplicate_column_is_reported(workers_ai: Any, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("id,text,text\n1,a,b\n")
     assert "the column 'text' occurs twice" in only_line(
         workers_ai("ingest", "d.csv", "v.parquet", "--model", MODEL, status=1)

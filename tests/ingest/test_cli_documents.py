@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support import every_row
 
 from workers_ai.cli._documents import Document, InputError, read_documents
 
@@ -51,7 +52,7 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
     assert json.loads(document.metadata) == metadata
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "says"),
     [
         ("{", "Expecting property name"),
@@ -65,14 +66,14 @@ def test_metadata_is_any_json(tmp_path: Path, metadata: Any) -> None:
         ('{"id": null, "text": "t"}', "the id None is neither"),
         ('{"id": 9223372036854775808, "text": "t"}', "the id 9223372036854775808 is neither"),
         ('{"id": "\\ud800", "text": "t"}', r"the id '\ud800' contains a lone surrogate: remove it"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "nested too deeply"),
-        ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"id": 1, "text": "t", "x": ' + '{"a":' * 100_000 + "1" + "}" * 100_001, "nested too deep"),
+        ('{"id": 1, "text": null}', "the text of 1 is a NoneType, not a string: convert it"),
         ('{"id": 1, "text": ["t"]}', "the text of 1 is a list, not a string"),
         (b'{"id": 1, "text": "\xff"}', "not UTF-8 (invalid start byte)"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, says: str) -> None:
+def test_an_invalid_line_is_reported(tmp_path: Path, line: str | bytes, says: str) -> None:
     line = line if isinstance(line, bytes) else line.encode()
     path = tmp_path / "docs.jsonl"
     with pytest.raises(InputError) as caught:
@@ -92,7 +93,7 @@ def test_rows_are_read_one_by_one(tmp_path: Path) -> None:
 def test_csv(tmp_path: Path) -> None:
     content = (
         'text,id\r\n"two\r\nlines, ""quoted"" ünï",a\r\nplain,2\r\n,empty\r\n' + "x" * 200_000 + ",long\r\n"
-    )  # a cell is longer than the csv module allows by itself
+    )  # a cell longer than the default limit of the csv module
     assert read(tmp_path / "docs.csv", BOM + content) == [
         Document("a", 'two\r\nlines, "quoted" ünï', None),
         Document("2", "plain", None),
@@ -128,7 +129,7 @@ def test_a_csv_with_only_a_header_is_empty(tmp_path: Path) -> None:
         (b"id,text\na,t\nb,\xff\n", 3, "not UTF-8"),
     ],
 )
-def test_a_bad_row_of_a_csv_is_named(tmp_path: Path, content: bytes, line: int, says: str) -> None:
+def test_an_invalid_csv_row_is_reported(tmp_path: Path, content: bytes, line: int, says: str) -> None:
     path = tmp_path / "docs.csv"
     with pytest.raises(InputError) as caught:
         read(path, content)
@@ -165,7 +166,7 @@ def test_a_parquet_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
 
 
 def test_nan_and_infinity_are_null_in_json(tmp_path: Path) -> None:
-    """Data frames write a missing number as NaN."""
+    """Data frames write missing numbers as NaN."""
     path = parquet(
         tmp_path / "docs.parquet", id=[1, 2], text=["t", "t"], n=[math.nan, 1.5], more=[[{"x": -math.inf}], None]
     )
@@ -179,14 +180,14 @@ def test_nan_and_infinity_are_null_in_json(tmp_path: Path) -> None:
     assert [document.metadata for document in documents] == ['"NaN"', '"[Infinity]"', "[1]"]
 
 
-def test_a_bad_row_of_a_parquet_is_named(tmp_path: Path) -> None:
+def test_an_invalid_parquet_row_is_reported(tmp_path: Path) -> None:
     path = parquet(tmp_path / "docs.parquet", id=[1, 2, 3], text=["one", "two", None])
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string"
+    assert str(caught.value) == f"{path}, row 3: the text of 3 is a NoneType, not a string: convert it"
 
 
-def test_an_invalid_parquet_file_is_named(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "docs.parquet"
     with pytest.raises(InputError, match="cannot be read as Parquet") as caught:
         read(path, b"PAR1 not at all")
@@ -223,7 +224,7 @@ def test_a_folder_without_texts_is_rejected(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_binary_file_of_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_binary_file_in_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"a\.txt: not UTF-8"):
         read(tmp_path)

@@ -35,7 +35,7 @@ def failure(code: int | None) -> BatchItemError:
 def test_texts_that_fail_together_are_tried_in_halves(
     group: list[int], tries: dict[int, tuple[int, int]], part: int
 ) -> None:
-    """Of the request's own size: a submission has many requests."""
+    """The size of the failed request is halved, not that of the submission, which has many requests."""
     decision = after_failed_requests([(group, failure(5001))], tries)
     assert decision.failures == []
     assert decision.again == [Retry(part, tries[text_id][1], text_id) for text_id in group]
@@ -45,7 +45,7 @@ def test_texts_that_fail_together_are_tried_in_halves(
     ("code", "tries", "again"), [(5001, 0, True), (5001, 1, False), (None, 0, True), (None, 1, False), (5004, 0, False)]
 )
 def test_a_text_that_fails_alone(code: int | None, tries: int, again: bool) -> None:
-    """It is tried once more, unless its code says that no other try can mend it."""
+    """It is retried once, unless its code is not retryable."""
     assert ALONE_TRIES == 2
     decision = after_failed_requests([([7], failure(code))], {7: (1, tries)})
     assert decision.again == ([Retry(1, tries + 1, 7)] if again else [])
@@ -75,7 +75,7 @@ def test_texts_of_a_submission_that_fails_as_a_whole_go_in_smaller_submissions()
 
 
 @pytest.mark.parametrize("code", [3040, 3043, 3050, 3021, 3008])
-def test_what_passes_by_itself_is_not_halved(code: int) -> None:
+def test_a_request_with_a_transient_error_is_not_halved(code: int) -> None:
     decision = after_failed_requests([([1, 2], failure(code))], {1: (100, 0), 2: (100, 0)})
     assert (decision.again, decision.failures) == ([Retry(100, 1, 1), Retry(100, 1, 2)], [])
     assert decision.waits is not None
@@ -89,7 +89,7 @@ def test_an_exhausted_quota_is_not_recorded_as_a_failure_of_texts(error: BatchIt
     assert (decision.again, decision.stops) == ([Retry(100, 0, 1), Retry(100, 0, 2)], error)
 
 
-def test_failures_in_a_row_wait_longer_and_longer_and_end_the_run() -> None:
+def test_consecutive_failures_back_off_and_end_the_run() -> None:
     health, now = Health(), 0.0
     waits = []
     for _ in range(STRIKES):
@@ -106,7 +106,7 @@ def test_failures_of_one_outage_count_once_for_all_workers() -> None:
     assert [health.strike(CapacityError("busy"), 0.25) for _ in range(20)] == [0.75] * 20
 
 
-def test_something_that_succeeds_begins_the_count_anew() -> None:
+def test_a_success_resets_the_count_of_failures() -> None:
     health = Health()
     assert [health.strike(CapacityError("busy"), now) for now in (0.0, 1.0)] == [1.0, 2.0]
     health.succeed()
@@ -116,7 +116,7 @@ def test_something_that_succeeds_begins_the_count_anew() -> None:
 @pytest.mark.parametrize(
     ("code", "retry_after", "wait"), [(None, 7.0, 7.0), (None, 3600.0, 60.0), (3021, None, 60.0), (3040, None, 1.0)]
 )
-def test_the_word_of_the_service_is_kept(code: int | None, retry_after: float | None, wait: float) -> None:
+def test_the_error_text_of_the_service_is_kept(code: int | None, retry_after: float | None, wait: float) -> None:
     error = RateLimitError("slower", code=code, status_code=429)
     error.retry_after = retry_after
     assert Health().strike(error, 0.0) == wait

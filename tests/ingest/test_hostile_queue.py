@@ -32,7 +32,7 @@ PER_REQUEST = 25
 
 
 def vector(text: str) -> list[float]:
-    """Depends on the whole text, so that a vector of another one is noticed."""
+    """Return a vector that depends on all of the text, so that the vector of another text is detected."""
     digest = hashlib.sha256(text.encode()).digest()
     return [1.0 + byte for byte in digest[:4]]
 
@@ -48,7 +48,7 @@ def refusal(status: int, code: int, message: str = "AiError: no") -> httpx.Respo
 
 @dataclass
 class Job:
-    """A submission, as the queue holds it."""
+    """A submission in the queue."""
 
     number: int
     request_id: str
@@ -76,7 +76,7 @@ class Job:
 
 @dataclass
 class Queue:
-    """A queue that holds jobs until they were polled once, and misbehaves as ``behave`` says."""
+    """A queue that finishes jobs after one poll, with the faults of ``behave``."""
 
     clock: Any
     behave: Callable[[Queue, Job], Any] = lambda queue, job: None
@@ -117,17 +117,17 @@ class Queue:
 
 
 def early(reply: Callable[[Job], Any], until: int = 5) -> Callable[[Queue, Job], Any]:
-    """Answer polls of every job like this, up to poll number ``until``."""
+    """Return this reply to polls of every job, up to poll number ``until``."""
     return lambda queue, job: reply(job) if job.polls < until else None
 
 
 def once(reply: Callable[[Job], Any], number: int = 3) -> Callable[[Queue, Job], Any]:
-    """Answer the polls of one job like this, for ever."""
+    """Return this reply to all polls of one job."""
     return lambda queue, job: reply(job) if job.number == number else None
 
 
 def first(reply: Callable[[Job], Any], jobs: int = 1) -> Callable[[Queue, Job], Any]:
-    """Answer the polls of the first jobs like this, for ever."""
+    """Return this reply to all polls of the first jobs."""
     return lambda queue, job: reply(job) if job.number < jobs else None
 
 
@@ -136,7 +136,7 @@ def running(job: Job, **more: Any) -> dict[str, Any]:
 
 
 def wrong_length(job: Job) -> dict[str, Any]:
-    """Vectors of five numbers. They come late: the first result of a run sets the length."""
+    """Return vectors of five numbers, late, because the first result of a run sets the length."""
     if job.polls < 6:
         return running(job)
     result = job.done()
@@ -146,7 +146,7 @@ def wrong_length(job: Job) -> dict[str, Any]:
 
 
 def outage(queue: Queue, job: Job) -> Any:
-    """Ten minutes of 502, from the first poll that would have brought a result on."""
+    """Return 502 for ten minutes, from the first poll that would have returned a result."""
     queue.down_until = queue.down_until or queue.clock() + 600
     return httpx.Response(502, html="<html>bad gateway</html>") if queue.clock() < queue.down_until else None
 
@@ -161,7 +161,7 @@ def repeated(job: Job) -> dict[str, Any]:
 
 
 def reuses(queue: Queue, job: Job) -> None:
-    """Gives the fourth submission the id of the third one, and only knows the later one."""
+    """Return the id of the third submission for the fourth one, too. Only the later one can be polled."""
     if job.number == 3:
         job.request_id = "request-2"
 
@@ -181,7 +181,7 @@ def loses_reply(queue: Queue, job: Job) -> httpx.Response | None:
 
 
 def late(queue: Queue, job: Job) -> Any:
-    """An id is known half a minute after it was given."""
+    """Accept an id only half a minute after it was returned."""
     known = queue.clock() - job.since > 30
     return None if known else refusal(404, 5504, "AiError: AiError: Request not found in queue")
 
@@ -199,11 +199,11 @@ BAD = "text number 77"
 
 @dataclass
 class Case:
-    """One behaviour.
+    """One fault.
 
     Attributes:
-        behave: What polls are answered with.
-        accept: What submissions are answered with.
+        behave: Replies to polls.
+        accept: Replies to submissions.
         ends: The error that ends the run, or None.
         failed: Documents that fail.
         factor: Texts that may be sent, as a multiple of the corpus.
@@ -269,7 +269,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_queue(run: Any, texts: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Texts are sent at most ``factor`` times: 1.1, and 1.15 if one is found by halving (1.1 for a larger corpus)."""
+    """Texts are sent at most ``factor`` times: 1.1, or 1.15 if a text is found by halving (1.1 for a larger corpus)."""
     monkeypatch.setattr(ModelCard, "texts_per_request", PER_REQUEST)  # a smaller corpus of as many requests
     monkeypatch.setattr(engine, "JOB_DEADLINE_S", 3600.0)  # a shorter day
     monkeypatch.setattr(engine, "_POLL_SLEEP_S", 10.0)

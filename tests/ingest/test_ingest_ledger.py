@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai.errors import APIResponseValidationError, BatchError, ConfigurationError
 from workers_ai.ingest import LedgerError
@@ -31,7 +32,7 @@ GONE = 2**22 + 1
 
 @pytest.fixture
 def opened(ledger: Path) -> Iterator[Callable[..., Ledger]]:
-    """Return a function that opens the ledger; the end of the test closes it."""
+    """Return a function that opens the ledger. It is closed at the end of the test."""
     with contextlib.ExitStack() as stack:
         yield lambda **options: stack.enter_context(Ledger(ledger, SHAPE, **options))
 
@@ -52,7 +53,7 @@ def packed(*values: float) -> bytes:
 # Claims
 
 
-def test_what_one_has_claimed_no_other_gets(opened: Any) -> None:
+def test_a_claimed_text_is_not_claimed_by_others(opened: Any) -> None:
     mine, yours = opened(), opened()
     me, you = mine.begin_run(), yours.begin_run()
     feed(mine, me, "a", "b", "c")
@@ -98,7 +99,7 @@ def test_the_claims_of_a_live_process_are_left_alone_until_its_lease_ends(opened
     assert other.adopt(mine).request_id == "request-1"
 
 
-def test_a_run_on_another_machine_is_taken_for_alive(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_another_machine_counts_as_alive(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("platform.node", lambda: "another-machine")
         patch.setattr(os, "getpid", lambda: GONE)
@@ -110,7 +111,7 @@ def test_a_run_on_another_machine_is_taken_for_alive(opened: Any, monkeypatch: p
     assert here.adopt(here.begin_run()) is None
 
 
-def test_a_result_of_a_job_that_was_taken_over_is_kept_and_nothing_else_changes(opened: Any) -> None:
+def test_a_late_result_of_a_lost_claim_is_stored_and_changes_nothing_else(opened: Any) -> None:
     now = [1000.0]
     slow, other = opened(lease_s=60, clock=lambda: now[0]), opened(lease_s=60, clock=lambda: now[0])
     run = slow.begin_run()
@@ -160,8 +161,8 @@ def test_a_run_without_a_recorded_end_does_not_block_other_runs_of_the_process(o
         ({"max_bytes": 1}, [["aaaa"]]),
     ],
 )
-def test_a_claim_keeps_to_its_bounds(opened: Any, bounds: dict[str, int], groups: list[list[str]]) -> None:
-    """A text of four letters has six bytes as JSON, is taken for one token, and has 64 bytes of frame."""
+def test_a_claim_has_a_maximum_size(opened: Any, bounds: dict[str, int], groups: list[list[str]]) -> None:
+    """A text of four letters has six bytes as JSON, counts as one token, and has 64 bytes of overhead."""
     ledger = opened()
     run = ledger.begin_run()
     feed(ledger, run, "aaaa", "bbbb", "cccc", "dddd", "eeee")
@@ -183,11 +184,11 @@ def test_a_job_that_was_not_sent_yet_has_no_id(opened: Any) -> None:
     assert ledger.in_flight() == [InFlight("request-1", 1, 5.0, False)]
 
 
-# What it keeps
+# Stored data
 
 
 def test_documents_of_the_last_three_runs_and_of_the_last_hour_are_kept(opened: Any) -> None:
-    """A run every 800 seconds, six times; then one after a day."""
+    """Six runs, one every 800 seconds, then one after a day."""
     now = [1_000_000.0]
     ledger = opened(clock=lambda: now[0])
 
@@ -216,7 +217,7 @@ def test_documents_of_the_last_three_runs_and_of_the_last_hour_are_kept(opened: 
             list(ledger.rows(run))
 
 
-def test_a_run_that_ends_last_is_kept_whenever_it_began(opened: Any) -> None:
+def test_the_run_that_ends_last_is_kept(opened: Any) -> None:
     now = [1_000_000.0]
     ledger = opened(clock=lambda: now[0])
     long = ledger.begin_run()
@@ -257,7 +258,7 @@ def test_vectors_of_another_length_are_rejected(opened: Any) -> None:
     assert ledger.find(["a", "b"]) == [array("f", [1.0, 2.0]), None]
 
 
-def test_a_ledger_can_be_read_without_naming_its_model(opened: Any, ledger: Path) -> None:
+def test_a_ledger_can_be_read_without_passing_its_model(opened: Any, ledger: Path) -> None:
     opened().close()
     with Ledger(ledger) as held:
         assert held.fingerprint == SHAPE
@@ -270,7 +271,7 @@ def test_a_ledger_that_is_only_read_must_exist(ledger: Path) -> None:
     assert not ledger.exists()
 
 
-# A file that is no good
+# Unusable files
 
 
 def made(run: Any, texts: Any, count: int = 300) -> Path:
@@ -308,7 +309,7 @@ def test_garbage_is_rejected_and_not_touched(run: Any, texts: Any, ledger: Path,
     assert ledger.read_bytes() == content
 
 
-def test_damage_inside_is_an_error_and_what_can_be_read_stays(run: Any, texts: Any) -> None:
+def test_a_damaged_ledger_raises_and_readable_data_stays(run: Any, texts: Any) -> None:
     path = made(run, texts)
     data = bytearray(path.read_bytes())
     data[len(data) // 2 :] = b"\xa5" * (len(data) - len(data) // 2)
@@ -340,7 +341,7 @@ def test_an_empty_file_that_is_only_read_stays_empty(ledger: Path) -> None:
 
 
 def test_a_new_ledger_waits_for_the_process_that_creates_it(ledger: Path) -> None:
-    """SQLite's own timeout does not cover this wait: the change to a write-ahead log fails at once."""
+    """SQLite's timeout does not apply to this wait: the change to a write-ahead log fails at once."""
     other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     release = threading.Timer(0.1, other.close)
@@ -412,10 +413,8 @@ def test_an_invalid_job_counts_as_damage(opened: Any, ledger: Path, groups: str)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_ledger_that_is_deleted_meanwhile_ends_the_run(
-    run: Any, texts: Any, emulator: Any, ledger: Path, replaced: bool
-) -> None:
-    """Before the second of three submissions."""
+def test_deleting_the_ledger_ends_the_run(run: Any, texts: Any, emulator: Any, ledger: Path, replaced: bool) -> None:
+    """The ledger is deleted before the second of three submissions."""
 
     def source() -> Iterator[tuple[str, str]]:
         yield from texts(1000)
@@ -475,8 +474,8 @@ def test_a_ledger_of_the_first_release_continues(run: Any, ledger: Path) -> None
     assert (jobs["new"], sorted(polled)) == (["four"], ["new", "request-three"])
 
 
-def test_a_ledger_that_holds_nothing_takes_another_model(ledger: Path) -> None:
-    """A model that was mistyped at the first try does not spoil the file."""
+def test_an_empty_ledger_accepts_another_model(ledger: Path) -> None:
+    """After a run with a mistyped model, the file can be used with the correct model."""
     Ledger(ledger, Fingerprint("@cf/baai/bge-m4")).close()
     with Ledger(ledger, SHAPE) as again:
         assert again.fingerprint == SHAPE
@@ -506,13 +505,13 @@ def test_a_path_that_is_not_a_file_is_rejected_without_reading(tmp_path: Path, p
         Ledger(tmp_path / place, SHAPE)
 
 
-@pytest.mark.parametrize("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
+@every_row("place", ["", ".", "/", "a\0b", 5, None, b"corpus.ledger"])
 def test_an_invalid_path_is_rejected(run: Any, texts: Any, place: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ledger must be (a|the) path"):
         run(texts(3), ledger=place)
 
 
-def test_a_full_disk_is_an_error_and_what_was_recorded_stays(
+def test_a_full_disk_raises_and_recorded_data_stays(
     run: Any, texts: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = ledger_file.connect

@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-c", "from workers_ai.cli import main; main()"]
 
 
 def test_a_kill_at_a_random_moment_loses_nothing_and_repeats_little(tmp_path: Path) -> None:
-    """The one window left: the submission that was being sent at the moment of the kill."""
+    """Only the submission that was being sent during the kill can be repeated."""
     outcome = killing.killed(tmp_path, kills=1, texts=200, per_job=25, concurrency=8, polls=1, seed=7)
     assert outcome.kills == 1
     assert (outcome.vectors, outcome.held) == (200, 200)
@@ -34,8 +34,10 @@ def test_a_kill_at_a_random_moment_loses_nothing_and_repeats_little(tmp_path: Pa
 
 
 def test_two_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(tmp_path: Path) -> None:
-    """The short form of ``python tests/benchmarks/killing.py``; its time is virtual, 100 times as fast."""
-    outcome = killing.storm(tmp_path, kills=3, texts=500, per_job=50, processes=2, seed=3, speed=100.0, outage_s=150.0)
+    """The short form of ``python tests/benchmarks/killing.py``, in virtual time that is 100 times as fast."""
+    outcome = killing.ingest_with_faults(
+        tmp_path, kills=3, texts=500, per_job=50, processes=2, seed=3, speed=100.0, outage_s=150.0
+    )
     assert outcome.kills == 3
     assert (outcome.vectors, outcome.held) == (500, 500)
     assert outcome.repeated <= 3 * 50
@@ -43,20 +45,20 @@ def test_two_processes_with_kills_a_jumping_clock_and_an_outage_lose_nothing(tmp
 
 
 def test_two_processes_share_the_work_of_one_ledger(emulator: Emulator, ledger: Path) -> None:
-    """One alone has at most 64 submissions with the queue, where all stay until the other one sends, too."""
+    """One process has at most 64 submissions in the queue. They do not finish until the other process sends, too."""
     emulator.queue.settings.progress = "never"
     with emulator.serve() as url:
-        both = [killing.child(url, ledger, 700, 10, 2) for _ in range(2)]
+        both = [killing.child(url, ledger, 140, 2, 2) for _ in range(2)]
         while emulator.queue.submitted <= 64 and not any(process.poll() for process in both):
             threading.Event().wait(0.01)
         emulator.queue.settings.progress = "at_once"
         results = [process.communicate() for process in both]
     assert [(process.returncode, err) for process, (_, err) in zip(both, results, strict=True)] == [(0, "")] * 2
     counts = [[int(part) for part in out.split()] for out, _ in results]
-    assert sum(embedded for embedded, _, _ in counts) == 700
-    assert all(embedded + reused == vectors == 700 for embedded, reused, vectors in counts)
+    assert sum(embedded for embedded, _, _ in counts) == 140
+    assert all(embedded + reused == vectors == 140 for embedded, reused, vectors in counts)
     assert min(embedded for embedded, _, _ in counts) > 0
-    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (700, 0)
+    assert (emulator.log.texts_embedded, emulator.log.texts_repeated) == (140, 0)
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def ingesting(docs: Path, url: str, *more: str) -> list[str]:
     return [*COMMAND, "ingest", str(docs), str(output), "--model", MODEL, "--base-url", url, *more]
 
 
-def test_two_processes_with_one_command_both_write_a_whole_file(
+def test_two_processes_with_one_command_both_write_a_complete_file(
     emulator: Emulator, docs: Path, environment: dict[str, str]
 ) -> None:
     with emulator.serve() as url:
@@ -129,7 +131,7 @@ def test_ctrl_c_does_not_wait_for_a_hanging_service(
     assert (process.returncode, err) == (130, "workers-ai: interrupted: the same command continues\n")
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_lost(
+def test_a_full_disk_prints_one_line_and_loses_nothing(
     emulator: Emulator, docs: Path, environment: dict[str, str]
 ) -> None:
     def small_files() -> None:

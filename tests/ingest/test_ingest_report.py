@@ -52,7 +52,7 @@ def test_a_report_reads_well_in_a_terminal() -> None:
     ]
 
 
-def test_a_report_names_ten_failures_and_counts_the_others() -> None:
+def test_a_report_lists_ten_failures_and_counts_the_others() -> None:
     failures = [Failure(number, None, "no", number) for number in range(30)]
     report = IngestReport(MODEL, 0, 0, 40, failures, 0, 0, None, None, 0.0, Path("ledger"), 1)
     lines = str(report).splitlines()
@@ -84,7 +84,7 @@ def test_a_report_shows_no_path_and_no_run_in_its_repr() -> None:
 
 
 def test_the_report_of_a_run_adds_up(run: Any, emulator: Any) -> None:
-    """Twenty texts of one word, each 1.3 tokens (2 for the service), one of which fails; $0.02 for a million."""
+    """Twenty texts of one word have 1.3 tokens each (2 for the service). One fails. The price is $0.02 per million."""
     emulator.queue.settings.failures = [ItemFailure(contains='"w7"', code=5004, message="no")]
     documents = [(number, f"w{number % 20}") for number in range(50)]
     report = run(documents, texts_per_job=100)
@@ -128,7 +128,7 @@ def test_parquet_of_any_length(tmp_path: Path, count: int) -> None:
     assert pq.read_table(path)["id"].to_pylist() == [str(number) for number in range(count)]
 
 
-def test_a_file_that_was_there_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_an_existing_file_stays_until_the_new_file_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "vectors.parquet"
     write_parquet(rows("old"), path)
 
@@ -144,7 +144,7 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(tmp_path: Path) 
     assert pq.read_table(path)["id"].to_pylist() == ["new"]
 
 
-def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_has_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any) -> Any:
@@ -162,7 +162,7 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: 
 
 
 def test_an_estimate_counts_what_is_new(run: Any, texts: Any, ledger: Path) -> None:
-    """A quarter of the bytes of a text as JSON: "text number 0" has 15, which make 3 tokens."""
+    """A token is four bytes of a text as JSON: "text number 0" has 15 bytes, which are 3 tokens."""
     documents = [("empty", ""), *texts(10), ("again", "text number 3")]
     assert estimate(documents, model=MODEL) == Estimate(
         model=MODEL, documents=12, texts=10, requests=1, submissions=1, tokens=30,
@@ -180,7 +180,7 @@ def test_an_estimate_counts_what_is_new(run: Any, texts: Any, ledger: Path) -> N
 def test_an_estimate_counts_requests_and_minutes(
     texts: Any, mode: Any, requests: int, submissions: int, minutes: float
 ) -> None:
-    """9,421 texts: ten submissions at one time, in five minutes; or 95 requests at 3,000 a minute."""
+    """9,421 texts are ten concurrent submissions in five minutes, or 95 requests at 3,000 per minute."""
     found = estimate(texts(9421), model=MODEL, mode=mode)
     assert (found.requests, found.submissions) == (requests, submissions)
     assert found.minutes == pytest.approx(minutes)
@@ -193,7 +193,7 @@ def test_an_estimate_uses_the_options_of_the_run(run: Any, texts: Any, ledger: P
         estimate(texts(5), model=MODEL, ledger=ledger)
 
 
-def test_an_estimate_of_a_model_without_a_price_says_so(texts: Any) -> None:
+def test_an_estimate_of_a_model_without_a_price_has_no_cost(texts: Any) -> None:
     found = estimate(texts(5), model="@cf/someone/model")
     assert (found.neurons, found.cost_usd) == (None, None)
     assert "  cost         unknown" in str(found).splitlines()

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import Client
 from workers_ai.errors import BadRequestError, BatchTimeoutError, ConfigurationError
@@ -31,7 +32,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def embedded(emulator: Any, account: Any) -> Any:
-    """The vector of a text, as a plain call gives it."""
+    """Return the vector of a text from a direct call."""
     client = Client(http_client=httpx.Client(transport=emulator.transport()), **account)
     return lambda text, **options: client.embed(MODEL, [text], **options).vectors[0]
 
@@ -106,7 +107,7 @@ def test_rows_of_a_database_are_mappings(run: Any) -> None:
     assert [row.id for row in report.rows()] == [7]
 
 
-def test_nothing_in_is_nothing_out(run: Any, emulator: Any, mode: str) -> None:
+def test_empty_input_gives_empty_output(run: Any, emulator: Any, mode: str) -> None:
     report = run([], mode=mode)
     assert (report.embedded, report.reused, report.failed, list(report.rows())) == (0, 0, 0, [])
     assert emulator.log.requests == 0
@@ -134,7 +135,7 @@ def test_a_ledger_of_other_options_is_rejected(
     assert len(list(first.vectors())) == 3
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("options", "says"),
     [
         ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
@@ -198,7 +199,7 @@ def test_a_source_that_cannot_be_read_is_rejected_before_anything_is_created(
 
 
 @pytest.mark.parametrize("bound", [math.inf, 10**400])
-def test_a_bound_without_end_is_one(run: Any, texts: Any, bound: Any) -> None:
+def test_an_infinite_bound_is_accepted(run: Any, texts: Any, bound: Any) -> None:
     assert run(texts(3), deadline_s=bound, limit_cost_usd=bound).embedded == 3
 
 
@@ -239,7 +240,7 @@ def test_an_empty_text_is_reported_or_embedded_as_a_space(run: Any, emulator: An
     assert emulator.log.times_embedded(" ") == 1
 
 
-def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator: Any) -> None:
+def test_a_text_that_cannot_be_sent_does_not_affect_others(run: Any, emulator: Any) -> None:
     report = run([("half", "a\ud800b"), ("whole", "text"), ("long", "x" * 9_900_001)])
     assert [(failure.id, failure.message) for failure in report.failures] == [
         ("long", "the text has 9,900,003 bytes; the limit is 9,900,000 bytes: split it"),
@@ -251,7 +252,7 @@ def test_a_text_that_cannot_be_sent_costs_the_others_nothing(run: Any, emulator:
         assert held.find(["a\ud800b"]) == [vectors["half"]]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("document", "says"),
     [
         (("a", None), "the text of 'a' is a NoneType, not a string"),
@@ -274,8 +275,8 @@ def test_an_invalid_document_ends_the_run_with_its_index(run: Any, document: Any
     assert says in str(caught.value)
 
 
-def test_an_endless_source_is_read_only_as_far_as_it_is_worked_on(run: Any, emulator: Any) -> None:
-    """Where the limit on cost stops the run, no more was read than what was sent, and one claim for each worker."""
+def test_an_endless_source_is_read_only_as_far_as_needed(run: Any, emulator: Any) -> None:
+    """When the cost limit stops the run, it has read only the sent texts and one claim per worker."""
     read = itertools.count()
     source = ((number, f"text number {number}") for number in read)
     with pytest.raises(Exception, match=r"the cost limit of \$1e-06 is reached"):
@@ -285,22 +286,22 @@ def test_an_endless_source_is_read_only_as_far_as_it_is_worked_on(run: Any, emul
 
 
 def test_the_source_is_read_as_the_work_goes_on(run: Any, emulator: Any) -> None:
-    """Never further ahead than two chunks of 1,000 and what is in flight."""
+    """The run reads at most two chunks of 1,000 texts ahead of the submitted ones."""
     ahead: list[int] = []
 
     def source() -> Iterator[tuple[int, str]]:
-        for number in range(8000):
+        for number in range(5000):
             if number % 1000 == 0:
                 ahead.append(number - emulator.log.texts_embedded)
             yield number, f"text number {number}"
 
     report = run(source(), texts_per_job=500, max_concurrency=2)
-    assert report.embedded == 8000
+    assert report.embedded == 5000
     assert max(ahead) <= 2000
 
 
 def test_several_submissions_are_in_flight(run: Any, texts: Any, emulator: Any) -> None:
-    """All of them are with the queue before the first is done; else this never ends."""
+    """All submissions are in the queue before the first is done. Otherwise the test would never end."""
     emulator.queue.settings.progress = "never"
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -321,7 +322,7 @@ def test_no_more_than_64_submissions_are_in_flight(run: Any, texts: Any, emulato
 
 
 def test_direct_requests_are_bounded_by_max_concurrency_alone(account: Any, ledger: Any) -> None:
-    """65 requests are answered only once all of them are there."""
+    """65 requests are answered only after all of them arrived."""
     together = threading.Barrier(65, timeout=100)
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -343,9 +344,7 @@ def test_max_concurrency_bounds_the_requests_in_flight(run: Any, texts: Any, emu
     assert emulator.log.peak_concurrency == bound
 
 
-def test_the_lease_is_kept_however_long_the_source_takes(
-    run: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lease_is_renewed_while_the_source_is_read(run: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "LEASE_S", 0.2)
 
     def lease() -> float:
@@ -372,7 +371,7 @@ def test_a_client_is_made_from_the_environment(
     assert account["api_token"].encode() not in ledger.read_bytes()
 
 
-def test_an_unknown_setting_names_the_nearest(ledger: Any, account: Any) -> None:
+def test_an_unknown_setting_suggests_the_nearest(ledger: Any, account: Any) -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'max_concurrency'"):
         ingest([("a", "text")], ledger=ledger, model=MODEL, max_concurency=2, **account)
 
@@ -393,7 +392,7 @@ def test_the_bar_of_a_source_without_length_takes_a_total(run: Any, capsys: pyte
     assert "3/3" in capsys.readouterr().err
 
 
-def test_the_ledger_gives_vectors_by_text(run: Any, texts: Any, ledger: Any) -> None:
+def test_the_ledger_returns_vectors_by_text(run: Any, texts: Any, ledger: Any) -> None:
     report = run([*texts(3), ("bad", "")])
     vectors = dict(report.vectors())
     with Ledger(ledger, Fingerprint(MODEL)) as held:

@@ -123,8 +123,8 @@ def test_changed_documents_are_replaced(
 @pytest.mark.parametrize(
     ("cleanup", "left"),
     [
-        ("full", ["b1"]),  # everything that was not given goes
-        ("scoped_full", ["b1", "c1"]),  # of the sources that were given
+        ("full", ["b1"]),  # all documents that were not passed are deleted
+        ("scoped_full", ["b1", "c1"]),  # of the passed sources
         ("incremental", ["b1", "c1"]),
         (None, ["b1", "b2", "c1"]),
     ],
@@ -144,7 +144,7 @@ def test_deleted_documents_are_cleaned_up(
     assert report.indexing == counts(skipped=1, deleted=3 - len(left))
 
 
-def test_nothing_is_cleaned_up_on_sight_of_a_part(
+def test_cleanup_is_skipped_if_documents_failed(
     ingestor: Callable[..., WorkersAIBatchIngestor], store: InMemoryVectorStore, emulator: Emulator, call: Caller
 ) -> None:
     options = {"cleanup": "full", "source_id_key": "source"}
@@ -161,7 +161,7 @@ def test_nothing_is_cleaned_up_on_sight_of_a_part(
     assert texts(store) == ["one", "three", "two, revised"]
 
 
-def test_an_index_made_by_langchain_goes_on_with_its_own_keys(
+def test_an_index_created_by_langchain_keeps_its_keys(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     store: InMemoryVectorStore,
     manager: RecordManager,
@@ -228,7 +228,7 @@ def test_upsert_kwargs_reach_the_store(
 
 
 class AsyncManager(InMemoryRecordManager):
-    """Has no blocking methods, like a record manager over an asynchronous driver."""
+    """A record manager without blocking methods, as with an asynchronous driver."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a blocking method was called")

@@ -1,4 +1,4 @@
-"""Filling LangChain's vector stores through the queue, on real stores, sync and async by one body."""
+"""Fill LangChain's vector stores through the queue: real stores, sync and async with one body."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DIMENSIONS = 384
 
 @pytest.fixture
 def emulator(clock: VirtualTime) -> Emulator:
-    """A service whose batches are done at the first question; neither it nor its clients sleep."""
+    """Return a service whose batches are done at the first poll. Neither it nor its clients sleep."""
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 
@@ -78,7 +78,7 @@ def chroma(embeddings: Embeddings) -> VectorStore:
 
 def faiss(embeddings: Embeddings) -> VectorStore:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of langchain-community as a whole
+        warnings.simplefilter("ignore", DeprecationWarning)  # a warning of langchain-community
         from faiss import IndexFlatL2
         from langchain_community.docstore.in_memory import InMemoryDocstore
         from langchain_community.vectorstores import FAISS
@@ -104,7 +104,7 @@ def store(request: pytest.FixtureRequest, embeddings: WorkersAIEmbeddings) -> Ve
 
 @pytest.fixture
 def ingestor(embeddings: WorkersAIEmbeddings, tmp_path: Path) -> Callable[..., WorkersAIBatchIngestor]:
-    """Makes ingestors over one ledger."""
+    """Return a function that creates ingestors with one ledger."""
 
     def make(store: VectorStore, **options: Any) -> WorkersAIBatchIngestor:
         options = {"ledger": tmp_path / "ledger", "progress": False, **options}
@@ -114,7 +114,7 @@ def ingestor(embeddings: WorkersAIEmbeddings, tmp_path: Path) -> Callable[..., W
 
 
 def corpus(count: int, **metadata: Any) -> list[Document]:
-    """Documents about one number each, with ids that every store takes."""
+    """Return documents about one number each, with ids that every store accepts."""
     return [
         Document(id=str(uuid.UUID(int=number + 1)), page_content=f"all about number{number}", metadata=metadata)
         for number in range(count)
@@ -122,25 +122,25 @@ def corpus(count: int, **metadata: Any) -> list[Document]:
 
 
 def submitted(emulator: Emulator) -> list[list[str]]:
-    """The texts of each item that went to the queue."""
+    """Return the texts of each item that was sent to the queue."""
     return [
         item["text"] for entry in emulator.log.entries if entry.route == "submit" for item in entry.json["requests"]
     ]
 
 
 def sent_directly(emulator: Emulator) -> list[Any]:
-    """The bodies of synchronous requests."""
+    """Return the bodies of synchronous requests."""
     return [entry.json for entry in emulator.log.entries if entry.route not in ("submit", "poll")]
 
 
 def everything(store: VectorStore) -> list[str]:
-    """All texts of a store, sorted. Chroma's search is approximate and does not find all, so it lists them."""
+    """Return all texts of a store, sorted. Chroma's search is approximate, so its texts are listed."""
     if hasattr(store, "get"):
         return sorted(store.get()["documents"])
     return sorted(document.page_content for document in store.similarity_search("anything", k=1000))
 
 
-def test_a_store_is_filled_through_the_queue_alone(
+def test_a_store_is_filled_only_through_the_queue(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     documents = corpus(250)
@@ -164,7 +164,7 @@ def test_the_store_finds_the_document(
 
     assert found.page_content == "all about number7"
     assert found.metadata["source"] == "numbers"
-    assert [body["text"] for body in sent_directly(emulator)] == [["number7"]]  # a query never waits in the queue
+    assert [body["text"] for body in sent_directly(emulator)] == [["number7"]]  # queries are sent directly
 
 
 def test_the_vectors_of_the_store_are_those_of_the_service(
@@ -193,7 +193,7 @@ def test_the_same_documents_again_change_nothing_and_cost_nothing(
     assert everything(store) == sorted(d.page_content for d in documents)
 
 
-def test_a_document_replaces_the_one_with_its_id(
+def test_a_document_replaces_the_document_with_its_id(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller
 ) -> None:
     documents = corpus(12)
@@ -211,7 +211,7 @@ def test_a_document_replaces_the_one_with_its_id(
     assert found.page_content == "quite another thing"
 
 
-def test_documents_without_ids_are_known_by_text_and_metadata(
+def test_documents_without_ids_are_identified_by_text_and_metadata(
     store: VectorStore, ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller
 ) -> None:
     documents = [Document("same", metadata={"page": page, "book": "b"}) for page in (1, 2, 2)]
@@ -238,7 +238,7 @@ def test_identical_texts_are_sent_once(
 
 
 class Loader(BaseLoader):
-    """Yields its documents one by one; counts the iterations."""
+    """Yield documents one by one, and count the iterations."""
 
     iterations = 0
 
@@ -253,7 +253,7 @@ async def arriving() -> AsyncIterator[Document]:
 
 
 @pytest.mark.parametrize("source", [lambda: iter(corpus(30)), Loader, lambda: tuple(corpus(30))])
-def test_documents_come_from_anything(
+def test_documents_can_come_from_any_source(
     source: Callable[[], Any],
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
@@ -281,7 +281,7 @@ def test_asynchronous_iterators_are_for_aingest(
         ingestor(store).ingest(arriving())
 
 
-def test_a_source_that_breaks_leaves_nothing_behind(
+def test_a_failing_source_leaves_no_files(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     def broken() -> Iterator[Document]:
@@ -294,7 +294,7 @@ def test_a_source_that_breaks_leaves_nothing_behind(
     assert emulator.log.requests == 0
 
 
-def test_a_database_of_this_thread_is_read_by_ingest_alone(
+def test_only_ingest_reads_a_database_of_this_thread(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings
 ) -> None:
     def rows() -> Iterator[Document]:
@@ -308,7 +308,7 @@ def test_a_database_of_this_thread_is_read_by_ingest_alone(
 
 @pytest.mark.parametrize("source", [list, iter])
 @pytest.mark.parametrize("odd", ["a text", None, {"page_content": "a text"}])
-def test_what_is_no_document_is_named(
+def test_an_item_that_is_not_a_document_is_reported(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
     emulator: Emulator,
@@ -323,7 +323,7 @@ def test_what_is_no_document_is_named(
 
 
 @pytest.mark.parametrize("metadata", [{"lock": threading.Lock()}, {"rule": lambda: None}])
-def test_metadata_that_cannot_wait_in_a_file_requests_a_list(
+def test_metadata_that_cannot_be_pickled_requires_a_list(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
     call: Caller,
@@ -349,11 +349,11 @@ def test_keys_of_metadata_may_be_of_several_types(
     assert len(store.store) == 2
 
 
-# What goes wrong
+# Failures
 
 
 class Breaking(InMemoryVectorStore):
-    """Refuses one call of ``add_documents``."""
+    """A store that rejects one call of ``add_documents``."""
 
     refuse = 2
 
@@ -432,7 +432,7 @@ def test_empty_documents(
     assert sent_directly(emulator) == []
 
 
-def test_what_stops_the_run_is_langchains_error_and_the_next_run_goes_on(
+def test_an_error_that_stops_the_run_is_langchains_and_the_run_can_continue(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     embeddings.max_concurrency = 1
@@ -460,7 +460,7 @@ def test_a_rejected_token_is_langchains_error(
         call(ingestor(InMemoryVectorStore(embeddings), embeddings=embeddings), "ingest", corpus(1))
 
 
-# Which stores take their vectors from the ledger
+# Stores that use the vectors of the ledger
 
 
 def test_a_store_with_an_equal_object_works(
@@ -486,7 +486,7 @@ def test_a_store_with_cached_embeddings_works(
 
 
 class Threaded(InMemoryVectorStore):
-    """Has its texts embedded on threads of its own, as some stores do."""
+    """A store that embeds on its own threads, as some stores do."""
 
     def add_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
         with ThreadPoolExecutor(2) as pool:
@@ -510,7 +510,7 @@ def test_a_store_that_embeds_in_its_own_threads_works(
 
 
 class Bare(InMemoryVectorStore):
-    """Cannot look documents up by id."""
+    """A store without lookup by id."""
 
     def get_by_ids(self, ids: Any, /) -> list[Document]:
         raise NotImplementedError
@@ -519,7 +519,7 @@ class Bare(InMemoryVectorStore):
         raise NotImplementedError
 
 
-def test_a_store_that_cannot_look_up_ids_will_do(
+def test_a_store_without_id_lookup_works(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, call: Caller
 ) -> None:
     store = Bare(embeddings)
@@ -530,7 +530,7 @@ def test_a_store_that_cannot_look_up_ids_will_do(
 
 
 @pytest.mark.parametrize("other", [{"model": "@cf/baai/bge-m3"}, {"pooling": "cls"}, {"normalize": True}])
-def test_a_store_that_embeds_otherwise_is_rejected(
+def test_a_store_with_other_embedding_options_is_rejected(
     other: dict[str, Any], ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(WorkersAIEmbeddings(**wired(emulator, **{"model": MODEL, **other})))
@@ -540,7 +540,7 @@ def test_a_store_that_embeds_otherwise_is_rejected(
             ingestor(InMemoryVectorStore(embeds))
 
 
-def test_a_store_that_embeds_elsewhere_is_rejected_before_sending(
+def test_a_store_with_another_embedding_model_is_rejected_before_sending(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator
 ) -> None:
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=DIMENSIONS))
@@ -552,7 +552,7 @@ def test_a_store_that_embeds_elsewhere_is_rejected_before_sending(
 
 
 class Meanwhile(InMemoryVectorStore):
-    """While it is being filled, something else uses the same embeddings on another thread."""
+    """A store during whose filling another thread uses the same embeddings."""
 
     def add_documents(self, documents: list[Document], ids: list[str] | None = None, **kwargs: Any) -> list[str]:
         texts = [documents[0].page_content, "a stranger", documents[1].page_content]
@@ -572,7 +572,7 @@ class Meanwhile(InMemoryVectorStore):
             self.error = exc
 
 
-def test_others_get_right_vectors_and_right_errors_meanwhile(
+def test_other_calls_get_their_vectors_and_errors_during_an_ingestion(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     store = Meanwhile(embeddings)
@@ -587,7 +587,7 @@ def test_others_get_right_vectors_and_right_errors_meanwhile(
 
 
 class Together(InMemoryVectorStore):
-    """Waits until another store is being filled, too."""
+    """A store that waits until another store is being filled, too."""
 
     gate: threading.Barrier
 
@@ -639,7 +639,7 @@ def test_direct_mode_needs_no_queue(
     assert emulator.log.texts_embedded == 40
 
 
-def test_what_shapes_the_vectors_is_sent(
+def test_options_that_shape_vectors_are_sent(
     ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator, call: Caller, tmp_path: Path
 ) -> None:
     for model, options in [(MODEL, {"pooling": "cls"}), ("@cf/baai/bge-m3", {"truncate_inputs": True})]:
@@ -679,7 +679,7 @@ def test_deadline_and_cost_limit(
     assert (len(raised.value.request_ids), store.store) == (1, {})
 
 
-def test_a_bar_is_shown_unless_it_is_unwanted(
+def test_a_progress_bar_is_shown_unless_disabled(
     ingestor: Callable[..., WorkersAIBatchIngestor],
     embeddings: WorkersAIEmbeddings,
     call: Caller,
@@ -767,11 +767,11 @@ def test_httpx_clients_of_the_user_stay_open(emulator: Emulator, ingestor: Any, 
     assert [client.is_closed for client in clients] == [False, False]
 
 
-# Nothing is lost in a store
+# No document of a store is lost
 
 
 class Rejecting(InMemoryVectorStore):
-    """Rejects ids that it has, as FAISS does, and everything once it is ``down``. Records its calls."""
+    """A store that rejects existing ids, as FAISS does, and everything while it is ``down``. Records its calls."""
 
     def __init__(self, embedding: Any) -> None:
         super().__init__(embedding)
@@ -854,7 +854,7 @@ for metadata in ({"tags": {"a", "b", "c"}}, {"deep": [{"s": {("u", 1), ("v", 2)}
 
 
 def test_the_constructor_sends_nothing(ingestor: Callable[..., WorkersAIBatchIngestor], emulator: Emulator) -> None:
-    """Not even to another provider, which would be paid."""
+    """The constructor does not call the embedding model of another provider either."""
 
     class Paid(DeterministicFakeEmbedding):
         def embed_documents(self, texts: list[str]) -> list[list[float]]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Make = Callable[..., WorkersAIBatchEmbedding]
 
-# LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+# LlamaIndex imports LangChain if it is installed, which warns about a deprecated package.
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 
 MODEL = "@cf/baai/bge-small-en-v1.5"
@@ -48,13 +48,13 @@ BATCH = "get_text_embedding_batch"
 
 @pytest.fixture
 def emulator(clock: VirtualTime) -> Emulator:
-    """A service whose batches are done at the first question; neither it nor its clients sleep."""
+    """Return a service whose batches are done at the first poll. Neither it nor its clients sleep."""
     return Emulator(clock=Clock("jump"), queue=QueueSettings(progress="at_once"))
 
 
 @pytest.fixture
 def embedding(emulator: Emulator, tmp_path: Path) -> Make:
-    """Makes embedding models over one ledger."""
+    """Return a function that creates embedding models with one ledger."""
     return lambda **options: WorkersAIBatchEmbedding(
         **wired(emulator, **{"model": MODEL, "ledger": tmp_path / "ledger", **options})
     )
@@ -66,7 +66,7 @@ def call(request: pytest.FixtureRequest) -> Caller:
 
 
 def transform(mode: str, model: WorkersAIBatchEmbedding, nodes: list[TextNode]) -> list[Any]:
-    """The model as a transformation."""
+    """Return the model as a transformation."""
     return list(model(nodes) if mode == "sync" else asyncio.run(model.acall(nodes)))
 
 
@@ -79,7 +79,7 @@ def texts(count: int) -> list[str]:
 
 
 def submitted(emulator: Emulator) -> list[list[list[str]]]:
-    """The texts of each item of each submission."""
+    """Return the texts of each item of each submission."""
     return [
         [item["text"] for item in entry.json["requests"]] for entry in emulator.log.entries if entry.route == "submit"
     ]
@@ -145,7 +145,7 @@ class TestNodes:
             assert all(node.embedding for node in work.result())
             return beats
 
-        assert asyncio.run(meanwhile()) > 10  # three waits, together more than half a second
+        assert asyncio.run(meanwhile()) > 10  # three waits, in total more than half a second
 
 
 class TestQueries:
@@ -192,7 +192,7 @@ class TestIndex:
 
 
 class TestFailures:
-    def test_failed_text_is_named_and_the_others_are_kept(
+    def test_failed_text_is_reported_and_the_others_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         emulator.queue.settings.failures = [ItemFailure(contains="number17", code=3030, message="too many tokens")]
@@ -359,7 +359,7 @@ class TestConstruction:
 
 
 class PickledArguments(ThreadPool):
-    """Threads in place of the worker processes of a pipeline. Their arguments are pickled as well."""
+    """Threads that replace the worker processes of a pipeline. Their arguments are also pickled."""
 
     def starmap(self, func: Any, iterable: Any, chunksize: int | None = None) -> list[Any]:
         return self.map(lambda data: func(*pickle.loads(data)), [pickle.dumps(arguments) for arguments in iterable])

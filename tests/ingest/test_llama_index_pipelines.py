@@ -1,7 +1,7 @@
 """The batch embedding model in ingestion pipelines: only failed texts are sent again.
 
-The faults of LlamaIndex's pipelines that this answers: a failure in the last batch lost all others, a failed run
-poisoned the document store, and one more document had all of them embedded again.
+LlamaIndex's pipelines have these faults without a ledger: a failure in the last batch loses all others, a failed run
+leaves documents marked as processed, and one new document embeds all documents again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def call(request: pytest.FixtureRequest) -> Caller:
 
 @pytest.fixture
 def pipeline(emulator: Emulator, tmp_path: Path) -> Make:
-    """Makes pipelines over one ledger, in submissions of one request of ten texts, one after another."""
+    """Return a function that creates pipelines with one ledger. Submissions have one request of ten texts."""
 
     def make(**options: Any) -> IngestionPipeline:
         settings = {"model": "@cf/baai/bge-small-en-v1.5", "ledger": tmp_path / "ledger", "texts_per_job": 10}
@@ -62,7 +62,7 @@ def documents(count: int) -> list[Document]:
 
 
 def submitted(emulator: Emulator) -> list[list[str]]:
-    """The texts of each submission."""
+    """Return the texts of each submission."""
     return [
         [text for item in entry.json["requests"] for text in item["text"]]
         for entry in emulator.log.entries
@@ -147,7 +147,7 @@ def test_changed_and_deleted_documents(
     stored.transformations.insert(0, SentenceSplitter())
     call(stored, "run", documents=documents(5))
     emulator.log.clear()
-    later = [*documents(3), Document(text="revised", id_="d3")]  # d3 has changed, d4 is gone
+    later = [*documents(3), Document(text="revised", id_="d3")]  # d3 changed, d4 was deleted
 
     (changed,) = call(stored, "run", documents=later)
 
@@ -168,7 +168,7 @@ def test_embedding_first_keeps_old_vectors_until_new_ones_exist(
     embed_only = IngestionPipeline(transformations=stored.transformations)
     emulator.faults.add(Fault.error(429, 3036, "used up", route="submit"))
 
-    # A pipeline with stores deletes what has changed and embeds it then; one without has nothing to delete.
+    # A pipeline with stores first deletes changed documents and then embeds them. Without stores, nothing is deleted.
     with pytest.raises(QuotaExhaustedError):
         call(embed_only, "run", documents=revised)
     assert store.data.embedding_dict == before
@@ -223,7 +223,7 @@ README = Path(__file__).parents[2] / "libs" / "llama-index-embeddings-workers-ai
 
 @pytest.fixture(params=["build_index", "build_simple_index"])
 def build(request: pytest.FixtureRequest, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A recipe of the README, as a function of documents and folder."""
+    """Return a recipe of the README as a function of documents and folder."""
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL):
         if "def build_" in block:
@@ -237,7 +237,7 @@ def build(request: pytest.FixtureRequest, emulator: Emulator, monkeypatch: pytes
 
 
 def found(index: Any) -> list[str]:
-    """Ids of all documents in an index, the one nearest to "revised words" first."""
+    """Return the ids of all documents in an index, sorted by similarity to "revised words"."""
     return [node.node.ref_doc_id for node in index.as_retriever(similarity_top_k=50).retrieve("revised words")]
 
 
@@ -270,7 +270,7 @@ class TestRecipes:
         index = build(revised, tmp_path)
         assert found(index)[0] == "d2"
         assert sorted(found(index)) == ["d0", "d1", "d2"]
-        assert submitted(emulator)[1:] == [["revised words"]] * 2  # the first of them was rejected
+        assert submitted(emulator)[1:] == [["revised words"]] * 2  # the first one was rejected
 
 
 def interrupt(*args: Any, **options: Any) -> None:

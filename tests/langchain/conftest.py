@@ -56,7 +56,7 @@ def delta(content: Any = None, finish: str | None = None, **fields: Any) -> dict
 
 
 def completion(content: Any, finish: str | None = "stop", usage: Any = None, **message: Any) -> dict[str, Any]:
-    """Return a whole chat completion."""
+    """Return a complete chat completion."""
     body = {"role": "assistant", "content": content, **message}
     whole: dict[str, Any] = {"choices": [{"index": 0, "message": body, "finish_reason": finish}]}
     return whole if usage is None else {**whole, "usage": usage}
@@ -68,7 +68,7 @@ def tool_call(name: str, arguments: Any, call_id: str | None = "c1", **more: Any
 
 
 class Model:
-    """Scripted answers of the model, whole or streamed as requested, in the shape of the route.
+    """Scripted answers of the model, complete or streamed as requested, in the form of the route.
 
     Calls of ``says`` script the answers of consecutive requests.
     """
@@ -90,7 +90,7 @@ class Model:
         return self
 
     @property
-    def heard(self) -> list[Any]:
+    def bodies(self) -> list[Any]:
         """Return the bodies of all requests."""
         return [entry.json for entry in self._emulator.log.entries]
 
@@ -119,7 +119,7 @@ def call(request: pytest.FixtureRequest) -> Caller:
 
 @pytest.fixture(params=["whole", "streamed"])
 def ask(request: pytest.FixtureRequest, call: Caller) -> Callable[..., Any]:
-    """Return a function that calls a model and returns its message: whole or as the sum of a stream."""
+    """Return a function that calls a model and returns its message: complete or the sum of a stream."""
 
     def whole(target: Any, /, *args: Any, **kwargs: Any) -> Any:
         return call(target, "invoke", *args, **kwargs)

@@ -68,7 +68,7 @@ ROWS = {
 
 @pytest.fixture(params=ROWS, name="row")
 def failing(request: pytest.FixtureRequest, emulator: Emulator) -> Row:
-    """The service fails for the first model, always; the second answers."""
+    """Return a service that always fails for the first model. The second model answers."""
     row = ROWS[request.param]
     row.add(emulator)
     return row
@@ -76,7 +76,7 @@ def failing(request: pytest.FixtureRequest, emulator: Emulator) -> Row:
 
 @pytest.fixture
 def once(chat: Callable[..., ChatWorkersAI]) -> ChatWorkersAI:
-    """The failing model, without tries of its own, so that those of the framework can be counted."""
+    """Return the failing model without its own retries, so that those of the framework can be counted."""
     return chat(model=MODEL, max_retries=0)
 
 
@@ -85,7 +85,9 @@ def sent(emulator: Emulator) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["invoke", "stream"])
-def test_raises_both_kinds(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any, method: str) -> None:
+def test_errors_are_of_both_libraries(
+    row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any, method: str
+) -> None:
     with pytest.raises(row.cls) as caught:
         call(once, method, "hello")
     error = caught.value
@@ -101,7 +103,7 @@ def test_raises_both_kinds(row: Row, once: ChatWorkersAI, emulator: Emulator, ca
     assert str(copy.copy(error)) == str(error)
 
 
-def test_our_tries_are_counted_in_the_error(
+def test_attempts_are_counted_in_the_error(
     row: Row, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     with pytest.raises(row.cls) as caught:
@@ -179,7 +181,7 @@ def test_a_chain_takes_the_predicate(row: Row, once: ChatWorkersAI, emulator: Em
     assert sent(emulator) == [MODEL] * (3 if row.again else 1)
 
 
-def test_an_answer_that_does_not_parse_is_worth_another_try(
+def test_an_answer_that_does_not_parse_is_retryable(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(

@@ -1,4 +1,4 @@
-"""Real agents, run to the end: sync, async and streamed; graphs, supervisors, memory, and answers in a form."""
+"""Complete runs of real agents: sync, async and streamed; graphs, supervisors, memory and structured answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wire(name: str, arguments: dict[str, Any], call_id: str = "c1") -> dict[str,
 
 
 def graph_of(model: ChatWorkersAI, mode: str, **options: Any) -> Any:
-    """A graph of LangGraph's own parts: a model, a node of tools, and an edge that decides."""
+    """Return a graph of LangGraph's parts: a model, a tool node and a conditional edge."""
     bound = model.bind_tools(TOOLS)
 
     def ask(state: MessagesState) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def graph_of(model: ChatWorkersAI, mode: str, **options: Any) -> Any:
 
 @pytest.fixture(params=["create_agent", "graph"])
 def agent(request: pytest.FixtureRequest, call: Any) -> Callable[..., Any]:
-    """Makes an agent with three tools, of either kind."""
+    """Return a function that creates an agent of either kind, with three tools."""
     if request.param == "create_agent":
         return lambda model, **options: create_agent(model, TOOLS, **options)
     return lambda model, **options: graph_of(model, call.mode, **options)
 
 
 def run(agent: Any, call: Any, way: str, question: Any, config: Any = None) -> list[Any]:
-    """All messages of one run; ``"messages"`` streams tokens and gives what they add up to."""
+    """Return all messages of one run. ``"messages"`` streams tokens and returns the sums of their chunks."""
     inputs = {"messages": question if isinstance(question, list) else [("user", question)]}
     if way == "invoke":
         return list(call(agent, "invoke", inputs, config)["messages"])
@@ -106,7 +106,7 @@ def run(agent: Any, call: Any, way: str, question: Any, config: Any = None) -> l
 
 
 def state_of(agent: Any, call: Any, way: str, question: str) -> Any:
-    """The last state of one run."""
+    """Return the last state of one run."""
     inputs = {"messages": [("user", question)]}
     if way == "invoke":
         return call(agent, "invoke", inputs)
@@ -153,7 +153,7 @@ def test_ids_that_repeat_in_every_turn(
     results = [message for message in messages if isinstance(message, ToolMessage)]
     assert [message.content for message in results] == ["sunny in Oslo", "sunny in Moss", "sunny in Rome"]
     assert len({message.tool_call_id for message in results}) == 3
-    sent = model.heard[-1]["messages"]
+    sent = model.bodies[-1]["messages"]
     assert {one["tool_call_id"] for one in sent if one["role"] == "tool"} == {"functions.get_weather:0"}
     assert [one["reasoning"] for one in sent if "tool_calls" in one] == ["try Oslo", "try Moss", "try Rome"]
 
@@ -174,7 +174,7 @@ def test_parallel_calls_that_share_an_id(
     messages = run(agent(chat(model=MODEL, api=model.route)), call, way, "Weather, clock and sum?")
     results = {message.content for message in messages if isinstance(message, ToolMessage)}
     assert results == {"sunny in Oslo", "noon in Moss", "3"}
-    sent = [one["tool_call_id"] for one in model.heard[-1]["messages"] if one["role"] == "tool"]
+    sent = [one["tool_call_id"] for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
     assert len(set(sent)) == 3
 
 
@@ -189,13 +189,13 @@ def test_a_truncated_tool_call_is_not_run(
     assert messages[1].invalid_tool_calls[0]["name"] == "get_weather"
 
 
-def test_a_tool_that_fails_is_heard_by_the_model(chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
-    """A broken value goes through as it is, and the tool's error returns (https://github.com/cloudflare/workers-sdk/issues/13333)."""
+def test_the_error_of_a_tool_is_sent_to_the_model(chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
+    """An invalid value is passed to the tool unchanged, and its error is sent back (https://github.com/cloudflare/workers-sdk/issues/13333)."""
     model.says("", tool_calls=[wire("add", {"a": '<|"|', "b": 2})]).says("I cannot add that.")
     messages = run(create_agent(chat(model=MODEL, api=model.route), TOOLS), call, "invoke", "Add!")
     assert messages[2].status == "error"
     assert messages[-1].text == "I cannot add that."
-    assert "a" in model.heard[-1]["messages"][2]["content"]
+    assert "a" in model.bodies[-1]["messages"][2]["content"]
 
 
 def test_an_error_in_the_middle_is_typed(
@@ -207,7 +207,7 @@ def test_an_error_in_the_middle_is_typed(
     assert len(emulator.log.entries) == 2
 
 
-def test_a_busy_reply_in_the_middle_is_waited_for(
+def test_an_error_3040_between_replies_is_retried(
     agent: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.busy(skip=1, times=2))
@@ -229,7 +229,7 @@ def test_a_supervisor_with_two_agents(chat: Callable[..., ChatWorkersAI], emulat
 
     @tool
     def ask_weather(request: str) -> str:
-        """Ask the agent that knows the weather."""
+        """Ask the weather agent."""
         return talk(weather, "What is the weather in Oslo?")
 
     @tool
@@ -249,7 +249,7 @@ def test_a_supervisor_with_two_agents(chat: Callable[..., ChatWorkersAI], emulat
 # --- memory ---
 
 
-def test_a_conversation_goes_on_in_a_new_object(
+def test_a_conversation_continues_in_a_new_object(
     agent: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     saver = InMemorySaver()
@@ -266,8 +266,8 @@ def test_a_conversation_goes_on_in_a_new_object(
     assert {entry.headers["x-session-affinity"] for entry in emulator.log.entries} == {"t-1"}
 
 
-def test_a_model_can_change_hands_in_the_middle(chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
-    """A turn with reasoning and calls of one model is read by another of another family."""
+def test_the_model_can_change_during_a_conversation(chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
+    """A turn with reasoning and calls of one model is sent to a model of another family."""
     model.says(
         "", reasoning_content="think", tool_calls=[wire("get_weather", {"city": "Oslo"}, "functions.get_weather:0")]
     )
@@ -276,16 +276,16 @@ def test_a_model_can_change_hands_in_the_middle(chat: Callable[..., ChatWorkersA
     history.append(get_weather.invoke(history[-1].tool_calls[0]))
     for name in (MODEL, GPT_OSS, "@cf/mistralai/mistral-small-3.1-24b-instruct"):
         assert "sunny in Oslo" in call(chat(model=name, api=model.route).bind_tools(TOOLS), "invoke", history).text
-    # Mistral takes ids of nine letters and digits alone.
-    ids = [one["tool_call_id"] for one in model.heard[-1]["messages"] if one["role"] == "tool"]
+    # Mistral accepts only ids of nine letters and digits.
+    ids = [one["tool_call_id"] for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
     assert [len(one) for one in ids] == [9]
 
 
 def test_a_long_history_is_summarized_when_the_window_is_full(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """The profile says how large the window is; the error that it is full is the one that the middleware knows."""
-    emulator.faults.add(Fault.error(413, 5021, "exceeds the context window"))  # meets the request for a summary
+    """The profile has the size of the window. If it is exceeded, the error is the class that the middleware catches."""
+    emulator.faults.add(Fault.error(413, 5021, "exceeds the context window"))  # applies to the request for a summary
     one = chat(model=MODEL)
     middleware = SummarizationMiddleware(one, trigger=("fraction", 0.05), keep=("messages", 2))
     agent = create_agent(one, [], middleware=[middleware])
@@ -299,7 +299,7 @@ def test_a_long_history_is_summarized_when_the_window_is_full(
     assert messages[-1].text
 
 
-# --- answers in a form ---
+# --- structured answers ---
 
 
 class Weather(BaseModel):
@@ -322,7 +322,7 @@ class WeatherDict(TypedDict):
 def test_an_answer_by_the_models_own_schema(
     settings: dict[str, Any], schema: Any, way: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """A bare schema becomes the provider's own, since the profile says that the model has it."""
+    """A bare schema uses the provider strategy, because the profile lists structured output."""
     agent = create_agent(chat(**settings), [get_weather], response_format=schema)
     state = state_of(agent, call, way, "What is the weather in Oslo?")
     answer = state["structured_response"]
@@ -347,10 +347,10 @@ def test_an_answer_by_either_strategy(
     agent = create_agent(chat(model=GPT_OSS, api=model.route), [get_weather], response_format=strategy(Weather))
     state = state_of(agent, call, way, "Weather of Oslo?")
     assert state["structured_response"] == Weather(city="Oslo", sunny=True)
-    assert len(model.heard) == 2
+    assert len(model.bodies) == 2
     if strategy is ToolStrategy:
-        assert model.heard[0]["tool_choice"] == "required"
-        assert "response_format" not in model.heard[0]
+        assert model.bodies[0]["tool_choice"] == "required"
+        assert "response_format" not in model.bodies[0]
 
 
 def test_a_model_without_schemas_answers_by_a_tool(
@@ -387,7 +387,7 @@ def test_a_copied_agent_works(chat: Callable[..., ChatWorkersAI], call: Any) -> 
 
 
 def test_an_agent_made_of_a_pickled_model(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
-    """Compiled graphs of LangGraph do not pickle; models, tools and messages do, and an agent is made of them again."""
+    """Compiled graphs cannot be pickled. Models, tools and messages can, and a new agent is created from them."""
     one = chat(model=MODEL)
     back = pickle.loads(pickle.dumps(one))
     back.http_client, back.http_async_client = one.http_client, one.http_async_client

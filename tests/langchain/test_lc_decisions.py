@@ -35,7 +35,7 @@ MOOD = decisions.Score(instructions="How angry?", criteria=LEVELS)
 
 @pytest.fixture
 def model(emulator: Emulator) -> Make:
-    """Makes decision models; keywords are settings."""
+    """Return a function that creates decision models. Keywords are settings."""
     return lambda **settings: WorkersAIDecisions(**wired(emulator, **settings))
 
 
@@ -147,7 +147,7 @@ def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, 
         (["x"], {"a": {"type": "noul", "instructions": "Down?"}}, "'a' is a dict: use Noul"),
     ],
 )
-def test_what_these_models_do_not_take(
+def test_unsupported_parameters_of_these_models(
     state: Any, questions: dict[str, Any], says: str, model: Make, emulator: Emulator, call: Any
 ) -> None:
     with pytest.raises(ours.BadRequestError, match=says):
@@ -182,7 +182,7 @@ def test_on_busy(on_busy: Any, options: Any, model: Make, emulator: Emulator, ca
     assert emulator.log.last.json.get("options") == options
 
 
-def test_tries_and_errors(model: Make, emulator: Emulator, call: Any) -> None:
+def test_attempts_and_errors(model: Make, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.busy(times=2))
     assert ask(call, model(), "x", urgent=URGENT).nouls
     assert len(emulator.log.entries) == 3

@@ -36,10 +36,10 @@ def sent(emulator: Emulator) -> list[Any]:
     return [entry.json for entry in emulator.log.entries]
 
 
-# --- what is sent ---
+# --- requests ---
 
 
-def test_the_least_is_sent(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_only_set_fields_are_sent(embeddings: Make, emulator: Emulator, call: Any) -> None:
     """No dimensions, no encoding, no token ids (https://github.com/CherryHQ/cherry-studio/issues/20730)."""
     call(embeddings(), "embed_documents", ["a", "b"])
     call(embeddings(), "embed_query", "a")
@@ -64,7 +64,7 @@ def test_texts_are_sent_unchanged(text: str, embeddings: Make, emulator: Emulato
 
 
 OPTIONS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    # model, settings, what a document adds, what a query adds
+    # model, settings, fields of a document, fields of a query
     (BASE, {"pooling": "cls"}, {"pooling": "cls"}, {"pooling": "cls"}),
     (BASE, {"pooling": "mean"}, {"pooling": "mean"}, {"pooling": "mean"}),
     (M3, {"truncate_inputs": True}, {"truncate_inputs": True}, {"truncate_inputs": True}),
@@ -94,7 +94,7 @@ def test_options(
     assert emulator.log.last.query == {}
 
 
-def test_a_model_that_tells_queries_from_documents(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_a_model_with_separate_query_and_document_fields(embeddings: Make, emulator: Emulator, call: Any) -> None:
     one = embeddings(model=QWEN, query_instruction="Find an answer")
     call(one, "embed_documents", ["a"])
     call(one, "embed_query", "a")
@@ -143,7 +143,7 @@ def test_vectors_are_in_the_order_of_their_texts(embeddings: Make, emulator: Emu
     assert all(type(value) is float for value in many[0])
 
 
-def test_no_texts_ask_nothing(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_an_empty_list_of_texts_sends_nothing(embeddings: Make, emulator: Emulator, call: Any) -> None:
     """https://github.com/cloudflare/workerd/issues/5261"""
     assert call(embeddings(), "embed_documents", []) == []
     assert emulator.log.entries == []
@@ -166,7 +166,7 @@ def test_requests_in_flight_are_bounded(bound: int, call: Any) -> None:
     assert emulator.log.peak_concurrency == bound
 
 
-def test_each_request_takes_its_turn_at_the_rate_limiter(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_each_request_acquires_the_rate_limiter(embeddings: Make, emulator: Emulator, call: Any) -> None:
     taken: list[str] = []
 
     class Counting(BaseRateLimiter):
@@ -181,11 +181,11 @@ def test_each_request_takes_its_turn_at_the_rate_limiter(embeddings: Make, emula
     emulator.faults.add(Fault.busy())
     one = embeddings(batch_size=10, rate_limiter=Counting())
     call(one, "embed_documents", texts(30))
-    assert taken == [call.mode] * 4  # one of the three was sent again
+    assert taken == [call.mode] * 4  # one of the three requests was sent again
     assert len(emulator.log.entries) == 4
 
 
-def test_failed_requests_alone_are_sent_again(embeddings: Make, emulator: Emulator, call: Any) -> None:
+def test_only_failed_requests_are_sent_again(embeddings: Make, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.error(500, 3043, "oops"), Fault.drop())
     vectors = call(embeddings(batch_size=10, max_concurrency=1), "embed_documents", texts(50))
     assert len(vectors) == 50
@@ -253,8 +253,8 @@ def test_an_empty_text_can_keep_its_index(embeddings: Make, emulator: Emulator, 
 
 
 @pytest.mark.parametrize("query", [True, False])
-def test_a_text_that_is_too_long_is_named(query: bool, embeddings: Make, emulator: Emulator, call: Any) -> None:
-    """No text is cut here (https://github.com/cloudflare/cloudflare-docs/issues/11316)."""
+def test_the_index_of_a_too_long_text_is_reported(query: bool, embeddings: Make, emulator: Emulator, call: Any) -> None:
+    """The client truncates no text (https://github.com/cloudflare/cloudflare-docs/issues/11316)."""
     emulator.faults.add(Fault.error(413, 3006, "too large", times=None))
     long = "word " * 3000
     method, given = ("embed_query", long) if query else ("embed_documents", [long] * 3)

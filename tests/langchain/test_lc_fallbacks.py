@@ -1,4 +1,4 @@
-"""Capacity as a policy: ``on_busy`` in requests, the recipe for fallbacks, and the number of tries."""
+"""Capacity policies: ``on_busy`` in requests, the recipe for fallbacks, and the number of attempts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_number_of_requests_at_capacity(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_blip_is_not_seen(task: str, chat: Any, emulator: Emulator, call: Any) -> None:
+def test_a_short_failure_is_hidden_by_retries(task: str, chat: Any, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.busy(), Fault.error(500, 3043, "oops"))
     assert TASKS[task](call, chat, emulator, {"on_busy": "retry"})
     assert len(emulator.log.entries) == 3
@@ -110,7 +110,7 @@ def test_an_exhausted_allocation_is_never_retried(
 
 @pytest.fixture
 def recipe(chat: Callable[..., ChatWorkersAI]) -> Any:
-    """A model that moves on when the first one is busy, and for no other reason."""
+    """Return a model that uses a fallback only if the first model is at capacity."""
     return chat(model=FAST, on_busy="raise").with_fallbacks(
         [chat(model=OTHER, on_busy="retry")], exceptions_to_handle=(CapacityError,)
     )
@@ -120,14 +120,16 @@ def models(emulator: Emulator) -> list[str]:
     return [entry.model for entry in emulator.log.entries]
 
 
-def test_busy_moves_on_at_once(recipe: Any, emulator: Emulator, ask: Any, no_waiting: list[float]) -> None:
+def test_at_capacity_the_fallback_is_used_at_once(
+    recipe: Any, emulator: Emulator, ask: Any, no_waiting: list[float]
+) -> None:
     emulator.faults.add(Fault.busy(times=None, model=FAST))
     assert ask(recipe, "hi").response_metadata["model_name"] == OTHER
     assert models(emulator) == [FAST, OTHER]
     assert [seconds for seconds in no_waiting if seconds] == []
 
 
-def test_busy_everywhere_tells_the_first_ones_error(recipe: Any, emulator: Emulator, ask: Any) -> None:
+def test_if_both_models_are_at_capacity_the_first_error_is_raised(recipe: Any, emulator: Emulator, ask: Any) -> None:
     emulator.faults.add(Fault.busy(times=None))
     with pytest.raises(CapacityError) as caught:
         ask(recipe, "hi")
@@ -164,7 +166,7 @@ def test_the_error_of_a_retired_model_has_its_successor(
 
 
 @pytest.mark.parametrize("kind", ["tools", "structured", "chain"])
-def test_the_recipe_under_tools_structures_and_chains(
+def test_the_fallback_recipe_with_tools_schemas_and_chains(
     kind: str, chat: Callable[..., ChatWorkersAI], recipe: Any, emulator: Emulator, call: Any
 ) -> None:
     class Person(BaseModel):
@@ -191,7 +193,7 @@ def test_a_batch_moves_on_item_by_item(recipe: Any, emulator: Emulator, call: An
 
 
 @pytest.mark.parametrize("method", ["invoke", "stream"])
-def test_the_recipe_as_the_model_of_an_agent(method: str, recipe: Any, emulator: Emulator, call: Any) -> None:
+def test_the_fallback_recipe_in_an_agent(method: str, recipe: Any, emulator: Emulator, call: Any) -> None:
     def get_weather(city: str) -> str:
         """Weather of a city."""
         return f"sunny in {city}"
@@ -205,7 +207,9 @@ def test_the_recipe_as_the_model_of_an_agent(method: str, recipe: Any, emulator:
     assert models(emulator) == [FAST, OTHER, FAST]
 
 
-def test_an_agent_moves_on_and_comes_back(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
+def test_an_agent_uses_the_fallback_and_returns_to_the_first_model(
+    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
+) -> None:
     emulator.faults.add(Fault.busy(times=1, model=FAST))
     first = chat(model=FAST, on_busy="raise")
     agent = create_agent(first, [], middleware=[ModelFallbackMiddleware(chat(model=OTHER))])
@@ -225,11 +229,11 @@ def test_a_fallback_of_an_agent_fails_too_when_the_allocation_is_exhausted(
     assert models(emulator) == [FAST, OTHER]
 
 
-# --- the product of our tries and theirs ---
+# --- retries of the client and of LangChain multiply ---
 
 
 @pytest.mark.parametrize(("ours_", "theirs", "requests"), [(0, 1, 1), (0, 3, 3), (2, 1, 3), (2, 3, 9), (1, 2, 4)])
-def test_tries_multiply(
+def test_retries_multiply(
     ours_: int, theirs: int, requests: int, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.error(500, 3043, "oops", times=None))
@@ -245,18 +249,18 @@ def test_tries_multiply(
     assert len(emulator.log.entries) == requests
 
 
-def test_a_stream_is_repeated_by_us_alone(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
-    """``with_retry`` of LangChain does not reach streams; our own tries do, until the first event."""
+def test_only_max_retries_repeats_a_stream(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
+    """LangChain's ``with_retry`` does not retry streams. ``max_retries`` does, until the first event."""
     emulator.faults.add(Fault.error(500, 3043, "oops", times=None))
     with pytest.raises(ours.InternalServerError):
         call(chat(max_retries=2).with_retry(), "stream", "hi")
     assert len(emulator.log.entries) == 3
 
 
-def test_one_busy_model_slows_no_other(
+def test_a_model_at_capacity_does_not_slow_other_models(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any, no_waiting: list[float]
 ) -> None:
-    """A hold of one model is shared by all objects that ask for it, and by no other model."""
+    """All objects that use a model share its backoff. Other models are not affected."""
     emulator.faults.add(Fault.error(429, 3040, "no capacity", retry_after="30", model=FAST))
     call(chat(model=FAST), "invoke", "hi")
     assert max(no_waiting) == pytest.approx(30, abs=1)
@@ -268,7 +272,7 @@ def test_one_busy_model_slows_no_other(
 
 
 def test_many_calls_and_few_slots(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
-    """Two objects share what they learn of a busy service, so that no call fails."""
+    """Two objects share the state of a service at capacity, so that no call fails."""
     emulator.capacity.slots, emulator.capacity.max_wait_s = 2, 0.0
     models_ = [chat(model=FAST, on_busy="retry", max_retries=8) for _ in range(2)]
 

@@ -38,7 +38,7 @@ def result(content: Any, call_id: str = "q") -> ToolMessage:
 
 
 def brief(turns: list[dict[str, Any]]) -> list[str]:
-    """Role, and the call or the text of each turn."""
+    """Return the role and the call or text of each turn."""
     return [
         f"{turn['role']} {turn.get('tool_call_id', '')}:{turn['content'] if isinstance(turn['content'], str) else '+'}"
         for turn in turns
@@ -82,7 +82,7 @@ def test_results_follow_their_calls(
 NOTHING: dict[str, Any] = {"content": ""}
 THOUGHT = {"content": "", "reasoning": "hm"}
 FOREIGN: dict[str, tuple[dict[Any, Any], Any, Any, Any]] = {
-    # a block; then what it is in a user's, an assistant's and a tool's turn: a str is the name in the error
+    # a block, then its form in a user, an assistant and a tool turn; a str is the name in the error
     "Bedrock's cache mark": ({"cachePoint": {"type": "default"}}, "", NOTHING, ""),
     "a typed cache mark": ({"type": "cache_point"}, "", NOTHING, ""),
     "Anthropic's cache mark": ({"cache_control": {"type": "ephemeral"}}, "", NOTHING, ""),
@@ -142,7 +142,7 @@ def test_a_block_of_another_provider(
 
 
 @pytest.mark.parametrize("role", ["system", "assistant"])
-def test_an_image_outside_a_user_turn_is_shown_by_the_user(
+def test_an_image_outside_a_user_turn_moves_to_a_user_turn(
     role: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     made = SystemMessage(["Look.", IMAGE]) if role == "system" else AIMessage(["Look.", IMAGE])

@@ -55,7 +55,7 @@ def test_every_form_arrives(
     system, user = emulator.log.last.json["messages"]
     assert system["content"] == "What is this?"
     assert user["content"] == [ASKED, PART]
-    assert "1 image" in answer.text  # the emulator's model says how many it was shown
+    assert "1 image" in answer.text  # the fake model reports the number of images
 
 
 def test_several_images_and_texts_keep_their_order(
@@ -97,7 +97,7 @@ def test_an_image_that_a_tool_returns(
 @pytest.mark.parametrize(
     ("kind", "data"), {"jpeg": b"\xff\xd8\xff\xe0", "gif": b"GIF89a", "webp": b"RIFF\x00\x00\x00\x00WEBPVP8 "}.items()
 )
-def test_an_image_is_known_by_its_bytes(
+def test_an_image_type_is_detected_from_its_bytes(
     kind: str, data: bytes, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     call(

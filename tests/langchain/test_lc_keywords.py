@@ -122,7 +122,7 @@ def test_every_form_of_tool_choice(choice: Any, sent: str | None, chat: Make, em
     assert emulator.log.last.json.get("tool_choice") == (named if sent else "auto" if choice else None)
 
 
-def test_a_tool_choice_of_unknown_form_is_named(chat: Make) -> None:
+def test_a_tool_choice_of_unknown_form_is_reported(chat: Make) -> None:
     with pytest.raises(ours.ConfigurationError, match="tool_choice"):
         chat().bind_tools([{"name": "clock", "parameters": {}}], tool_choice={"mode": "any"}).invoke("hi")
 
@@ -140,7 +140,7 @@ def test_an_extraction_by_functions_is_not_empty(chat: Make, model: Any, call: A
     model.says(tool_calls=[{"id": "c", "function": {"name": "Person", "arguments": '{"name": "Ann", "age": 41}'}}])
     chain = create_openai_fn_runnable([Person], chat(api=model.route))
     assert call(chain, "invoke", "Ann is 41.") == Person(name="Ann", age=41)
-    assert model.heard[0]["tool_choice"]["function"]["name"] == "Person"
+    assert model.bodies[0]["tool_choice"]["function"]["name"] == "Person"
 
 
 @deprecated
@@ -157,7 +157,7 @@ def test_an_agent_by_functions(chat: Make, model: Any, call: Any) -> None:
     prompt = ChatPromptTemplate([("user", "{input}"), ("placeholder", "{agent_scratchpad}")])
     agent = create_openai_functions_agent(chat(api=model.route), [clock], prompt)
     assert call(AgentExecutor(agent=agent, tools=[clock]), "invoke", {"input": "Oslo?"})["output"] == "It is 14:02."
-    made, result = model.heard[-1]["messages"][1:]
+    made, result = model.bodies[-1]["messages"][1:]
     assert made["tool_calls"][0]["id"] == result["tool_call_id"]
     assert result["content"] == "14:02 in Oslo"
 
@@ -208,7 +208,7 @@ def test_a_wrong_type_raises_whatever_the_kind_of_schema(
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"age": -1}, "age is -1, against minimum 0"),
+        ({"age": -1}, "age is -1, but minimum is 0"),
         ({"tags": ["a", "c"]}, r"tags\[1\] is 'c', not one of"),
         ({"home": 5}, "home is a JSON integer, not string or home is a JSON integer, not null"),
         ({"friend": {"age": "x"}}, "friend.age is a JSON string, not integer"),
@@ -331,7 +331,7 @@ def test_generate_keeps_llm_output_when_streaming(chat: Make, call: Any) -> None
 
 
 @pytest.mark.parametrize("way", [{"stream_usage": False}, {"stream_options": {"include_usage": False}}], ids=str)
-def test_usage_that_comes_unasked_is_dropped(way: Any, chat: Make, model: Any, call: Any) -> None:
+def test_usage_that_was_not_requested_is_dropped(way: Any, chat: Make, model: Any, call: Any) -> None:
     model.says("ok", usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2})
     total = call.collect(chat(api=model.route), "hi", **way)
     assert (total.text, total.usage_metadata) == ("ok", None)

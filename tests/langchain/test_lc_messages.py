@@ -1,4 +1,4 @@
-"""What LangChain's messages become on the wire: every role and form, on both routes, sync, async and streamed."""
+"""LangChain messages on the wire: every role and form, on both routes, sync, async and streamed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
     ),
     "a role of the caller's own": ([ChatMessage("hi", role="user")], [WIRE_HI]),
     "two turns of one role": ([HI, HI], [WIRE_HI, WIRE_HI]),
-    # --- content is a string, always there (we-promise/sure#467, zeroclaw-labs/zeroclaw#9493) ---
+    # --- content is always a string (we-promise/sure#467, zeroclaw-labs/zeroclaw#9493) ---
     "a call without text": (
         [HI, AIMessage("", tool_calls=[CALL]), RESULT],
         [WIRE_HI, assistant("", WIRE_CALL), WIRE_RESULT],
@@ -67,7 +67,7 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
         [WIRE_HI, assistant("", WIRE_CALL), WIRE_RESULT],
     ),
     "a call beside text": (
-        # The text stays what it was: no package-made JSON is put into it.
+        # The text is not changed: no JSON of the call is added to it.
         [HI, AIMessage("Let me see.", tool_calls=[CALL]), RESULT],
         [WIRE_HI, assistant("Let me see.", WIRE_CALL), WIRE_RESULT],
     ),
@@ -196,7 +196,7 @@ ROWS: dict[str, tuple[list[BaseMessage], list[dict[str, Any]]]] = {
         [HI, AIMessage("", tool_calls=[CALL]), ToolMessage("", tool_call_id="call_1", status="error")],
         [WIRE_HI, assistant("", WIRE_CALL), {**WIRE_RESULT, "content": "The tool failed without a message."}],
     ),
-    # --- turns that another provider's class has made ---
+    # --- turns of another provider's class ---
     "Anthropic's blocks": (
         [
             HI,
@@ -310,7 +310,7 @@ THOUGHTS = {
 def test_reasoning_stays_out_of_the_text(
     form: str, name: str, sent: str | None, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """Reasoning in the text is read as speech by the next turn (https://github.com/cloudflare/ai/pull/451)."""
+    """If reasoning were in the text, the next turn would treat it as an answer (https://github.com/cloudflare/ai/pull/451)."""
     call(chat(model=name), "invoke", [HI, THOUGHTS[form], HI])
     turn = emulator.log.last.json["messages"][1]
     assert (turn["content"], turn.get("reasoning")) == ("4", sent)
@@ -350,7 +350,7 @@ def test_an_invalid_message_is_rejected_before_sending(
     assert emulator.log.entries == []
 
 
-def test_a_stream_sends_what_a_whole_answer_sends(
+def test_a_stream_sends_the_same_request_as_a_complete_answer(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     messages = [HI, AIMessage("", tool_calls=[CALL]), RESULT]

@@ -1,4 +1,4 @@
-"""Reasoning: its settings in the body, its text beside the answer, and answers whose budget it ate."""
+"""Reasoning: its settings in the body, its text beside the answer, and answers that it leaves without text."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ def test_standard_blocks(chat: Callable[..., ChatWorkersAI], model: Any, ask: Ca
 
 
 @pytest.mark.parametrize("output_version", ["v0", "v1"])
-def test_reasoning_goes_back_as_the_service_wants_it(
+def test_reasoning_is_sent_back_in_the_form_of_the_service(
     output_version: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     model.says("4", reasoning_content="2 + 2").says("8")
     one = chat(model=MODEL, api=model.route, output_version=output_version)
     first = ask(one, "2 + 2?")
     ask(one, [HumanMessage("2 + 2?"), first, HumanMessage("twice?")])
-    assert model.heard[-1]["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "2 + 2"}
+    assert model.bodies[-1]["messages"][1] == {"role": "assistant", "content": "4", "reasoning": "2 + 2"}
 
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
-def test_an_answer_whose_budget_was_eaten(
+def test_an_answer_whose_reasoning_used_up_max_tokens(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/workers-sdk/issues/13239"""

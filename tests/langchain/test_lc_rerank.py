@@ -34,7 +34,7 @@ BEST = TEXTS[1]
 
 @pytest.fixture
 def reranker(emulator: Emulator) -> Make:
-    """Makes rerankers; keywords are settings."""
+    """Return a function that creates rerankers. Keywords are settings."""
     return lambda **settings: WorkersAIRerank(**wired(emulator, **settings))
 
 
@@ -67,7 +67,7 @@ def test_in_a_contextual_compression_retriever(pipeline: bool, emulator: Emulato
     assert emulator.log.last.json["top_k"] == 2
 
 
-def test_what_is_sent(emulator: Emulator, reranker: Make, call: Any) -> None:
+def test_the_request_body(emulator: Emulator, reranker: Make, call: Any) -> None:
     call(reranker(top_n=2), "compress_documents", documents(), QUERY)
     contexts = [{"text": text} for text in TEXTS]
     assert emulator.log.last.json == {"query": QUERY, "contexts": contexts, "top_k": 2}
@@ -173,7 +173,7 @@ def test_errors_are_subclasses_of_both_trees(method: str, emulator: Emulator, re
         (None, "q", "texts must be a list of strings, not a NoneType"),
     ],
 )
-def test_what_cannot_be_scored_is_named(
+def test_arguments_that_cannot_be_scored_are_rejected(
     given: Any, query: str, says: str, emulator: Emulator, reranker: Make, call: Any
 ) -> None:
     with pytest.raises(ours.BadRequestError, match=says):

@@ -1,4 +1,4 @@
-"""Where a call goes: routes, gateways, sessions, routed models; provable on the wire for every class."""
+"""Destination of a call: routes, gateways, sessions, routed models, checked on the wire for every class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GPT_OSS = "@cf/openai/gpt-oss-120b"
 
 
 class Recorder:
-    """Keeps requests and answers them, in whichever task they ask for."""
+    """Record requests, and answer each with a reply of its task."""
 
     def __init__(self, headers: dict[str, str] | None = None, **reply: Any) -> None:
         self.requests: list[httpx.Request] = []
@@ -172,7 +172,7 @@ NAMES = ["@cf/new/model", "@hf/google/gemma", "deepseek/deepseek-v4", "dynamic/r
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_name_is_sent_as_it_is(name: str, call: Any) -> None:
+def test_any_name_is_sent_unchanged(name: str, call: Any) -> None:
     recorder = Recorder()
     answer = call(ChatWorkersAI(model=name, **recorder.settings()), "invoke", "hi")
     assert recorder.last.url.path == f"{ROOT}/v1/chat/completions"
@@ -224,7 +224,7 @@ def test_the_auto_router(place: str, call: Any) -> None:
     assert answer.response_metadata["cost_usd"] == pytest.approx(0.35)
 
 
-def test_only_the_auto_router_hears_of_the_session_twice(call: Any) -> None:
+def test_only_the_auto_router_receives_the_session_twice(call: Any) -> None:
     recorder = Recorder()
     call(ChatWorkersAI(model=MODEL, **recorder.settings(session_id="s")), "invoke", "hi")
     assert "cf-aig-session-id" not in recorder.last.headers
@@ -258,7 +258,7 @@ def graph_of(node: Any) -> Any:
 def test_a_thread_is_a_session(
     setting: str | None, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """The ``thread_id`` of a LangGraph run, unless a session was set: one conversation stays on one instance."""
+    """The session is the ``thread_id`` of a LangGraph run, unless a session was set."""
     one = chat() if setting is None else chat(session_id=setting)
 
     def ask(state: MessagesState) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def test_no_session_outside_a_graph(chat: Callable[..., ChatWorkersAI], emulator
     ids=lambda given: next(iter(given)),
 )
 @pytest.mark.parametrize("place", ["object", "call"])
-def test_what_exists_only_on_run_goes_there(
+def test_parameters_of_the_native_route_select_it(
     given: dict[str, Any], place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any
 ) -> None:
     model = "@cf/mistral/mistral-7b-instruct-v0.2-lora" if "lora" in given else MODEL
@@ -356,7 +356,7 @@ def test_tools_over_responses(chat: Callable[..., ChatWorkersAI], emulator: Emul
     ]
 
 
-def test_a_model_that_wants_another_form_is_named(
+def test_the_error_of_a_wrong_input_form_has_the_model(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any
 ) -> None:
     """https://github.com/cloudflare/ai/issues/279"""

@@ -55,7 +55,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_timeout_of_httpx_survives_every_dump(kind: str) -> None:
+def test_an_httpx_timeout_survives_every_dump(kind: str) -> None:
     timeout = httpx.Timeout(5, read=60)
     one = MAKERS[kind](timeout=timeout)
     assert one.timeout is timeout
@@ -75,14 +75,14 @@ class Person(BaseModel):
 
 
 def wire(one: Any, emulator: Emulator) -> Any:
-    """The same object, reaching the emulator."""
+    """Return the same object, connected to the emulator."""
     one.http_client = httpx.Client(transport=emulator.transport())
     one.http_async_client = httpx.AsyncClient(transport=emulator.transport())
     return one
 
 
 def used(one: Any, emulator: Emulator) -> Any:
-    """What the object's first request carries."""
+    """Return the headers and body of the object's first request."""
     wire(one, emulator)
     if isinstance(one, ChatWorkersAI):
         assert one.invoke("hi").text
@@ -153,7 +153,7 @@ def test_a_lost_connection_shows_no_secret(emulator: Emulator) -> None:
 # --- LangChain's own dumps ---
 
 
-def test_a_dump_names_the_variable_of_the_secret(emulator: Emulator) -> None:
+def test_a_dump_has_the_variable_of_the_secret(emulator: Emulator) -> None:
     one = MAKERS["chat"](temperature=0.5, stop=["END"], model_kwargs={"a": 1})
     dumped = json.loads(dumps(one))
     assert dumped["kwargs"]["api_token"] == {"lc": 1, "type": "secret", "id": ["CLOUDFLARE_API_TOKEN"]}
@@ -172,7 +172,7 @@ def test_a_dump_names_the_variable_of_the_secret(emulator: Emulator) -> None:
         "on_busy",
     )
     assert {name: getattr(back, name) for name in same} == {name: getattr(one, name) for name in same}
-    assert back.gateway == GatewayOptions("gw", cache_ttl_s=60, metadata={"team": "a"})  # its token stays behind
+    assert back.gateway == GatewayOptions("gw", cache_ttl_s=60, metadata={"team": "a"})  # its token is not dumped
     assert dumpd(back)["kwargs"] == dumpd(back.model_copy())["kwargs"]
     headers = used(back, emulator)
     assert headers["cf-aig-gateway-id"] == "gw"
@@ -259,7 +259,9 @@ def test_copies_work_and_share_the_users_clients(way: str, kind: str, emulator: 
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_a_change_to_a_copy_is_its_own(way: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
+def test_a_change_to_a_copy_does_not_affect_the_original(
+    way: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator
+) -> None:
     one = chat(model=MODEL, session_id="a")
     one.invoke("hi")
     back = COPIES[way](one)
@@ -295,7 +297,7 @@ def test_bound_and_structured_models_pickle(emulator: Emulator) -> None:
 
 @pytest.fixture
 def conversation(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> list[Any]:
-    """Real replies: with a call and reasoning, and a last one."""
+    """Return replies of the emulator: one with a call and reasoning, and a final answer."""
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tool = {"name": "clock", "description": "Tell the time in a city.", "parameters": parameters}
     one = chat(model="@cf/zai-org/glm-5.2", gateway="gw").bind_tools([tool])

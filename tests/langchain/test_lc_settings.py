@@ -68,7 +68,7 @@ def test_none_is_unset(
     assert name not in emulator.log.last.json
 
 
-def test_a_call_outranks_the_object(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any) -> None:
+def test_a_call_setting_overrides_the_object(chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any) -> None:
     one = chat(model=OTHER, temperature=1, stop=["A"], model_kwargs={"a": 1, "b": 1})
     ask(one, "hi", temperature=0, stop=["B"], model_kwargs={"b": 2})
     body = emulator.log.last.json
@@ -141,7 +141,7 @@ def test_on_busy_is_in_the_options_of_the_body(
     assert emulator.log.last.query == {}
 
 
-# --- what is wrong ---
+# --- invalid settings ---
 
 CLASSES: dict[str, Callable[..., Any]] = {
     "chat": lambda **settings: ChatWorkersAI(**{"model": MODEL, **settings}),
@@ -204,7 +204,7 @@ def test_invalid_settings_raise_in_the_constructor(kind: str, given: dict[str, A
         ({"zzz": 1}, "model_kwargs"),
     ],
 )
-def test_an_unknown_keyword_names_the_nearest(
+def test_an_unknown_keyword_suggests_the_nearest(
     given: dict[str, Any], says: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Any
 ) -> None:
     with pytest.raises(ours.ConfigurationError, match=says):
@@ -334,12 +334,12 @@ def test_concurrency_is_bounded_on_request(setting: str, call: Any) -> None:
     assert emulator.log.peak_concurrency == 4
 
 
-def test_timeouts_name_host_and_model(emulator: Emulator, chat: Callable[..., ChatWorkersAI], ask: Any) -> None:
+def test_timeout_errors_have_host_and_model(emulator: Emulator, chat: Callable[..., ChatWorkersAI], ask: Any) -> None:
     emulator.faults.add(Fault.latency(30, times=None))
     with pytest.raises(ours.APITimeoutError, match=r"api\.cloudflare\.com did not answer.*gpt-oss-120b") as caught:
         ask(chat(timeout=2, max_retries=0), "hi")
     assert caught.value.is_retryable
-    assert not isinstance(caught.value, TimeoutError)  # an OSError, which LangGraph never repeats
+    assert not isinstance(caught.value, TimeoutError)  # an OSError, which LangGraph never retries
     emulator.faults.clear()
     emulator.faults.add(Fault.latency(30, times=None))
     assert ask(chat(timeout=httpx.Timeout(60), max_retries=0), "hi").text
@@ -372,7 +372,7 @@ def test_the_rate_limiter_of_langchain(chat: Callable[..., ChatWorkersAI], call:
     assert taken == [True, True]
 
 
-# --- what LangChain asks about a model ---
+# --- facts about a model that LangChain reads ---
 
 
 def test_the_cache_tells_models_and_parameters_apart(
@@ -415,7 +415,7 @@ def test_tokens_are_counted_without_a_tokenizer(chat: Callable[..., ChatWorkersA
     assert one.get_num_tokens_from_messages(messages, [tool]) > total
 
 
-def test_traces_name_provider_model_and_parameters(chat: Callable[..., ChatWorkersAI]) -> None:
+def test_traces_have_provider_model_and_parameters(chat: Callable[..., ChatWorkersAI]) -> None:
     one = chat(model=MODEL, temperature=0.5, max_tokens=9, stop=["A"])
     params = one._get_ls_params(stop=["B"], model=OTHER)
     assert params["ls_provider"] == "workers-ai"

@@ -69,7 +69,7 @@ TEXTS: dict[str, tuple[bytes, str]] = {
 
 @pytest.fixture
 def streaming(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> Callable[..., ChatWorkersAI]:
-    """A model that answers with these bytes, in pieces of ``size``."""
+    """Return a model that answers with these bytes, in pieces of ``size``."""
 
     def make(body: bytes, size: int = 0, **settings: Any) -> ChatWorkersAI:
         cuts = [body[i : i + size] for i in range(0, len(body), size)] if size else [body]
@@ -141,7 +141,7 @@ CALLS: dict[str, tuple[bytes, list[tuple[str, Any]]]] = {
 
 @pytest.mark.parametrize("shape", CALLS)
 def test_calls(shape: str, streaming: Any, call: Any) -> None:
-    """langchain-cloudflare loses them, whichever the shape."""
+    """langchain-cloudflare loses calls in streams of every form."""
     body, wanted = CALLS[shape]
     total = call.collect(streaming(body), "hi")
     assert [(one["name"], one["args"]) for one in total.tool_calls] == wanted
@@ -154,7 +154,7 @@ def test_calls(shape: str, streaming: Any, call: Any) -> None:
 
 
 def test_tool_calls_are_yielded_as_they_arrive(streaming: Any, call: Any) -> None:
-    """Each piece at once and in order (https://github.com/vercel/ai/issues/6861, cloudflare/ai#494)."""
+    """Each piece is yielded at once and in order (https://github.com/vercel/ai/issues/6861, cloudflare/ai#494)."""
     body = sse(
         piece("Let me see."),
         part("a", "{", 0, "1"),
@@ -217,7 +217,7 @@ def test_a_connection_that_breaks(chat: Callable[..., ChatWorkersAI], emulator: 
 
 
 @pytest.mark.parametrize("whole", [{"response": "full answer"}, {"choices": [{"message": {"content": "full answer"}}]}])
-def test_a_whole_answer_to_a_request_to_stream(
+def test_a_complete_answer_to_a_stream_request(
     whole: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     """https://github.com/cloudflare/ai/pull/396"""
@@ -246,9 +246,7 @@ def test_the_status_is_checked_before_anything_is_yielded(
         asyncio.run(read())
 
 
-def test_a_stream_is_tried_again_until_it_begins(
-    chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
-) -> None:
+def test_a_stream_is_retried_until_it_begins(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.busy(times=2))
     total = call.collect(chat(max_retries=2), "hi")
     assert total.text
@@ -256,7 +254,7 @@ def test_a_stream_is_tried_again_until_it_begins(
 
 
 @pytest.mark.parametrize("frame", [{"errors": [{"code": 3040, "message": "no capacity"}]}, {"error": {"code": 3043}}])
-def test_an_error_in_place_of_the_first_piece_is_tried_again(
+def test_an_error_before_the_first_piece_is_retried(
     frame: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     emulator.faults.add(Fault.sse([sse(piece(role="assistant"), frame)]))
@@ -268,11 +266,11 @@ def test_an_error_in_place_of_the_first_piece_is_tried_again(
     assert total.response_metadata["model_name"] == "@cf/zai-org/glm-5.3"
 
 
-# --- leaving early ---
+# --- closing a stream early ---
 
 
 class Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream without an end that knows whether it was closed."""
+    """A stream without end that records whether it was closed."""
 
     closed = False
 
@@ -346,7 +344,7 @@ def test_a_cancelled_task_closes_its_stream(endless: Any) -> None:
     assert body.closed
 
 
-# --- what LangChain makes of a stream ---
+# --- streams in LangChain's components ---
 
 
 class Listener(BaseCallbackHandler):
@@ -357,12 +355,12 @@ class Listener(BaseCallbackHandler):
         self.tokens.append(token)
 
 
-def test_callbacks_hear_each_token_once(streaming: Any, call: Any) -> None:
+def test_callbacks_receive_each_token_once(streaming: Any, call: Any) -> None:
     body = sse(piece("Hel"), piece("lo"), piece(finish="stop"))
     for method, settings in (("stream", {}), ("invoke", {"streaming": True})):
-        heard = Listener()
-        call(streaming(body, **settings), method, "hi", config={"callbacks": [heard]})
-        assert [token for token in heard.tokens if token] == ["Hel", "lo"]
+        listener = Listener()
+        call(streaming(body, **settings), method, "hi", config={"callbacks": [listener]})
+        assert [token for token in listener.tokens if token] == ["Hel", "lo"]
 
 
 def test_an_invoke_that_streams_is_the_same_answer(
@@ -397,13 +395,13 @@ def test_stream_of_one_call(given: bool, chat: Callable[..., ChatWorkersAI], emu
 
 
 def test_a_string_parser_reads_the_stream(streaming: Any, call: Any) -> None:
-    """Content stays text beside reasoning (CHANGELOG of langchain-cloudflare 0.3.0)."""
+    """Content is text, also with reasoning (CHANGELOG of langchain-cloudflare 0.3.0)."""
     body = sse(piece(reasoning_content="hm"), piece("Hel"), piece("lo"), piece(finish="stop"))
     assert "".join(call(streaming(body) | StrOutputParser(), "stream", "hi")) == "Hello"
 
 
 def test_standard_blocks(streaming: Any, call: Any) -> None:
-    """With ``output_version="v1"`` every block has its own index, so that adding chunks up keeps them apart."""
+    """With ``output_version="v1"``, every block has its own index, so that the sum of chunks does not merge them."""
     body = sse(
         piece(reasoning_content="h"),
         piece(reasoning_content="m"),

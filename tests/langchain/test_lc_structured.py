@@ -79,7 +79,7 @@ ANSWER = json.dumps({"name": "Ann", "age": 41})
 
 
 def says(model: Any, method: str, text: str, name: str = "Person", **more: Any) -> None:
-    """The model gives this JSON, by the way that the method asks for."""
+    """Script this JSON as the answer, in the form of the method."""
     if method != "function_calling":
         model.says(text, times=None, **more)
         return
@@ -117,9 +117,9 @@ def test_streams_end_in_the_same_value(
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method)
     pieces = call(structured, "stream", "Ann is 41.")
     assert pieces[-1] == wanted
-    assert len(model.heard) == 1
-    # The service rejects a schema together with a stream (5023): one whole answer is yielded.
-    assert model.heard[-1].get("stream", False) is (method == "function_calling")
+    assert len(model.bodies) == 1
+    # The service rejects a schema in a stream (5023), so one complete answer is yielded.
+    assert model.bodies[-1].get("stream", False) is (method == "function_calling")
 
 
 def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_streamed_dict_grows(chat: Callable[..., ChatWorkersAI], emulator: Emu
     assert call(chat(model=MODEL).with_structured_output(Person), "stream", "hi") == [Person(name="Ann", age=41)]
 
 
-@pytest.mark.timeout(60)  # what repeats itself is read in linear time
+@pytest.mark.timeout(60)  # repetitions are parsed in linear time
 @pytest.mark.parametrize("text", ['```json\n{"code": ' + "\n" * 20_000 + "x", '{"a":' * 5_000, "[" * 100_000])
 def test_a_streamed_answer_of_repetitions_is_rejected(
     text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
@@ -158,12 +158,12 @@ def test_a_streamed_answer_of_repetitions_is_rejected(
         (['<think>{}</think>{"name', '": "Ann", "age": 41}'], [{}, {"name": "Ann", "age": 41}]),
     ],
 )
-def test_a_dict_grows_in_a_fence_and_after_a_thought(pieces: list[str], grown: list[Any]) -> None:
+def test_a_partial_dict_is_parsed_in_a_fence_and_after_reasoning(pieces: list[str], grown: list[Any]) -> None:
     parser = AnswerParser(answer_schema=JSON_SCHEMA)
     assert list(parser.transform(AIMessageChunk(piece) for piece in pieces)) == grown
 
 
-# --- what is sent ---
+# --- requests ---
 
 
 def test_function_calling_forces_the_tool(
@@ -197,7 +197,7 @@ def test_a_schema_is_bare_on_run_and_named_on_chat_completions(
 def test_json_mode(chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     model.says(ANSWER, times=None)
     ask(chat(model=MODEL, api=model.route).with_structured_output(JSON_SCHEMA, method="json_mode"), "Give a JSON.")
-    assert model.heard[-1]["response_format"] == {"type": "json_object"}
+    assert model.bodies[-1]["response_format"] == {"type": "json_object"}
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -243,7 +243,7 @@ def test_parameters_of_the_call(method: Any, chat: Callable[..., ChatWorkersAI],
     one = chat(model=MODEL, api=model.route)
     structured = one.with_structured_output(JSON_SCHEMA, method=method, max_tokens=900, temperature=0)
     call(structured, "invoke", "Ann is 41.")
-    assert (model.heard[-1]["max_tokens"], model.heard[-1]["temperature"]) == (900, 0)
+    assert (model.bodies[-1]["max_tokens"], model.bodies[-1]["temperature"]) == (900, 0)
 
 
 def test_an_unset_format_is_absent(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
@@ -292,15 +292,15 @@ def test_nested_schemas(method: Any, chat: Callable[..., ChatWorkersAI], model: 
     assert trip == Trip(
         city=City(name="Oslo"), stops=[City(name="Lom")], mood="good", colour=Colour.RED, note=None, when="today"
     )
-    body = json.dumps(model.heard[-1])
-    assert "$ref" not in body  # guided decoding wants no references
+    body = json.dumps(model.bodies[-1])
+    assert "$ref" not in body  # guided decoding does not support references
     assert "$defs" not in body
     if method != "json_mode":
         assert '"enum": ["red", "blue"]' in body
 
 
 class Strict(BaseModel):
-    """A class that takes no texts for dates, unless they come out of JSON."""
+    """A class that accepts texts for dates only from JSON."""
 
     model_config = ConfigDict(strict=True)
 
@@ -331,12 +331,12 @@ TreeV1.update_forward_refs()
 def test_a_recursive_schema_keeps_its_references(
     schema: Any, method: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
 ) -> None:
-    """LangChain's own conversion leaves ``"items": {}`` of it, which means anything."""
+    """LangChain's conversion returns ``"items": {}`` for it, which accepts anything."""
     says(model, method, '{"value": 1, "children": [{"value": 2, "children": []}]}', schema.__name__)
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method)
     assert call(structured, "invoke", "hi") == schema(value=1, children=[schema(value=2)])
-    assert f"/{schema.__name__}" in json.dumps(model.heard[-1])
-    assert '"items": {}' not in json.dumps(model.heard[-1])
+    assert f"/{schema.__name__}" in json.dumps(model.bodies[-1])
+    assert '"items": {}' not in json.dumps(model.bodies[-1])
 
 
 def test_names_fit_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
@@ -346,7 +346,7 @@ def test_names_fit_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulat
     assert result.keys() == {"name", "age"}
 
 
-# --- answers in odd forms that fit ---
+# --- answers in unusual forms that fit ---
 
 ODD = {
     "an object, parsed already": {"name": "Ann", "age": 41},
@@ -381,10 +381,10 @@ def test_answers_in_odd_forms(
     ],
 )
 @pytest.mark.parametrize("parsed", [True, False])
-def test_values_that_are_no_objects(
+def test_values_that_are_not_objects(
     schema: Any, value: Any, parsed: bool, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
 ) -> None:
-    """JSON mode answers with a value, parsed or as its text (https://github.com/cloudflare/workers-sdk/issues/12398)."""
+    """JSON mode returns a value, parsed or as text (https://github.com/cloudflare/workers-sdk/issues/12398)."""
     model.says(value if parsed and value != "a" else json.dumps(value), times=None)
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method="json_schema")
     result = call(structured, "invoke", "hi")
@@ -401,7 +401,7 @@ def test_values_that_are_no_objects(
 def test_a_forced_call_that_leaked_as_text(
     text: str, method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
-    """https://github.com/cloudflare/ai/issues/574; the schema here has ``name`` itself, which must not confuse."""
+    """https://github.com/cloudflare/ai/issues/574; the schema also has a property ``name``."""
     model.says(text, times=None)
     structured = chat(model=MODEL, api=model.route).with_structured_output(Person, method=method)
     assert ask(structured, "hi") == Person(name="Ann", age=41)
@@ -514,14 +514,14 @@ def test_the_service_has_no_answer(
         (Person, {"method": "json_schema", "response_format": {}}, "response_format is set by method='json_schema'"),
     ],
 )
-def test_bad_input_is_named_when_it_is_given(
+def test_invalid_input_raises_at_once(
     schema: Any, options: dict[str, Any], says: str, chat: Callable[..., ChatWorkersAI]
 ) -> None:
     with pytest.raises(ours.ConfigurationError, match=says):
         chat().with_structured_output(schema, **options)
 
 
-def test_an_unknown_keyword_names_the_nearest(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
+def test_an_unknown_keyword_suggests_the_nearest(chat: Callable[..., ChatWorkersAI], emulator: Emulator) -> None:
     with pytest.raises(ours.ConfigurationError, match="max_tokens"):
         chat().with_structured_output(Person, max_token=3).invoke("hi")
     assert emulator.log.entries == []

@@ -160,13 +160,13 @@ def plant(tree: Tree) -> str:
 def test_arguments_that_refer_to_themselves(
     definition: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
 ) -> None:
-    """LangChain's own conversion leaves ``"items": {}`` of them, which means anything."""
+    """LangChain's conversion returns ``"items": {}`` for them, which accepts anything."""
     nested = {"value": 1, "children": [{"value": 2, "children": []}]}
     name, arguments = ("Tree", nested) if definition is Tree else ("plant", {"tree": nested})
     model.says("", tool_calls=[wire(name, json.dumps(arguments))])
     answer = call(chat(model=NATIVE, api=model.route).bind_tools([definition]), "invoke", "hi")
     assert answer.tool_calls[0]["args"] == arguments
-    sent = model.heard[-1]["tools"][0]["function"]
+    sent = model.bodies[-1]["tools"][0]["function"]
     assert "#/$defs/Tree" in json.dumps(sent["parameters"])
     assert '"items": {}' not in json.dumps(sent)
     assert sent["parameters"]["type"] == "object"
@@ -191,7 +191,7 @@ def named(name: str) -> dict[str, Any]:
 
 
 CHOICES: list[tuple[Any, Any, Any]] = [
-    # given, sent with two tools, sent with one
+    # choice, form with two tools, form with one tool
     ("auto", "auto", "auto"),
     ("none", "none", "none"),
     ("any", "required", named("clock")),
@@ -238,7 +238,7 @@ def test_an_unset_tool_choice_is_not_sent(
 
 @pytest.mark.parametrize("value", [True, False])
 @pytest.mark.parametrize("place", ["bind_tools", "call", "object"])
-def test_parallel_calls_are_a_matter_of_the_user(
+def test_parallel_tool_calls_is_sent_only_if_the_user_sets_it(
     value: bool, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     given = {"parallel_tool_calls": value}
@@ -253,7 +253,7 @@ def test_parallel_calls_are_a_matter_of_the_user(
 def test_a_forced_tool_is_forced_on_every_model(
     model: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """https://github.com/cloudflare/ai/issues/404; glm-4.7-flash takes the named form alone."""
+    """https://github.com/cloudflare/ai/issues/404; glm-4.7-flash accepts only the named form."""
     answer = call(chat(model=model).bind_tools([clock], tool_choice="any"), "invoke", "hi")
     assert emulator.log.last.json["tool_choice"] == {"type": "function", "function": {"name": "clock"}}
     assert [one["name"] for one in answer.tool_calls] == ["clock"]
@@ -266,7 +266,7 @@ def test_an_agent_with_a_tool_strategy_ends(model: str, chat: Callable[..., Chat
     assert len(emulator.log.entries) == 1
 
 
-def test_a_choice_that_a_model_cannot_take_is_never_dropped_in_silence(
+def test_an_unsupported_tool_choice_is_never_dropped_silently(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
     bound = chat(model="@cf/zai-org/glm-4.7-flash").bind_tools([clock, search], tool_choice="any")
@@ -278,7 +278,7 @@ def test_a_choice_that_a_model_cannot_take_is_never_dropped_in_silence(
 def test_no_tools_at_all(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:
-    """Agents bind an empty list where only the form of the answer matters."""
+    """Agents bind an empty list if they only need a structured answer."""
     ask(chat(api=route).bind_tools([], parallel_tool_calls=False), "hi")
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & emulator.log.last.json.keys()
 
@@ -289,12 +289,12 @@ def test_a_choice_of_an_unknown_tool(choice: Any, chat: Callable[..., ChatWorker
         chat().bind_tools([clock, search], tool_choice=choice)
 
 
-def test_a_tool_that_is_no_function(chat: Callable[..., ChatWorkersAI]) -> None:
+def test_a_tool_that_is_not_a_function(chat: Callable[..., ChatWorkersAI]) -> None:
     with pytest.raises(ours.ConfigurationError, match="web_search"):
         chat().bind_tools([{"type": "web_search"}])
 
 
-def test_a_model_without_tools_says_so_itself(
+def test_the_error_of_a_model_without_tools_is_raised(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/FlowiseAI/Flowise/pull/4846"""
@@ -328,7 +328,7 @@ def test_rejections_of_tools_are_not_repeated(
     assert len(emulator.log.entries) == 1
 
 
-# --- what comes back ---
+# --- replies ---
 
 
 def wire(name: Any, arguments: Any, call_id: Any = "c1", **more: Any) -> dict[str, Any]:
@@ -354,9 +354,7 @@ REPLIES: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("shape", REPLIES)
-def test_calls_that_come_back(
-    shape: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
-) -> None:
+def test_calls_in_replies(shape: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     calls, wanted = REPLIES[shape]
     model.says(None, tool_calls=calls)
     answer = ask(chat(model=NATIVE, api=model.route).bind_tools([clock]), "hi")
@@ -390,7 +388,7 @@ BROKEN = {
 def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
     arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
-    """In a stream too, where LangChain would repair them and an agent run the tool with half a text."""
+    """In streams, too: LangChain would repair them, and an agent would run the tool with truncated arguments."""
     model.says("Let me see.", tool_calls=[wire("clock", arguments), wire("search", "{}", "c2")]).says("Noon.")
     one = chat(model=NATIVE, api=model.route).bind_tools([clock, search])
     answer = ask(one, "hi")
@@ -402,7 +400,7 @@ def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
     assert answer.response_metadata["finish_reason"] == "tool_calls"
     results = [ToolMessage("again", tool_call_id="c1"), ToolMessage("found", tool_call_id="c2")]
     assert ask(one, [HumanMessage("hi"), answer, *results]).text == "Noon."
-    calls = {call["id"]: call["function"]["arguments"] for call in model.heard[-1]["messages"][1]["tool_calls"]}
+    calls = {call["id"]: call["function"]["arguments"] for call in model.bodies[-1]["messages"][1]["tool_calls"]}
     assert calls["c2"] == "{}"
     assert list(json.loads(calls["c1"])) == ["invalid_arguments"]
 
@@ -444,7 +442,7 @@ class Bare(TypedDict):
     inner: Inner
 
 
-def test_a_typed_dict_without_words_gets_none_of_pythons(chat: Callable[..., ChatWorkersAI]) -> None:
+def test_a_typed_dict_without_docstring_is_sent_without_description(chat: Callable[..., ChatWorkersAI]) -> None:
     inner = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     parameters = {"type": "object", "properties": {"inner": inner}, "required": ["inner"]}
     tools = chat().bind_tools([Bare]).kwargs["tools"]  # type: ignore[attr-defined]
@@ -518,7 +516,7 @@ def test_ids_that_repeat_over_turns_are_made_unique_and_restored(
     ids = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
     assert ids[0] == own
     assert len(set(ids)) == 3
-    sent = model.heard[-1]["messages"]
+    sent = model.bodies[-1]["messages"]
     assert [one["tool_call_id"] for one in sent if one["role"] == "tool"] == [own, own]
     assert [one["tool_calls"][0]["id"] for one in sent if "tool_calls" in one] == [own, own]
 

@@ -1,4 +1,4 @@
-"""Tokens, neurons and cost: right in whole and streamed answers, and counted once."""
+"""Tokens, neurons and cost: correct in complete and streamed answers, and counted once."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_model_without_a_price_has_no_cost(
 def test_an_alias_is_charged_as_the_model_that_answered(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any
 ) -> None:
-    """Retired names are answered by their successors (https://github.com/cloudflare/cloudflare-docs/issues/32501)."""
+    """Successors answer for retired models (https://github.com/cloudflare/cloudflare-docs/issues/32501)."""
     choice = {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     emulator.faults.add(Fault.reply({"choices": [choice], "model": MODEL, "usage": tokens(10, 4)}))
     metadata = call(chat(model="@cf/old/alias"), "invoke", "hi").response_metadata
@@ -177,7 +177,7 @@ def test_the_usage_callback_as_a_context(chat: Callable[..., ChatWorkersAI], mod
 
 
 def test_several_prompts_of_one_call_are_added_up(chat: Callable[..., ChatWorkersAI], model: Any, call: Any) -> None:
-    """Nested records are summed too; langchain-cloudflare raises a TypeError."""
+    """Nested records are also summed. langchain-cloudflare raises a TypeError."""
     model.says("Hi", usage=tokens(10, 4, prompt_tokens_details={"cached_tokens": 8}), times=None)
     result = call(chat(model=MODEL, api=model.route), "generate", [[HumanMessage("a")], [HumanMessage("b")]])
     assert result.llm_output == {
@@ -187,7 +187,9 @@ def test_several_prompts_of_one_call_are_added_up(chat: Callable[..., ChatWorker
     assert len(result.generations) == 2
 
 
-def test_numbers_of_the_service_itself(chat: Callable[..., ChatWorkersAI], route: str, ask: Callable[..., Any]) -> None:
+def test_usage_and_cost_of_the_service_are_reported(
+    chat: Callable[..., ChatWorkersAI], route: str, ask: Callable[..., Any]
+) -> None:
     answer = ask(chat(model=OTHER, api=route), "Why is the sky blue?")
     usage, metadata = answer.usage_metadata, answer.response_metadata
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]

@@ -25,13 +25,13 @@ ENVIRONMENT = {"CLOUDFLARE_ACCOUNT_ID": ACCOUNT, "CLOUDFLARE_API_TOKEN": "token-
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-load = importlib.import_module("langchain_core.load.load")  # a function of that name hides it in the package
+load = importlib.import_module("langchain_core.load.load")  # a function of the same name hides it in the package
 SERVICE = Emulator(clock=Clock("jump"))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def emulator_url() -> Iterator[str]:
-    """The suites make their own models, so the emulator listens on a socket that all of them can reach."""
+    """Serve the emulator on a socket, because the suites create their own models."""
     with SERVICE.serve() as url:
         _URL.append(url)
         yield url
@@ -42,7 +42,7 @@ _URL: list[str] = []
 
 @pytest.fixture(autouse=True)
 def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image tests of the suite fetch a picture from the internet; here they get one pixel."""
+    """Replace the image that the tests of the suite download by one pixel."""
     monkeypatch.setattr(
         "langchain_tests.integration_tests.chat_models.httpx.get",
         lambda url, **_: httpx.Response(200, content=PNG, request=httpx.Request("GET", url)),
@@ -51,13 +51,18 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite loads with ``allowed_objects="all"``, which means the classes that LangChain's own mapping lists.
+    """Add the classes to LangChain's mapping, because the suite loads with ``allowed_objects="all"``.
 
-    Programs name the class instead, as ``test_lc_serdes`` does.
+    Programs pass the class instead, as ``test_lc_serdes`` does.
     """
     path = ("langchain_workers_ai", "chat_models", "ChatWorkersAI")
     monkeypatch.setattr(load, "_default_class_paths_cache", {})
     monkeypatch.setitem(load.ALL_SERIALIZABLE_MAPPINGS, path, path)
+
+
+@pytest.fixture
+def vcr() -> None:
+    """The suite names this fixture in a test that it skips. Its plugin takes a third of the time of an empty test."""
 
 
 class _Chat:
@@ -105,7 +110,7 @@ class _Chat:
     def model_override_value(self) -> str:
         return self.other_model
 
-    # The service rejects links to images, PDFs and sound, so these three stay off: supports_image_urls,
+    # The service rejects links to images, PDFs and audio, so these flags are not set: supports_image_urls,
     # supports_pdf_inputs (and its tool message), supports_audio_inputs.
 
 

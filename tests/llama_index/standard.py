@@ -1,23 +1,23 @@
-"""Standard tests of LlamaIndex models, in the manner of ``langchain-tests``: an LLM, an embedding model, a reranker.
+"""Standard tests of LlamaIndex models, similar to ``langchain-tests``: an LLM, an embedding model, a reranker.
 
-They hold what LlamaIndex's own code expects of an integration, also where no docstring of it says so. For a package of
-your own, put this file beside your tests, subclass, give the fixture ``model``, and say with the class attributes what
-the model can do::
+They check what LlamaIndex's code expects of an integration, documented or not. For your own
+package, put this file beside your tests, subclass a class, define the fixture ``model``, and describe the model
+with the class attributes::
 
     from standard import LLMStandardTests
 
 
     class TestMine(LLMStandardTests):
         secret = "key-of-the-tests"
-        tells_usage = False
+        reports_usage = False
 
         @pytest.fixture
         def model(self):
             return MyLLM(api_key=self.secret)
 
-Every test that has an async twin runs twice. They need ``llama-index-core`` and ``pytest`` alone, and no network if the
-model needs none: give it a server of your own, or a recording. ``model`` is made anew for every test. Nothing is
-skipped without being told: a skipped test names the attribute that turned it off.
+A test with an async form runs twice. The tests need only ``llama-index-core`` and ``pytest``, and no network if the
+model needs none, for example with a local server or a recording. ``model`` is created for every test. A
+skipped test reports the attribute that disabled it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ USER = [ChatMessage(role="user", content="Hello")]
 
 
 class CountingLimiter(BaseRateLimiter):
-    """A rate limiter that lets everything through and counts."""
+    """A rate limiter that permits and counts all requests."""
 
     def __init__(self) -> None:
         self.acquired = 0
@@ -69,7 +69,7 @@ class Person(BaseModel):
 
 
 def _run(model: Any, method: str, mode: str, *args: Any, **kwargs: Any) -> Any:
-    """A method or its async twin, which gets an event loop of its own; streams as lists."""
+    """Call a method, or its async form in a new event loop. Return streams as lists."""
     if mode == "sync":
         result = getattr(model, method)(*args, **kwargs)
         return list(result) if inspect.isgenerator(result) else result
@@ -82,11 +82,11 @@ def _run(model: Any, method: str, mode: str, *args: Any, **kwargs: Any) -> Any:
 
 
 class _StandardTests:
-    """What holds for every component.
+    """Tests for every component.
 
     Attributes:
-        secret: The key the model was made with, which may be seen nowhere.
-        pickles: Whether the model survives ``pickle``, as ``IngestionPipeline.run(num_workers=2)`` asks of its parts.
+        secret: The key of the model, which must be visible nowhere.
+        pickles: Whether the model can be pickled, as ``IngestionPipeline.run(num_workers=2)`` requires.
     """
 
     secret: ClassVar[str]
@@ -94,12 +94,12 @@ class _StandardTests:
 
     @pytest.fixture
     def model(self) -> Any:
-        """The model under test; override it."""
+        """Return the model under test. Override this fixture."""
         raise NotImplementedError
 
     @pytest.fixture(params=["sync", "async"])
     def mode(self, request: pytest.FixtureRequest) -> str:
-        """Runs a test for both twins of a method."""
+        """Run a test for the sync and the async form of a method."""
         return request.param
 
     def test_secret_is_nowhere(self, model: Any) -> None:
@@ -108,7 +108,7 @@ class _StandardTests:
             shown.append(str(model.to_payload()))
         assert not [text for text in shown if self.secret in text]
 
-    def test_copies_are_equal_and_leave_the_model_whole(self, model: Any) -> None:
+    def test_copies_are_equal_and_do_not_change_the_model(self, model: Any) -> None:
         model.callback_manager = manager = CallbackManager([])
         before = set(model.__dict__)
         twins = [copy.deepcopy(model), model.model_copy()]
@@ -126,20 +126,20 @@ class LLMStandardTests(_StandardTests):
     """Standard tests of an LLM.
 
     Attributes:
-        calls_tools: Whether the model calls tools; without, the tests of tools are skipped.
-        tells_usage: Whether replies tell how many tokens they took.
-        tool_prompt: Makes the model call ``weather`` for Paris where it must call a tool.
-        person_prompt: Text that an object ``Person(name="Ann", age=41)`` is read from.
+        calls_tools: Whether the model calls tools. If not, the tests of tools are skipped.
+        reports_usage: Whether replies report their number of tokens.
+        tool_prompt: Prompt for which the model calls ``weather`` for Paris if it must call a tool.
+        person_prompt: Prompt for which the object is ``Person(name="Ann", age=41)``.
     """
 
     calls_tools: ClassVar[bool] = True
-    tells_usage: ClassVar[bool] = True
+    reports_usage: ClassVar[bool] = True
     tool_prompt: ClassVar[str] = "What is the weather in Paris?"
     person_prompt: ClassVar[str] = "Ann is 41 years old."
 
     @pytest.fixture
     def tool(self) -> FunctionTool:
-        """A tool, for models that call tools."""
+        """Return a tool, for models that call tools."""
         if not self.calls_tools:
             pytest.skip("calls_tools is False")
 
@@ -167,7 +167,7 @@ class LLMStandardTests(_StandardTests):
         assert response.text
 
     def test_streams_are_generators(self, model: Any) -> None:
-        # LlamaIndex's decorators look at the type; with any other iterator they report the end at once.
+        # LlamaIndex's decorators check the type. For other iterators they report the end at once.
         assert inspect.isgenerator(model.stream_chat(USER))
         assert inspect.isgenerator(model.stream_complete("Hello"))
 
@@ -196,7 +196,7 @@ class LLMStandardTests(_StandardTests):
     )
     def test_one_call_is_counted_once(self, model: Any, mode: str, method: str, given: Any) -> None:
         def estimate(text: str) -> list[str]:
-            assert not self.tells_usage, "LlamaIndex has to estimate what the service has told"
+            assert not self.reports_usage, "LlamaIndex has to estimate what the service has told"
             return text.split()
 
         counter = TokenCountingHandler(tokenizer=estimate)
@@ -232,7 +232,7 @@ class LLMStandardTests(_StandardTests):
         assert model.get_tool_calls_from_response(answer, error_on_no_tool_call=False) == []
 
     def test_streamed_calls_are_in_blocks_and_kwargs(self, model: Any, mode: str, tool: FunctionTool) -> None:
-        # Structured streams look for the key in additional_kwargs before they ask for the calls.
+        # Structured streams check the key in additional_kwargs before they read the calls.
         responses = _run(model, "stream_chat_with_tools", mode, [tool], user_msg=self.tool_prompt, tool_required=True)
         for response in responses:
             blocks = [block for block in response.message.blocks if isinstance(block, ToolCallBlock)]
@@ -288,7 +288,7 @@ class EmbeddingStandardTests(_StandardTests):
         assert model.model_name != "unknown"
 
     @pytest.mark.parametrize("method", ["get_query_embedding", "get_text_embedding"])
-    def test_one(self, model: Any, mode: str, method: str) -> None:
+    def test_one_text(self, model: Any, mode: str, method: str) -> None:
         vector = _run(model, method, mode, "a text")
         assert len(vector) == self.dimensions
         assert all(isinstance(value, float) for value in vector)
@@ -325,12 +325,12 @@ class EmbeddingStandardTests(_StandardTests):
 
 
 class RerankerStandardTests(_StandardTests):
-    """Standard tests of a reranker, which keeps at least two nodes.
+    """Standard tests of a reranker that returns at least two nodes.
 
     Attributes:
         query: A query.
         best: The text that answers it.
-        others: Texts that do not.
+        others: Texts that do not answer it.
     """
 
     query: ClassVar[str] = "When does the ferry to Moss leave?"
@@ -339,7 +339,7 @@ class RerankerStandardTests(_StandardTests):
 
     @pytest.fixture
     def nodes(self) -> list[NodeWithScore]:
-        """Nodes as a retriever hands them on, the best one last."""
+        """Return nodes as a retriever returns them, the best one last."""
         return [NodeWithScore(node=TextNode(text=text), score=0.5) for text in (*self.others, self.best)]
 
     def test_is_a_node_postprocessor(self, model: Any) -> None:
@@ -359,7 +359,7 @@ class RerankerStandardTests(_StandardTests):
     def test_empty_input_returns_empty_output(self, model: Any, mode: str) -> None:
         assert _run(model, "postprocess_nodes", mode, [], query_str=self.query) == []
 
-    def test_no_query_is_an_error(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
+    def test_a_missing_query_is_an_error(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
         with pytest.raises(ValueError, match="query"):
             _run(model, "postprocess_nodes", mode, nodes)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Make = Callable[..., WorkersAI]
 
-# LlamaIndex looks at every attribute of an agent, also at those that pydantic deprecates.
+# LlamaIndex reads every attribute of an agent, including those that pydantic deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 
 LLAMA = "@cf/meta/llama-3.3-70b-instruct-fp8-fast"
@@ -68,7 +68,7 @@ def says(script: Script, *pieces: str) -> None:
 
 
 def run(agent: Any, question: Any, **options: Any) -> Any:
-    """The output of one run."""
+    """Return the output of one run."""
 
     async def ask() -> Any:
         return await agent.run(question, **options)
@@ -77,7 +77,7 @@ def run(agent: Any, question: Any, **options: Any) -> Any:
 
 
 def watched(agent: Any, question: str) -> tuple[Any, list[Any]]:
-    """The output of one run, and its events."""
+    """Return the output of one run and its events."""
 
     async def ask() -> Any:
         handler = agent.run(question)
@@ -100,7 +100,7 @@ class TestFunctionAgent:
 
     @pytest.mark.parametrize("streaming", [True, False])
     def test_three_tool_turns(self, llm: Make, script: Script, emulator: Emulator, streaming: bool) -> None:
-        # The model counts its calls from zero in every reply, and thinks before each.
+        # The model counts its calls from zero in every reply, and reasons before each.
         for city in ("Oslo", "Moss", "Rome"):
             call = tool_call("weather", f'{{"city": "{city}"}}', "functions.weather:0", 0)
             asks(script, call, streaming=streaming, reasoning_content=f"try {city}")
@@ -111,7 +111,7 @@ class TestFunctionAgent:
         history = emulator.log.last.json["messages"]
         calls = [call for message in history for call in message.get("tool_calls", ())]
         results = [message for message in history if message["role"] == "tool"]
-        # The model reads its own ids again.
+        # The model's own ids are sent back to it.
         assert {call["id"] for call in calls} == {one["tool_call_id"] for one in results} == {"functions.weather:0"}
         assert [result["content"] for result in results] == ["sunny in Oslo", "sunny in Moss", "sunny in Rome"]
         assert all(isinstance(message["content"], str) for message in history)

@@ -20,7 +20,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIBatchEmbedding, WorkersAIEmbedding
 from tests.llama_index.standard import CountingLimiter
-from tests.support import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, every_row, wired
 
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Make = Callable[..., WorkersAIEmbedding]
 
-# LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+# LlamaIndex imports LangChain if it is installed, which warns about a deprecated package.
 pytestmark = pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 
 BASE = "@cf/baai/bge-base-en-v1.5"
@@ -54,7 +54,7 @@ def texts(count: int) -> list[str]:
 
 
 def sizes(emulator: Emulator) -> list[int]:
-    """Texts in each request."""
+    """Return the number of texts in each request."""
     return sorted(len(entry.json["text"]) for entry in emulator.log.entries)
 
 
@@ -163,7 +163,7 @@ class TestRequests:
 
 
 def embedding_of(emulator: Emulator, **settings: Any) -> WorkersAIEmbedding:
-    """An embedding model on an emulator other than the fixture's."""
+    """Return an embedding model on another emulator than the fixture's."""
     return WorkersAIEmbedding(**wired(emulator, **settings))
 
 
@@ -243,7 +243,7 @@ class TestBounds:
 
 class TestFailures:
     @pytest.mark.parametrize(
-        ("status", "body", "error", "said"),
+        ("status", "body", "error", "expected_text"),
         [
             (
                 401,
@@ -272,17 +272,17 @@ class TestFailures:
         status: int,
         body: Any,
         error: type[Exception],
-        said: str,
+        expected_text: str,
     ) -> None:
         emulator.faults.add(Fault.reply(body, status=status, times=None))
-        with pytest.raises(error, match=said) as caught:
+        with pytest.raises(error, match=expected_text) as caught:
             call(embedding(), "get_text_embedding", "x")
         assert "@cf/baai/bge-m3" in str(caught.value)
         assert TOKEN not in str(caught.value)
         assert capsys.readouterr() == ("", "")
 
     @pytest.mark.parametrize(
-        ("rows", "said"),
+        ("rows", "expected_text"),
         [
             ([[1.0, 2.0]], "1 vectors for 3 texts"),
             ([[1.0, 2.0]] * 4, "4 vectors for 3 texts"),
@@ -291,15 +291,17 @@ class TestFailures:
             ([[1.0, 2.0], [1.0, math.nan], [1.0, 2.0]], "vector 1 contains NaN"),
         ],
     )
-    def test_invalid_vectors_raise(self, embedding: Make, script: Script, call: Caller, rows: Any, said: str) -> None:
+    def test_invalid_vectors_raise(
+        self, embedding: Make, script: Script, call: Caller, rows: Any, expected_text: str
+    ) -> None:
         body = json.dumps({"result": {"data": rows}, "success": True})
         nodes = [TextNode(text=text) for text in texts(3)]
         model = embedding()
         script.body(body)
-        with pytest.raises(APIResponseValidationError, match=said):
+        with pytest.raises(APIResponseValidationError, match=expected_text):
             model(nodes)
         script.body(body)
-        with pytest.raises(APIResponseValidationError, match=said):
+        with pytest.raises(APIResponseValidationError, match=expected_text):
             asyncio.run(model.acall(nodes))
         assert [node.embedding for node in nodes] == [None] * 3
 
@@ -318,7 +320,7 @@ class TestFailures:
         assert call(embedding(), BATCH, ["a", "b"]) == [[1.0], [2.0]]
 
     @pytest.mark.parametrize(
-        ("given", "said"),
+        ("given", "expected_text"),
         [
             (["ok", ""], "text 1 is empty: drop it, or pass empty_text='space'"),
             (["ok", None], "text 1 is a NoneType"),
@@ -326,9 +328,9 @@ class TestFailures:
         ],
     )
     def test_invalid_texts_raise_with_index_before_sending(
-        self, embedding: Make, emulator: Emulator, call: Caller, given: Any, said: str
+        self, embedding: Make, emulator: Emulator, call: Caller, given: Any, expected_text: str
     ) -> None:
-        with pytest.raises(BadRequestError, match=said):
+        with pytest.raises(BadRequestError, match=expected_text):
             call(embedding(batch_size=1), BATCH, given)
         assert emulator.log.requests == 0
 
@@ -341,7 +343,7 @@ class TestFailures:
         assert call(embedding(), BATCH, []) == []
         assert emulator.log.requests == 0
 
-    def test_too_long_text_is_named_and_the_others_are_kept(
+    def test_too_long_text_is_reported_and_the_others_are_kept(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         cache = SimpleKVStore()
@@ -378,8 +380,8 @@ class TestConstruction:
     def test_any_model_is_accepted(self, embedding: Make, emulator: Emulator) -> None:
         assert embedding(model="acme/embedder-9").embed_batch_size == 100
 
-    @pytest.mark.parametrize(
-        ("options", "said"),
+    @every_row(
+        ("options", "expected_text"),
         [
             ({"embed_batchsize": 5}, "embed_batchsize.*did you mean 'embed_batch_size'"),
             ({"account_id": "../../../evil"}, "account"),
@@ -392,8 +394,8 @@ class TestConstruction:
             ({"base_url": "http://example.org/client/v4"}, "http"),
         ],
     )
-    def test_invalid_options_raise_on_construction(self, embedding: Make, options: Any, said: str) -> None:
-        with pytest.raises(ConfigurationError, match=said):
+    def test_invalid_options_raise_on_construction(self, embedding: Make, options: Any, expected_text: str) -> None:
+        with pytest.raises(ConfigurationError, match=expected_text):
             embedding(**options)
 
     @pytest.mark.parametrize("model", ["@cf/baai/../../evil", "@cf/a?b", "@cf/a b"])
@@ -483,7 +485,7 @@ class TestLimiterAndCache:
         emulator.faults.add(Fault.busy())
         limiter = CountingLimiter()
         call(embedding(batch_size=10, rate_limiter=limiter), BATCH, texts(25))
-        assert limiter.acquired == emulator.log.requests == 4  # the busy one was sent again
+        assert limiter.acquired == emulator.log.requests == 4  # the rejected request was sent again
 
     def test_limiter_is_not_acquired_for_cached_texts(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         limiter = CountingLimiter()
@@ -615,7 +617,7 @@ class TestPipelines:
 
 
 class TestQueue:
-    """The settings; the queue itself has tests of its own."""
+    """Tests of the settings. The queue has its own tests."""
 
     def test_documents_use_the_queue_and_queries_do_not(
         self, embedding: Make, emulator: Emulator, call: Caller

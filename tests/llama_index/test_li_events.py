@@ -1,4 +1,4 @@
-"""What LlamaIndex's observers see: events, spans, callbacks and token counts, each once."""
+"""LlamaIndex's instrumentation: events, spans, callbacks and token counts, each once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Person(BaseModel):
 
 @pytest.fixture
 def spans() -> Iterator[Callable[[], Counter[str]]]:
-    """Counts the finished spans by name."""
+    """Count the finished spans by name."""
     handler, root = SimpleSpanHandler(), get_dispatcher()
     root.add_span_handler(handler)
     yield lambda: Counter(span.id_.rsplit("-", 5)[0] for span in handler.completed_spans)
@@ -121,7 +121,7 @@ class TestLLM:
         async def leave() -> None:
             async for _ in await model.astream_chat(USER):
                 break
-            assert (await model.achat(USER)).message.content  # the one place is free again
+            assert (await model.achat(USER)).message.content  # the slot is free again
 
         asyncio.run(leave())
         assert emulator.log.running == 0

@@ -22,6 +22,7 @@ from llama_index.core.base.llms.types import (
 )
 from pydantic import BaseModel
 from tests.fuzz.llama_index_histories import PIXEL, check, histories_and_routes
+from tests.support import every_row
 
 from workers_ai.errors import BadRequestError
 
@@ -80,7 +81,7 @@ def test_cache_points_are_dropped(llm: Make, emulator: Emulator, role: str) -> N
 
 
 class SdkCall(BaseModel):
-    """A call as the SDK of a provider keeps it."""
+    """A call in the form of a provider's SDK."""
 
     id: str
     function: dict[str, Any]
@@ -91,7 +92,7 @@ class GeminiCall:
         self.name, self.args, self.id = "f", {"x": 1}, None
 
 
-@pytest.mark.parametrize(
+@every_row(
     "kept",
     [
         {"id": "q", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
@@ -103,7 +104,6 @@ class GeminiCall:
         GeminiCall(),
         {"function": {"name": "f", "arguments": {"x": 1}}},
     ],
-    ids=["OpenAI", "Mistral", "OpenAI responses", "Anthropic", "Bedrock", "Bedrock nested", "Gemini", "Ollama"],
 )
 def test_calls_of_other_integrations_are_sent(llm: Make, emulator: Emulator, kept: Any) -> None:
     turn = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [kept]})
@@ -138,7 +138,7 @@ def test_arguments_are_sent_as_json_and_empty_thinking_is_left_out(llm: Make, em
     assert "reasoning" not in sent(emulator)[1]
 
 
-@pytest.mark.parametrize("form", ["bytes", "wrapped base64", "url-safe", "data URL", "file", "untyped URL", "stream"])
+@every_row("form", ["bytes", "wrapped base64", "url-safe", "data URL", "file", "untyped URL", "stream"])
 def test_image_type_is_detected_from_bytes(llm: Make, emulator: Emulator, tmp_path: Any, form: str) -> None:
     (tmp_path / "image").write_bytes(PIXEL)
     encoded = base64.b64encode(PIXEL)

@@ -17,6 +17,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.workers_ai import GatewayOptions
 from pydantic import BaseModel
+from tests.support import every_row
 
 from workers_ai.errors import CapacityError, ConfigurationError
 from workers_ai_emulator import Fault
@@ -138,7 +139,7 @@ def test_document_context_extractor(llm: Make, emulator: Emulator, script: Scrip
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 def test_predict_and_call_by_react(llm: Make, script: Script, call: Caller) -> None:
-    """A model without tools follows the text protocol where formatter and parser are given."""
+    """A model without tools uses the text protocol if formatter and parser are passed."""
     model = llm(model="@cf/meta/llama-3.2-1b-instruct")
     text = 'Thought: I need the weather.\nAction: weather\nAction Input: {"city": "Oslo"}'
     script.deltas({"content": text[:20]}, {"content": text[20:]})
@@ -153,13 +154,13 @@ def test_predict_and_call_by_react(llm: Make, script: Script, call: Caller) -> N
 
 
 class TestObjectsAmongWords:
-    """One JSON value is found, however it was requested: in the prompt, by a schema, or by a forced tool."""
+    """One JSON value is found, no matter whether it was requested in the prompt, by a schema or by a forced tool."""
 
     @pytest.mark.parametrize(
         "settings", [{"pydantic_program_mode": "llm"}, {"should_use_structured_outputs": True}, {}]
     )
     @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
-    @pytest.mark.parametrize(
+    @every_row(
         "text",
         [
             '{"name": "Ann", "age": 41}',
@@ -170,7 +171,9 @@ class TestObjectsAmongWords:
     def test_one_value_in_prose(
         self, llm: Make, script: Script, emulator: Emulator, call: Caller, form: str, text: str, settings: Any
     ) -> None:
-        if form == "structured_predict" or "should_use_structured_outputs" in settings:  # a schema never streams
+        if (
+            form == "structured_predict" or "should_use_structured_outputs" in settings
+        ):  # an answer to a schema is not streamed
             script.completion({"content": text})
         else:
             script.deltas({"content": text[:30]}, {"content": text[30:]})

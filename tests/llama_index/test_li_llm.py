@@ -32,7 +32,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
 from tests.llama_index.conftest import tool_call
-from tests.support import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, every_row, wired
 
 from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -53,7 +53,7 @@ PIXEL = base64.b64decode(
 
 
 def sent(emulator: Emulator) -> dict[str, Any]:
-    """Body of the last request."""
+    """Return the body of the last request."""
     return emulator.log.last.json
 
 
@@ -147,7 +147,7 @@ class TestOptions:
     def test_any_model_id_is_sent_unchanged(self, llm: Make, emulator: Emulator, model: str) -> None:
         emulator.faults.add(Fault.reply({"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}))
         made = llm(model=model)
-        assert emulator.log.requests == 0  # nothing is looked up when an object is made
+        assert emulator.log.requests == 0  # creating an object sends nothing
         assert made.chat(USER).raw["model"] == model
         assert sent(emulator)["model"] == model
         assert emulator.log.last.path == f"/client/v4/accounts/{ACCOUNT}/ai/v1/chat/completions"
@@ -293,11 +293,14 @@ class TestMessages:
         assert emulator.log.requests == 0
 
     @pytest.mark.parametrize(
-        ("given", "said"), [([], "messages is empty"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")]
+        ("given", "expected_text"),
+        [([], "messages is empty"), ([{"role": "user", "content": "hi"}], "message 0 is a dict")],
     )
-    def test_non_message_is_rejected(self, llm: Make, emulator: Emulator, call: Caller, given: Any, said: str) -> None:
+    def test_non_message_is_rejected(
+        self, llm: Make, emulator: Emulator, call: Caller, given: Any, expected_text: str
+    ) -> None:
         for method in ("chat", "stream_chat"):
-            with pytest.raises(BadRequestError, match=said):
+            with pytest.raises(BadRequestError, match=expected_text):
                 call(llm(), method, given)
         assert emulator.log.requests == 0
 
@@ -350,7 +353,7 @@ class TestReplies:
         response = call(llm(), "chat", USER)
         assert (response.message.content, response.raw["usage"]["prompt_tokens"]) == ("hi", 7)
 
-    def test_raw_names_the_answering_model(self, llm: Make, script: Script) -> None:
+    def test_raw_reply_has_the_answering_model(self, llm: Make, script: Script) -> None:
         script.completion({"content": "hi"}, model="@cf/acme/successor")
         assert llm().chat(USER).raw["model"] == "@cf/acme/successor"
 
@@ -471,7 +474,7 @@ class TestStreams:
         stream = model.stream_chat(USER)
         next(stream)
         stream.close()
-        assert model.chat(USER).message.content  # the one place is free again
+        assert model.chat(USER).message.content  # the slot is free again
         assert emulator.log.running == 0
 
 
@@ -508,7 +511,7 @@ class TestState:
         assert WorkersAI.from_json(model.to_json(), api_token="given").temperature == 0.2
 
     @pytest.mark.parametrize("given", [{}, {"reasoning_effort": None}, {"temperature": 0.5, "stop": ["x"]}])
-    @pytest.mark.parametrize(
+    @every_row(
         "copied",
         [
             lambda model, handles: WorkersAI(**model.model_dump(), **handles),

@@ -72,7 +72,7 @@ def test_other_packages_of_the_namespace_still_import() -> None:
     for name in PACKAGES.values():
         module = importlib.import_module(name)
         for package in (name.rpartition(".")[0], "llama_index"):
-            assert sys.modules[package].__file__ is None  # a namespace that all of them share
+            assert sys.modules[package].__file__ is None  # a shared namespace
         assert module.__file__ is not None
 
 
@@ -91,7 +91,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     )
     loaded = json.loads(shown.stdout)
     assert not {name.split(".")[0] for name in loaded} & {"httpx", "openai", "requests", "aiohttp", "tiktoken", "anyio"}
-    assert "workers_ai.client" not in loaded  # loaded by the first call
+    assert "workers_ai.client" not in loaded  # imported by the first call
     ours = ("workers_ai", *PACKAGES.values())
     foreign = [name for name in loaded if not name.startswith(ours)]
     assert set(foreign) <= {"difflib", "llama_index.llms", "llama_index.embeddings", "llama_index.postprocessor"}

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Make = Callable[..., Any]
 
 pytestmark = [
-    # LlamaIndex imports LangChain where it is there, and that one says goodbye to a package of its own.
+    # LlamaIndex imports LangChain if it is installed, which warns about a deprecated package.
     pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning"),
-    # LlamaIndex looks at every attribute of an agent, also at those that pydantic deprecates.
+    # LlamaIndex reads every attribute of an agent, including those that pydantic deprecates.
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
 ]
 
@@ -45,7 +45,7 @@ DEDENT = "Which function removes common leading whitespace from every line in te
 
 @pytest.fixture(autouse=True)
 def _loop() -> Iterator[None]:
-    """LlamaIndex estimates tokens on the thread's event loop; where there is none it makes one, and never closes it."""
+    """Provide an event loop and close it: LlamaIndex would create one for estimating tokens and never close it."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield
@@ -55,7 +55,7 @@ def _loop() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def nodes() -> Sequence[BaseNode]:
-    """The files in pieces, embedded."""
+    """Return the embedded chunks of the files."""
     home = Path(sysconfig.get_path("stdlib"))
     documents = SimpleDirectoryReader(input_files=[home / name for name in FILES]).load_data()
     model = WorkersAIEmbedding(**wired(Emulator()))
@@ -66,9 +66,9 @@ def nodes() -> Sequence[BaseNode]:
 
 @pytest.fixture
 def index(nodes: Sequence[BaseNode], embedding: Make, emulator: Emulator) -> VectorStoreIndex:
-    """An index of the pieces."""
+    """Return an index of the chunks."""
     index = VectorStoreIndex(list(nodes), embed_model=embedding())
-    assert emulator.log.requests == 0  # the pieces had their vectors
+    assert emulator.log.requests == 0  # the chunks had vectors already
     return index
 
 
@@ -137,7 +137,7 @@ class TestQueryEngine:
 
     def test_structured_answer(self, index: VectorStoreIndex, llm: Make, call: Caller) -> None:
         class Found(BaseModel):
-            """What was found."""
+            """A search result."""
 
             module: str
             summary: str
@@ -146,9 +146,9 @@ class TestQueryEngine:
         assert isinstance(call(engine, "query", DEDENT).response, Found)
 
     def test_stored_index_can_be_loaded(
-        self, index: VectorStoreIndex, llm: Make, embedding: Make, tmp_path: Path
+        self, nodes: Sequence[BaseNode], llm: Make, embedding: Make, tmp_path: Path
     ) -> None:
-        index.storage_context.persist(tmp_path)
+        VectorStoreIndex(list(nodes[-20:]), embed_model=embedding()).storage_context.persist(tmp_path)
         again = load_index_from_storage(
             StorageContext.from_defaults(persist_dir=str(tmp_path)), embed_model=embedding()
         )

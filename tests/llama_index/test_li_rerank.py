@@ -39,7 +39,7 @@ def nodes(texts: list[str] = TEXTS) -> list[NodeWithScore]:
 
 
 def scored(script: Script, *scores: tuple[int, float]) -> None:
-    """Script the scores of places."""
+    """Script scores by index."""
     script.native({"response": [{"id": place, "score": score} for place, score in scores]})
 
 
@@ -148,14 +148,14 @@ class TestLlamaIndex:
             call(reranker(), "postprocess_nodes", [*nodes(), odd], query_str=QUERY)
 
     @pytest.mark.parametrize(
-        ("scores", "said"),
+        ("scores", "expected_text"),
         [([(0, 0.5)], "scores for 1 "), ([(0, 0.5), (0, 0.4), (9, 0.3)], "scores for 1 "), ([], "scores for 0 ")],
     )
     def test_missing_scores_raise(
-        self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], said: str
+        self, reranker: Make, script: Script, call: Caller, scores: list[tuple[int, float]], expected_text: str
     ) -> None:
         scored(script, *scores)
-        with pytest.raises(APIResponseValidationError, match=said):
+        with pytest.raises(APIResponseValidationError, match=expected_text):
             call(reranker(top_n=3), "postprocess_nodes", nodes(), query_str=QUERY)
 
     def test_capacity_error_is_retried_or_raised(self, reranker: Make, emulator: Emulator, call: Caller) -> None:
@@ -171,7 +171,7 @@ class TestLlamaIndex:
         call(reranker(gateway=GatewayOptions("gw")), "postprocess_nodes", nodes(), query_str=QUERY)
         assert emulator.log.last.headers["cf-aig-gateway-id"] == "gw"
 
-    def test_missing_token_names_the_variable(self) -> None:
+    def test_the_error_of_a_missing_token_has_the_variable(self) -> None:
         from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
         with pytest.raises(ConfigurationError, match="CLOUDFLARE_API_TOKEN"):

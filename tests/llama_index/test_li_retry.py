@@ -1,4 +1,4 @@
-"""How often a failing call is sent: by the packages themselves, and by the retry policy of workflows."""
+"""Number of requests of a failing call: with the packages' own retries, and with the retry policy of workflows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USER = [ChatMessage(role="user", content="Hello")]
 
 
 class Row(NamedTuple):
-    """A failure: how it is made, its class, and whether it may pass."""
+    """A failure: its fault, its class, and whether it is retryable."""
 
     fault: Callable[..., Fault]
     arguments: tuple[Any, ...]
@@ -70,7 +70,7 @@ PASSING = sorted(name for name, row in ROWS.items() if row.again)
 
 @pytest.fixture
 def failing(emulator: Emulator) -> Callable[..., Row]:
-    """Makes the service fail in one way, always or ``times`` times."""
+    """Return a function that adds one fault, for all requests or ``times`` times."""
 
     def add(name: str, times: int | None = None) -> Row:
         row = ROWS[name]
@@ -82,7 +82,7 @@ def failing(emulator: Emulator) -> Callable[..., Row]:
 
 @pytest.fixture(params=["chat", "complete", "stream_chat", "embedding", "rerank"])
 def ask(request: pytest.FixtureRequest, call: Caller, llm: Make, embedding: Make, reranker: Make) -> Callable[..., Any]:
-    """Makes one call of each kind, sync and async; keywords are settings."""
+    """Return a function that sends one call of each kind, sync or async. Keywords are settings."""
     node = NodeWithScore(node=TextNode(text="a"))
     return {
         "chat": lambda **settings: call(llm(**settings), "chat", USER),
@@ -320,7 +320,7 @@ class TestFallback:
             self.answer(llm, call)
         assert emulator.log.requests == 1
 
-    def test_each_error_names_a_remedy(self, llm: Make, failing: Any, emulator: Emulator) -> None:
+    def test_each_error_has_a_remedy(self, llm: Make, failing: Any, emulator: Emulator) -> None:
         for name, cure in (("quota", "renewed at"), ("paid", "Workers Paid")):
             row = failing(name, times=1)
             with pytest.raises(row.cls, match=cure):
@@ -331,7 +331,7 @@ class TestFallback:
 
 
 class TestRateLimiter:
-    """LlamaIndex's own limiter, whose clock is moved by its waits."""
+    """LlamaIndex's limiter, with a clock that its waits advance."""
 
     @pytest.fixture
     def slept(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:

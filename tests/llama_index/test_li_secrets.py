@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def ask(model: Any) -> Any:
-    """One call of any of the three."""
+    """Send one call of any of the three classes."""
     if isinstance(model, WorkersAI):
         return model.chat([ChatMessage(role="user", content="Hello")])
     if isinstance(model, WorkersAIEmbedding):
@@ -45,7 +45,7 @@ def ask(model: Any) -> Any:
 
 @pytest.fixture(params=[WorkersAI, WorkersAIEmbedding, WorkersAIRerank])
 def make(request: pytest.FixtureRequest, emulator: Emulator) -> Callable[..., Any]:
-    """Makes one of the three, with every kind of secret; keywords are further settings."""
+    """Return a function that creates one of the three, with every kind of secret. Keywords are further settings."""
     return lambda **settings: request.param(**wired(emulator, **{**SETTINGS, **settings}))
 
 

@@ -69,7 +69,7 @@ def answer(script: Script, form: str, arguments: str, **options: Any) -> None:
 
 
 def prose(script: Script, form: str, text: str, finish: str = "stop") -> None:
-    """Script prose in place of the object."""
+    """Script prose instead of the object."""
     if form == "structured_predict":
         script.completion({"content": text}, finish=finish)
     else:
@@ -252,7 +252,7 @@ class TestByText:
 
 
 class TestComponents:
-    """Parts of LlamaIndex that ask for objects in ways of their own."""
+    """Components of LlamaIndex that request objects in their own way."""
 
     @pytest.mark.filterwarnings("ignore:The `json` method is deprecated:DeprecationWarning")  # of LlamaIndex
     @pytest.mark.parametrize("method", ["chat", "complete", "stream_chat"])
@@ -274,7 +274,7 @@ class TestComponents:
         assert emulator.log.last.json["tool_choice"] == FORCED
 
     def test_streamed_function_calling_program(self, llm: Make) -> None:
-        # LlamaIndex drops the choice here, and any that it is given.
+        # LlamaIndex drops every tool choice here.
         program = FunctionCallingProgram.from_defaults(output_cls=Person, prompt=ASK, llm=llm(tool_choice="Person"))
         assert list(program.stream_call(text="Ann is 41 years old."))[-1] == Person(name="Ann", age=41)
 

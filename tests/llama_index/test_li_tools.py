@@ -10,6 +10,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ToolCallBlock
 from llama_index.core.tools import FunctionTool
 from tests.llama_index.conftest import tool_call
+from tests.support import every_row
 
 from workers_ai.errors import APIResponseValidationError, BadRequestError, ConfigurationError
 
@@ -49,7 +50,7 @@ def selections(model: WorkersAI, response: Any) -> list[tuple[str, dict[str, Any
 
 
 class TestRequest:
-    @pytest.mark.parametrize(
+    @every_row(
         ("tools", "options", "choice"),
         [
             ([WEATHER], {}, None),

@@ -1,4 +1,4 @@
-"""Answers that end early: no call of them runs, no object is made of them, and the reason stays."""
+"""Answers that end early: no call of them runs, no object is created from them, and the error has the reason."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel
 from tests.llama_index.conftest import tool_call
+from tests.support import every_row
 
 from workers_ai.errors import APIResponseValidationError
 
@@ -39,7 +40,7 @@ class Options(BaseModel):
 
 @pytest.fixture
 def deleted() -> list[str]:
-    """Paths that the tool has deleted."""
+    """Return the paths that the tool has deleted."""
     return []
 
 
@@ -100,7 +101,7 @@ def test_truncated_answer_is_not_an_object_of_defaults(
 
 @pytest.mark.parametrize("use_schema", [True, False])
 @pytest.mark.parametrize("form", ["structured_predict", "stream_structured_predict"])
-@pytest.mark.parametrize(
+@every_row(
     ("finish", "says"),
     [("length", "increase max_tokens"), ("content_filter", "a content filter stopped"), ("odd", "finish reason 'odd'")],
 )

@@ -143,8 +143,10 @@ def names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_on_the_emulator(
-    path: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, names: dict[str, Any], request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if path.stem not in SHORTER:
+        request.getfixturevalue("short_waits")
     pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib draws the figures")
     pyplot.switch_backend("agg")
     displayed = asyncio.run(run_notebook(path, names))

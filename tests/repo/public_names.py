@@ -1,4 +1,4 @@
-"""Write the list of public names; run ``uv run python tests/repo/public_names.py`` after a deliberate change.
+"""Write the list of public names. Run ``uv run python tests/repo/public_names.py`` after a deliberate change.
 
 The list is read from the source, so that no extra (Daft, Ray, typer) has to be installed.
 """

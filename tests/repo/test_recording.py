@@ -1,4 +1,4 @@
-"""The recording of the demo shows the demo as it is, and fetches nothing."""
+"""The recording of the demo matches the demo and loads nothing from other hosts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_distributions_require_each_other_in_this_version(distribution: str) -> 
     assert needed == ([] if distribution in ("workers-ai", "workers-ai-emulator") else [f"workers-ai=={VERSION}"])
 
 
-def test_the_changelog_begins_with_this_version_and_names_every_package() -> None:
+def test_the_changelog_begins_with_this_version_and_lists_every_package() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (\S+)", changelog, re.MULTILINE)
     assert headings[0] == VERSION

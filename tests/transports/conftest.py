@@ -1,4 +1,4 @@
-"""A stand-in for ``env.AI`` that follows its documentation; the emulator answers."""
+"""A substitute for ``env.AI`` according to its documentation. The emulator answers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROOT = "https://api.cloudflare.com/client/v4/accounts/0123456789abcdef0123456789
 
 
 class InferenceUpstreamError(Exception):
-    """What ``run`` throws; all it says is its text."""
+    """The error that ``run`` throws. It has only a text."""
 
 
 class Reader:
-    """What ``ReadableStream.getReader()`` gives."""
+    """The reader of ``ReadableStream.getReader()``."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -37,7 +37,7 @@ class Reader:
         return SimpleNamespace(done=True, value=None)
 
     async def cancel(self) -> None:
-        """Give the stream up; one that has failed says so again."""
+        """Cancel the stream. A failed stream raises its error again."""
         if self._error:
             raise self._error
         self.cancelled = True
@@ -51,8 +51,8 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
 class FakeAI:
     """``env.AI``: asynchronous, options in the third argument, errors thrown as text.
 
-    With ``stream`` the answer is a stream, even of a model that does not; with ``returnRawResponse`` it is a whole
-    ``Response``, error responses too.
+    With ``stream`` the answer is a stream, also for a model without streams. With ``returnRawResponse`` it is a
+    ``Response``, also for errors.
 
     Args:
         emulator: Answers the calls.
@@ -64,7 +64,7 @@ class FakeAI:
         self._http = httpx.AsyncClient(transport=emulator.transport(), headers={"authorization": "Bearer worker"})
 
     async def run(self, model: str, inputs: dict[str, Any], options: dict[str, Any] | None = None) -> Any:
-        """One call; ``options`` among the inputs have no effect, as documented."""
+        """Run one call. ``options`` among the inputs have no effect, as documented."""
         inputs, options = json.loads(json.dumps(inputs)), json.loads(json.dumps(options or {}))
         self.calls.append((model, inputs, options))
         body = {name: value for name, value in inputs.items() if name != "options"}
@@ -90,7 +90,7 @@ class FakeAI:
         return self._streamed(response, _pieces(json.dumps(inner).encode()), options)
 
     def raw(self) -> SimpleNamespace:
-        """The same binding, made to answer with whole responses."""
+        """Return the same binding with ``Response`` objects as results."""
         return SimpleNamespace(
             run=lambda model, inputs, options: self.run(model, inputs, {**options, "returnRawResponse": True})
         )
@@ -105,20 +105,20 @@ class FakeAI:
         return SimpleNamespace(status=response.status_code, headers=headers, body=body, arrayBuffer=None)
 
     async def models(self, params: dict[str, Any]) -> list[dict[str, Any]]:
-        """The list of models, without an envelope."""
+        """Return the list of models, without an envelope."""
         response = await self._http.get(f"{ROOT}/models/search", params=params)
         return response.json()["result"]
 
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """A service that never sleeps."""
+    """Return a service that never sleeps."""
     return Emulator(clock=Clock("jump"))
 
 
 @pytest.fixture
 def env_ai(emulator: Emulator) -> FakeAI:
-    """The binding of a Worker to that service."""
+    """Return the binding of a Worker to this service."""
     return FakeAI(emulator)
 
 
@@ -140,17 +140,17 @@ class Scripted:
 
 @pytest.fixture
 def scripted() -> Callable[[Callable[..., Any]], Scripted]:
-    """Makes a binding out of a function."""
+    """Return a function that creates a binding from a function."""
     return Scripted
 
 
 @pytest.fixture
 def thrown() -> type[Exception]:
-    """What ``run`` throws."""
+    """Return the class of errors that ``run`` throws."""
     return InferenceUpstreamError
 
 
 @pytest.fixture
 def reader() -> type[Reader]:
-    """What a stream is read with."""
+    """Return the class that reads streams."""
     return Reader

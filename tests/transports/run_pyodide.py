@@ -1,7 +1,7 @@
 """Run the core in Pyodide, the runtime of Python Workers: ``python tests/transports/run_pyodide.py``.
 
 Needs Node.js 20 with npm, and uv. Pyodide comes from npm and the wheels from the package index, both into a cache of
-the user; the second run needs no network. Exit status 0 when all checks hold.
+the user; the second run needs no network. Exit status 0 if all checks pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 
 def main() -> int:
-    """Fetch what is missing, then run the checks."""
+    """Download missing parts, then run the checks."""
     for tool in ("node", "npm", "uv"):
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is missing: the Pyodide checks need Node.js 20 with npm, and uv")
@@ -47,7 +47,7 @@ def _requirements() -> list[str]:
 
 
 def _fetched(requirements: list[str]) -> Path:
-    """The folder with Pyodide and the wheels; it appears only when it is whole."""
+    """Return the folder with Pyodide and the wheels. It is created only when complete."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workers-ai-tests"
     wanted = hashlib.sha256("\n".join(requirements).encode()).hexdigest()[:8]
     home = cache / f"pyodide-{PYODIDE}-{wanted}"

@@ -1,4 +1,4 @@
-"""A deployed batch Worker as the queue; the Worker is the emulator's, or a scripted one."""
+"""A deployed batch Worker as the queue: the Worker of the emulator, or a scripted one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from langchain_core.load import dumps
+from tests.support import every_row
 
 from langchain_workers_ai import ChatWorkersAI
 from workers_ai import AsyncClient, BatchWorker, Client, Settings, errors
@@ -31,7 +32,7 @@ JOB = "0b0b9a52-6d5b-4b0e-9f50-1f2f3f4f5f6f"
 
 
 class Service:
-    """The emulator, and every request on its way there."""
+    """The emulator, and all requests to it."""
 
     def __init__(self, emulator: Emulator) -> None:
         self.emulator = emulator
@@ -58,7 +59,7 @@ def batch(face: Any, method: str, *args: Any, **options: Any) -> Any:
 
 
 def ingested(face: Any, texts: list[str], ledger: Path, **options: Any) -> Any:
-    """Ingest documents named by their place."""
+    """Ingest documents with their indices as ids."""
     source = list(enumerate(texts))
     options = {"ledger": ledger, "model": BGE, "progress": False, **options}
     if face.mode == "sync":
@@ -66,7 +67,7 @@ def ingested(face: Any, texts: list[str], ledger: Path, **options: Any) -> Any:
     return asyncio.run(aingest(source, client=face.aclient, **options))
 
 
-def test_documents_go_through_the_worker_and_the_token_does_not(face: Callable[..., Any], service: Service) -> None:
+def test_documents_are_sent_to_the_worker_without_the_token(face: Callable[..., Any], service: Service) -> None:
     texts = [f"text number {number}" for number in range(230)]
     client = face(service, batch_worker=WORKER, session_id="s", gateway="my-gateway", default_headers={"X-Mine": "1"})
     vectors = client.embed(BGE, texts, queue="always").vectors
@@ -103,7 +104,7 @@ def test_texts_rejected_for_capacity_are_sent_to_the_worker(face: Callable[..., 
     assert vectors == client.embed(BGE, texts).vectors
 
 
-def test_without_an_account_the_worker_is_all_there_is(face: Callable[..., Any], service: Service) -> None:
+def test_without_an_account_only_the_worker_can_be_used(face: Callable[..., Any], service: Service) -> None:
     client = face(service, account_id=None, api_token=None, batch_worker=WORKER)
     assert len(client.embed(BGE, ["a", "b"], queue="always").vectors) == 2
     thing = pickle.loads(pickle.dumps(_Thing(batch_worker=WORKER)))
@@ -126,9 +127,9 @@ def test_an_account_without_a_token_is_incomplete(half: dict[str, str]) -> None:
 
 
 class Scripted:
-    """A Worker that puts ``step`` texts into each request of the queue; the vector of a text is the text itself.
+    """A Worker that puts ``step`` texts into each request of the queue. The vector of a text is the text itself.
 
-    Texts that begin with ``!`` make the request they are in fail.
+    A request with a text that begins with ``!`` fails.
     """
 
     def __init__(self, step: int) -> None:
@@ -165,8 +166,8 @@ def test_responses_are_grouped_by_request(face: Callable[..., Any], step: int) -
     [
         (1, ["1 2", "!3 4", "5"], {1: "part 2 failed"}),
         (2, ["1", "2 3", "!4 5", "6"], {1: "part 1 failed", 2: "part 1 failed"}),  # 3 and !4 are in one request
-        (2, ["1 2 3", "!4"], {1: "part 1 failed", 0: "part 1 failed"}),  # the last part alone failed
-        (2, ["!1 2 3", "4"], {0: "part 0 failed"}),  # nothing but the last part succeeded
+        (2, ["1 2 3", "!4"], {1: "part 1 failed", 0: "part 1 failed"}),  # only the last part failed
+        (2, ["!1 2 3", "4"], {0: "part 0 failed"}),  # only the last part succeeded
         (3, ["!1", "2", "!3", "!4", "5"], {index: f"part {index // 3} failed" for index in range(5)}),
         (100, ["!1 2", "3"], {0: "part 0 failed", 1: "part 0 failed"}),
     ],
@@ -174,8 +175,8 @@ def test_responses_are_grouped_by_request(face: Callable[..., Any], step: int) -
 def test_a_failed_part_fails_the_requests_that_have_texts_in_it(
     face: Callable[..., Any], step: int, requests: list[str], failed: dict[int, str]
 ) -> None:
-    asked = [{"text": texts.split()} for texts in requests]
-    items = batch(face(Scripted(step), batch_worker=URL), "run", BGE, asked)
+    items_sent = [{"text": texts.split()} for texts in requests]
+    items = batch(face(Scripted(step), batch_worker=URL), "run", BGE, items_sent)
     assert {item.index: item.error.message for item in items if item.error} == failed
     assert all(item.error.code == 5001 for item in items if item.error)
     for item in items:
@@ -246,9 +247,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
     assert [len(item.result["data"]) for item in as_the_worker_grouped] == [3]
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "cls", "code", "tries", "text"),
-    [
+@every_row(("status", "body", "cls", "code", "tries", "text"), [
         (400, {"code": "INVALID_BODY", "message": "no texts"}, errors.BadRequestError, None, 1, "INVALID_BODY: no t"),
         (502, {"code": "BATCH_ERROR", "message": "3040: Capacity temporarily exceeded"}, errors.CapacityError, 3040, 3,
          "BATCH_ERROR: Capacity"),
@@ -263,8 +262,7 @@ def test_an_id_collects_a_job_in_another_process(face: Callable[..., Any], servi
         (500, "<title>Worker threw exception</title>", errors.InternalServerError, None, 1, "HTTP 500"),
         (200, "<html>", errors.APIResponseValidationError, None, 1, URL),
         (200, {}, errors.BatchError, None, 1, "returned no request id"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_rejections_of_a_submission(
     face: Callable[..., Any], status: int, body: Any, cls: type[Exception], code: Any, tries: int, text: str
 ) -> None:
@@ -299,7 +297,7 @@ def test_an_unknown_id_of_a_worker_counts_as_lost(face: Callable[..., Any], refu
     assert caught.value.request_ids == (JOB,)
 
 
-def test_a_lost_connection_names_the_worker_and_repeats_no_submission(face: Callable[..., Any]) -> None:
+def test_a_lost_connection_error_has_the_worker_and_repeats_no_submission(face: Callable[..., Any]) -> None:
     sent: list[httpx.Request] = []
 
     def drop(request: httpx.Request) -> httpx.Response:
@@ -312,7 +310,7 @@ def test_a_lost_connection_names_the_worker_and_repeats_no_submission(face: Call
     assert len(sent) == 1
 
 
-def test_a_worker_of_another_model_is_found_out(face: Callable[..., Any]) -> None:
+def test_a_worker_with_another_model_is_rejected(face: Callable[..., Any]) -> None:
     answer = {"status": "queued", "request_id": JOB, "model": "@cf/baai/bge-m3"}
     client = face(lambda _: httpx.Response(200, json=answer), batch_worker=URL)
     with pytest.raises(errors.ConfigurationError, match="uses the model @cf/baai/bge-m3, not"):
@@ -336,7 +334,7 @@ def test_more_than_texts_is_rejected_before_sending(
     assert service.seen == []
 
 
-def test_a_corpus_goes_through_the_worker_and_a_bad_text_alone_fails(
+def test_a_corpus_goes_through_the_worker_and_only_a_bad_text_fails(
     face: Callable[..., Any], service: Service, tmp_path: Path
 ) -> None:
     texts = [f"text number {number}" for number in range(250)]
@@ -367,7 +365,7 @@ def test_accepted_submissions_are_collected_by_the_next_run(
     assert [request.method for request in service.seen] == ["POST", "GET"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("worker", "text"),
     [
         ("batch.example", "batch_worker is not an http"),
@@ -411,7 +409,7 @@ def test_the_headers_of_the_worker_are_masked(account: dict[str, Any]) -> None:
         assert copied.client.settings.batch_worker == WORKER
 
 
-def test_a_worker_that_repeats_its_own_secret_is_scrubbed(face: Callable[..., Any]) -> None:
+def test_a_secret_repeated_by_a_worker_is_masked(face: Callable[..., Any]) -> None:
     reply = httpx.Response(400, json={"error": {"code": "INVALID_BODY", "message": f"no {SECRET}"}})
     with pytest.raises(errors.BadRequestError) as caught:
         batch(face(lambda _: reply, batch_worker=WORKER), "submit", BGE, [{"text": ["a"]}])
@@ -439,7 +437,7 @@ async def test_async_connections_to_the_worker_are_closed(service: Service, acco
     assert item.success
 
 
-def test_a_dump_of_langchain_names_the_worker_and_not_its_headers(account: dict[str, Any]) -> None:
+def test_a_langchain_dump_has_the_worker_without_its_headers(account: dict[str, Any]) -> None:
     chat = ChatWorkersAI(model="@cf/openai/gpt-oss-120b", **account, batch_worker=WORKER)
     dump = dumps(chat)
     assert "secret-of-the-worker" not in dump

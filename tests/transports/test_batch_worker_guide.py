@@ -1,4 +1,4 @@
-"""The Worker of the guide, run by Node.js with a stand-in for ``env.AI`` and called by our client."""
+"""The Worker of the guide, run by Node.js with a substitute for ``env.AI`` and called by the client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js ru
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the Worker listens."""
+    """Return the URL of the Worker."""
     (source,) = re.findall(r"```js\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     worker = tmp_path_factory.mktemp("worker") / "worker.mjs"
     worker.write_text(source, encoding="utf-8")
@@ -37,7 +37,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(url: str, account: dict[str, Any]) -> Iterator[Client]:
-    """A client whose queue is that Worker."""
+    """Return a client whose queue is this Worker."""
     with Client(**account, batch_worker=BatchWorker(url, headers=KEY)) as client:
         yield client
 

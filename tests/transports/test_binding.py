@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support import every_row
 
 from workers_ai import AsyncClient, Client, GatewayOptions, RetryPolicy, errors
 from workers_ai.integration._pydantic_fields import ConnectionFields
@@ -190,7 +191,7 @@ def test_the_responses_form_is_a_run_too(env_ai: Any) -> None:
     assert reply.text
 
 
-def test_a_schema_goes_out_bare(env_ai: Any) -> None:
+def test_a_schema_is_sent_bare(env_ai: Any) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     response_format = {"type": "json_schema", "json_schema": {"name": "Answer", "schema": schema}}
     asyncio.run(AsyncClient(binding=env_ai).chat(LLAMA, HELLO, response_format=response_format))
@@ -199,9 +200,7 @@ def test_a_schema_goes_out_bare(env_ai: Any) -> None:
     assert sent["properties"] == schema["properties"]
 
 
-@pytest.mark.parametrize(
-    ("text", "cls", "code", "status", "attempts"),
-    [
+@every_row(("text", "cls", "code", "status", "attempts"), [
         ("3040: Capacity temporarily exceeded, please try again.", errors.CapacityError, 3040, 429, 3),
         ("3036: You have used up your daily free allocation", errors.QuotaExhaustedError, 3036, 429, 1),
         ("5007: No such model @cf/none or task", errors.NotFoundError, 5007, 400, 1),
@@ -212,8 +211,7 @@ def test_a_schema_goes_out_bare(env_ai: Any) -> None:
         ('{"internalCode": 3043, "name": "AiError", "message": "?"}', errors.InternalServerError, 3043, 500, 3),
         ("undefined: JSON Mode couldn't be met", errors.StructuredOutputError, None, 500, 1),
         ("Network connection lost.", errors.InternalServerError, None, 500, 3),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_thrown_text_is_the_typed_error(
     scripted: Any,
     thrown: Any,
@@ -237,7 +235,7 @@ def test_a_thrown_text_is_the_typed_error(
     assert (caught.value.attempts, len(calls)) == (attempts, attempts)
 
 
-def test_a_binding_that_never_answers_runs_into_the_timeout(scripted: Any) -> None:
+def test_a_binding_that_never_answers_times_out(scripted: Any) -> None:
     client = AsyncClient(binding=scripted(lambda *_: asyncio.sleep(3600)), timeout=0.01, max_retries=0)
     with pytest.raises(errors.APITimeoutError, match=r"env\.ai did not answer in time"):
         asyncio.run(client.chat(LLAMA, HELLO))
@@ -263,7 +261,7 @@ def test_requests_in_flight_are_bounded(scripted: Any) -> None:
     assert most == 3
 
 
-def test_blocking_calls_name_the_async_form(env_ai: Any) -> None:
+def test_errors_of_blocking_calls_suggest_the_async_form(env_ai: Any) -> None:
     client = Client(binding=env_ai)
     for call in (
         lambda: client.chat(LLAMA, HELLO),

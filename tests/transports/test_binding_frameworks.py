@@ -1,4 +1,4 @@
-"""LangChain and LlamaIndex inside a Python Worker: every class with a stand-in for ``env.AI``."""
+"""LangChain and LlamaIndex inside a Python Worker: every class with a substitute for ``env.AI``."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ BLOCKING: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_blocking_call_names_the_async_form(env_ai: Any, name: str) -> None:
+def test_the_error_of_a_blocking_call_suggests_the_async_form(env_ai: Any, name: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="no blocking calls"):
         BLOCKING[name](MAKERS[name](env_ai))
     assert env_ai.calls == []

@@ -56,7 +56,7 @@ def test_chat_and_reranking_go_through_the_queue(env_ai: Any) -> None:
 
 
 @pytest.mark.parametrize("queue", ["always", "overflow"])
-def test_documents_are_the_same_by_either_way(env_ai: Any, emulator: Any, queue: Any) -> None:
+def test_queued_vectors_equal_direct_vectors(env_ai: Any, emulator: Any, queue: Any) -> None:
     client = AsyncClient(binding=env_ai, max_concurrency=1)
     if queue == "overflow":
         emulator.faults.add(Fault.busy(times=1, route="run"))
@@ -77,10 +77,10 @@ def test_a_rejected_submission_raises_and_is_not_repeated(scripted: Any, thrown:
     client = AsyncClient(binding=scripted(lost))
     with pytest.raises(errors.InternalServerError, match="Network connection lost"):
         asyncio.run(client.batch.submit(BGE, [{"text": ["a"]}]))
-    assert len(calls) == 1  # it may have been taken
+    assert len(calls) == 1  # it may have been accepted
 
 
-def test_an_id_that_the_queue_does_not_know(env_ai: Any, emulator: Any) -> None:
+def test_an_id_that_is_unknown_to_the_queue(env_ai: Any, emulator: Any) -> None:
     emulator.queue.settings.unknown_code = 5004
     with pytest.raises(errors.BatchError, match="is unknown to the asynchronous queue") as caught:
         asyncio.run(AsyncClient(binding=env_ai).batch.collect(BatchJob("00000000-0000-4000-8000-000000000000", BGE)))

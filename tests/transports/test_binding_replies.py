@@ -1,4 +1,4 @@
-"""All possible results of ``env.AI.run``: streams with every kind of end, whole responses, nothing."""
+"""All possible results of ``env.AI.run``: streams with every kind of end, ``Response`` objects, nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _all(pieces: Any) -> list[Any]:
 
 
 class Streams:
-    """A binding that answers with streams; each one is made by the next function, the last one again and again."""
+    """A binding that answers with streams. Each stream comes from the next function. The last function is repeated."""
 
     def __init__(self, reader: Any, *makers: Callable[[], AsyncIterator[bytes]]) -> None:
         self.readers: list[Any] = []
@@ -73,7 +73,7 @@ def test_pieces_are_yielded_as_they_arrive(streams: Any) -> None:
     assert asyncio.run(first()) == "Half"
 
 
-def test_an_answer_in_json_on_a_stream_is_one_whole_answer(streams: Any) -> None:
+def test_a_json_answer_to_a_stream_request_is_one_complete_answer(streams: Any) -> None:
     pieces = asyncio.run(_all(AsyncClient(binding=streams(_json)).stream_chat(LLAMA, HELLO)))
     assert [piece.text for piece in pieces] == ["All at once", ""]
     assert pieces[-1].usage.output_tokens == 3
@@ -92,7 +92,7 @@ def test_a_model_that_does_not_stream(env_ai: Any, emulator: Any) -> None:
     assert "".join(piece.text for piece in pieces) == "No stream"
 
 
-def test_a_stream_that_fails_before_its_first_piece_is_begun_again(streams: Any, thrown: Any) -> None:
+def test_a_stream_that_fails_before_its_first_piece_is_retried(streams: Any, thrown: Any) -> None:
     async def fails() -> AsyncIterator[bytes]:
         raise thrown("Network connection lost.")
         yield b""
@@ -157,7 +157,7 @@ def test_an_error_in_the_midst_of_a_stream_is_typed(streams: Any, frame: bytes, 
     assert [reader.cancelled for reader in binding.readers] == [True]
 
 
-def test_a_stream_without_an_end_was_cut(streams: Any) -> None:
+def test_a_stream_without_an_end_is_interrupted(streams: Any) -> None:
     async def cut() -> AsyncIterator[bytes]:
         yield b'data: {"response":"Half"}\n\n'
 
@@ -182,7 +182,7 @@ def test_bytes_come_as_typed_arrays(scripted: Any) -> None:
 
 
 @pytest.mark.parametrize("result", [None, {}, []])
-def test_nothing_is_no_answer(scripted: Any, result: Any) -> None:
+def test_an_empty_result_is_not_an_answer(scripted: Any, result: Any) -> None:
     client = AsyncClient(binding=scripted(lambda *_: result))
     for call in (
         lambda: client.embed(BGE, ["a"]),
@@ -204,7 +204,7 @@ def test_whole_responses_are_read_with_their_headers(env_ai: Any) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_as_a_whole_response_has_its_status_and_its_delay(env_ai: Any, emulator: Any, stream: bool) -> None:
+def test_an_error_response_object_has_its_status_and_delay(env_ai: Any, emulator: Any, stream: bool) -> None:
     emulator.faults.add(Fault.error(429, 3021, "Too many requests", retry_after="7"))
     client = AsyncClient(binding=env_ai.raw(), max_retries=0)
     with pytest.raises(errors.RateLimitError) as caught:
@@ -212,7 +212,7 @@ def test_a_refusal_as_a_whole_response_has_its_status_and_its_delay(env_ai: Any,
     assert (caught.value.status_code, caught.value.code, caught.value.retry_after) == (429, 3021, 7.0)
 
 
-def test_a_rejection_of_a_stream_is_tried_again(env_ai: Any, emulator: Any) -> None:
+def test_a_rejected_stream_is_retried(env_ai: Any, emulator: Any) -> None:
     emulator.faults.add(Fault.busy(times=2))
     client = AsyncClient(binding=env_ai, on_busy="retry", retry=AT_ONCE)
     assert asyncio.run(_all(client.stream_chat(LLAMA, HELLO)))[-1].last

@@ -23,7 +23,9 @@ WORKER = BatchWorker("https://batch.example.workers.dev", headers={"X-Key": "sec
 
 
 @pytest.fixture(params=["binding", "batch_worker"])
-def door(request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: dict[str, Any]) -> dict[str, Any]:
+def transport_settings(
+    request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: dict[str, Any]
+) -> dict[str, Any]:
     """Settings for one of the transports."""
     emulator.queue.settings.progress = "at_once"
     if request.param == "binding":
@@ -38,11 +40,11 @@ def door(request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: di
 
 
 @pytest.fixture
-def submitted(door: dict[str, Any], env_ai: Any, emulator: Any) -> Callable[[], list[int]]:
-    """Texts of each submission that the transport received."""
+def submitted(transport_settings: dict[str, Any], env_ai: Any, emulator: Any) -> Callable[[], list[int]]:
+    """Return the texts of each submission that the transport received."""
 
     def count() -> list[int]:
-        if "binding" in door:
+        if "binding" in transport_settings:
             return [
                 sum(len(request["text"]) for request in inputs["requests"])
                 for _, inputs, options in env_ai.calls
@@ -54,8 +56,8 @@ def submitted(door: dict[str, Any], env_ai: Any, emulator: Any) -> Callable[[], 
     return count
 
 
-async def test_langchain_fills_a_store(door: dict[str, Any], submitted: Any, tmp_path: Path) -> None:
-    embeddings = WorkersAIEmbeddings(model=BGE, **door)
+async def test_langchain_fills_a_store(transport_settings: dict[str, Any], submitted: Any, tmp_path: Path) -> None:
+    embeddings = WorkersAIEmbeddings(model=BGE, **transport_settings)
     store = InMemoryVectorStore(embeddings)
     ingestor = WorkersAIBatchIngestor(embeddings, store, ledger=tmp_path / "ledger", progress=False)
     report = await ingestor.aingest([Document(text, id=text) for text in TEXTS])
@@ -66,8 +68,8 @@ async def test_langchain_fills_a_store(door: dict[str, Any], submitted: Any, tmp
     assert (again.embedded, submitted()) == (0, [130])
 
 
-async def test_llama_index_fills_a_pipeline(door: dict[str, Any], submitted: Any, tmp_path: Path) -> None:
-    embedding = WorkersAIBatchEmbedding(model=BGE, ledger=str(tmp_path / "ledger"), **door)
+async def test_llama_index_fills_a_pipeline(transport_settings: dict[str, Any], submitted: Any, tmp_path: Path) -> None:
+    embedding = WorkersAIBatchEmbedding(model=BGE, ledger=str(tmp_path / "ledger"), **transport_settings)
     nodes = await IngestionPipeline(transformations=[embedding]).arun(documents=[Node(text=text) for text in TEXTS])
     assert submitted() == [130]
     assert [node.text for node in nodes] == TEXTS

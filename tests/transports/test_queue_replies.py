@@ -1,4 +1,4 @@
-"""What the queue answers, as it was recorded of the service, over each route that reaches it."""
+"""Recorded replies of the queue, over each transport."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import every_row
 
 from workers_ai import AsyncClient, BatchWorker, Client, errors
 from workers_ai._wire.batch import read_poll
@@ -33,7 +34,7 @@ WORKER = ["worker-sync", "worker-async"]
 
 @pytest.fixture(params=[*SERVICE, *WORKER])
 def queue(request: pytest.FixtureRequest, account: dict[str, Any], scripted: Any, thrown: Any) -> Queue:
-    """Returns a function that calls a method of a client's queue; ``reply`` answers the polls."""
+    """Return a function that calls a method of a client's queue. ``reply`` is the reply to polls."""
     from tests.conftest import Face
 
     kind, _, mode = request.param.partition("-")
@@ -69,7 +70,7 @@ def queue(request: pytest.FixtureRequest, account: dict[str, Any], scripted: Any
 
 
 def finished(result: Any) -> Callable[[str], Any]:
-    """Returns the reply of a finished job, in the form of each route."""
+    """Return the reply of a finished job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":
@@ -90,7 +91,7 @@ MIXED = {"responses": [OLDER["responses"][0]], "results": [NEWER["results"][0]],
 NULL_TWIN = {"responses": None, **NEWER}
 
 
-@pytest.mark.parametrize("result", [OLDER, NEWER, MIXED, NULL_TWIN], ids=["older", "newer", "mixed", "null-twin"])
+@every_row("result", [OLDER, NEWER, MIXED, NULL_TWIN])
 @pytest.mark.parametrize("method", ["poll", "collect", "run"])
 def test_a_finished_batch_is_read_under_either_spelling(queue: Queue, method: str, result: Any) -> None:
     requests = [{"text": ["a"]}, {"text": ["b"]}]
@@ -140,7 +141,7 @@ def test_items_of_both_spellings_are_in_the_order_of_the_requests(data: st.DataO
     assert [(item.index, item.external_reference, item.result["n"]) for item in status.items] == [
         (index, None, index) for index in range(size)
     ]
-    assert status.usage is not None  # the sum, since the batch has no record of its own
+    assert status.usage is not None  # the sum, because the batch has no usage record
     assert status.usage.total_tokens == size
 
 
@@ -157,7 +158,7 @@ LOST = f"AiError: AiError: Request not found in queue ({JOB})"
 
 
 def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
-    """Returns the error response to a poll for an unknown job, in the form of each route."""
+    """Return the error response to a poll for an unknown job, in the form of each route."""
 
     def reply(kind: str) -> Any:
         if kind == "binding":
@@ -171,7 +172,7 @@ def unknown_job(status: int, code: int | None) -> Callable[[str], Any]:
     return reply
 
 
-@pytest.mark.parametrize("status", [200, 400, 404, 410, 422, 500])
+@every_row("status", [200, 400, 404, 410, 422, 500])
 @pytest.mark.parametrize("code", [5504, None])
 @pytest.mark.parametrize("method", ["poll", "collect"])
 def test_a_job_with_an_unknown_id_is_polled_once(queue: Queue, method: str, code: int | None, status: int) -> None:
@@ -203,7 +204,7 @@ def test_placeholders_of_a_worker_in_demo_mode_are_rejected(queue: Queue, method
         {"error": {"code": "INVALID_BODY", "message": "Unrecognized key: 'model'"}},
     ],
 )
-def test_a_strict_worker_gets_texts_alone_and_is_remembered(refusal: Any, face: Any) -> None:
+def test_a_strict_worker_receives_only_texts_in_later_calls_too(refusal: Any, face: Any) -> None:
     sent: list[Any] = []
 
     def strict(request: httpx.Request) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""The figures of the guide's section on sizing are those of the catalogue and of what ``estimate`` prints."""
+"""The figures in the guide's section on sizing match the catalogue and the output of ``estimate``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 from llama_index.core.tools import FunctionTool
 from llama_index.embeddings.workers_ai import WorkersAIBatchEmbedding, WorkersAIEmbedding
-from llama_index.llms.workers_ai import WorkersAI
+from llama_index.llms.workers_ai import WorkersAI, WorkersAIBatchExtractor
 from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
 from workers_ai import RetryPolicy
@@ -78,6 +78,14 @@ async def ingest(nodes: list[BaseNode]) -> None:
     as_step: TransformComponent = embedding
     assert_type(as_step(nodes), Sequence[BaseNode])
     assert_type(await as_base.aget_text_embedding_batch(["a"]), list[Embedding])
+
+
+def extract(nodes: list[BaseNode]) -> None:
+    extractor = WorkersAIBatchExtractor(
+        llm=WorkersAI(max_tokens=200), ledger="ledger.sqlite3", prompt_template="{context_str}", labels=["a", "b"]
+    )
+    assert_type(extractor.labels, Sequence[str] | None)
+    assert_type(extractor(nodes), list[BaseNode])
 
 
 def rerank(nodes: list[NodeWithScore]) -> None:

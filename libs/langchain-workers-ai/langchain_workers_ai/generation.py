@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sized
+from collections.abc import AsyncIterable, Mapping, Sized
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -218,6 +218,7 @@ class WorkersAIBatchGenerator:
                 max_tokens=arguments.get("max_tokens"),
                 extra_body=arguments.get("extra_body"),
                 mode=self.mode,
+                requests_per_job=self.requests_per_job,
             )
 
     def _arguments(self, inputs: object) -> GenerateOptions:
@@ -238,6 +239,10 @@ class WorkersAIBatchGenerator:
         self, inputs: Iterable[object], ids: Iterable[str | int] | None, config: RunnableConfig | None
     ) -> Iterator[_Pair]:
         """Yield id and request of each input."""
+        if isinstance(inputs, (str, bytes, Mapping)) or hasattr(inputs, "columns"):
+            raise ConfigurationError(
+                f"inputs must be an iterable of inputs of the chain, not a {type(inputs).__name__}: pass a list"
+            )
         keys = _Ids(ids)
         for item in inputs:
             key = keys.take()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from workers_ai._settings.keywords import CallKeywords, ClientKeywords, SettingKeywords
     from workers_ai._settings.settings import Settings
     from workers_ai._settings.urls import BatchWorker
-    from workers_ai._wire.params import ChatKeywords, ChatParams, EmbedKeywords
+    from workers_ai._wire.params import ChatKeywords, ChatParams, EmbedKeywords, ModelFilters
     from workers_ai.client import AsyncClient, Client
     from workers_ai.retry import RetryEvent, RetryPolicy
 
@@ -27,6 +27,7 @@ __all__ = [
     "EmbedKeywords",
     "GatewayOptions",
     "Limiter",
+    "ModelFilters",
     "RetryEvent",
     "RetryPolicy",
     "SettingKeywords",
@@ -45,6 +46,7 @@ _HOMES = {
     "EmbedKeywords": "workers_ai._wire.params",
     "GatewayOptions": "workers_ai._settings.gateway",
     "Limiter": "workers_ai._limits.limiter",
+    "ModelFilters": "workers_ai._wire.params",
     "RetryEvent": "workers_ai.retry",
     "RetryPolicy": "workers_ai.retry",
     "SettingKeywords": "workers_ai._settings.keywords",

@@ -37,10 +37,10 @@ class Transport(Sender, AsyncSender, Protocol):
 
 @dataclass(frozen=True)
 class Connection:
-    """A transport, and the flows of the calls that use it. Pickles and copies without open HTTP clients.
+    """A transport, and the flows of the calls that use it. Pickles and copies have no open HTTP clients.
 
     Attributes:
-        transport: Sends the requests.
+        transport: The transport that sends the requests.
         calls: The flows, with settings, limiter and retry policy.
     """
 
@@ -93,8 +93,8 @@ class Connection:
         """Return a connection whose requests, retries included, wait for a framework's rate limiter.
 
         Args:
-            acquire: Blocks until the next request may be sent.
-            aacquire: Waits for the same without blocking.
+            acquire: Function that blocks until the next request may be sent.
+            aacquire: Function that waits for the same without blocking.
         """
         from workers_ai._transports.rate_limited import RateLimitedTransport
 

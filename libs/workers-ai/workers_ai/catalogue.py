@@ -33,12 +33,12 @@ class ModelCard:
         task: Task name of the catalogue, such as ``"Text Generation"``.
         family: Form of its native reply: ``"native"`` (``response``), ``"openai"`` (``choices``), ``"hybrid"`` (both)
             or ``"decision"``.
-        context_window: Tokens of input and output together.
+        context_window: Maximum tokens of input and output together.
         max_output_tokens: Maximum number of output tokens.
         default_max_tokens: Tokens of output when ``max_tokens`` is not set.
         dimensions: Length of its vectors.
-        max_input_tokens: Tokens of one text.
-        max_items: Texts in one request.
+        max_input_tokens: Maximum tokens of one text.
+        max_items: Maximum texts in one request.
         usd_per_m_in: USD for a million input tokens.
         usd_per_m_out: USD for a million output tokens.
         usd_per_m_cached: USD for a million input tokens read from the prefix cache.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from workers_ai._limits.limiter import Limiter
     from workers_ai._settings.keywords import CallKeywords
-    from workers_ai._wire.params import ChatKeywords, EmbedKeywords
+    from workers_ai._wire.params import ChatKeywords, EmbedKeywords, ModelFilters
     from workers_ai.batch import AsyncBatch, Batch
     from workers_ai.generation._gathering import QueuedClient
     from workers_ai.retry import RetryEvent, RetryPolicy
@@ -112,7 +112,7 @@ class _BaseClient:
 
 
 class Client(_BaseClient):
-    """The blocking client of Workers AI. Pickles and copies without open connections.
+    """The blocking client of Workers AI. Pickles and copies have no open connections.
 
     Args:
         http_client: Your own ``httpx.Client``. URL and credentials are those of the settings; it is never closed.
@@ -166,7 +166,7 @@ class Client(_BaseClient):
         return drive_stream(open_chat(calls, plan), self._connection.transport)
 
     def embed(self, model: str, texts: Sequence[str], **options: Unpack[EmbedKeywords]) -> EmbedReply:
-        """Embed texts, in concurrent requests of at most the model's cap. Vectors are in the order of the texts.
+        """Embed texts, in concurrent requests of the model's maximum size. Vectors are in the order of the texts.
 
         Args:
             model: Model id.
@@ -206,13 +206,14 @@ class Client(_BaseClient):
         flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(gather(flows, self._connection.transport, calls.concurrency), top_n)
 
-    def models(self, **filters: object) -> list[dict[str, JSON]]:
+    def models(self, **filters: Unpack[ModelFilters]) -> list[dict[str, JSON]]:
         """List the models of the account (https://developers.cloudflare.com/api/resources/ai/subresources/models/).
 
         Args:
-            **filters: ``task``, ``search``, ``author``, ``source``, ``hide_experimental``.
+            **filters: See :class:`~workers_ai.ModelFilters`.
 
         Raises:
+            ConfigurationError: A filter is unknown.
             WorkersAIError: See :mod:`workers_ai.errors`.
         """
         from workers_ai._calls.models import list_models
@@ -278,7 +279,7 @@ class AsyncClient(_BaseClient):
         flows = rerank_flows(calls, model, query, texts, top_n, options)
         return join_rankings(await agather(flows, self._connection.transport, calls.concurrency), top_n)
 
-    async def models(self, **filters: object) -> list[dict[str, JSON]]:
+    async def models(self, **filters: Unpack[ModelFilters]) -> list[dict[str, JSON]]:
         """See :meth:`Client.models`."""
         from workers_ai._calls.models import list_models
 

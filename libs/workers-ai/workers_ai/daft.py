@@ -197,7 +197,7 @@ class _Descriptor(TextEmbedderDescriptor):
 
 
 class _Embedder:
-    """Embeds one batch per call. Daft calls it from several coroutines."""
+    """Embed one batch per call. Daft calls it from several coroutines."""
 
     def __init__(self, descriptor: _Descriptor) -> None:
         self._client = AsyncClient._of(Connection.open(descriptor.settings, retry=descriptor.retry))

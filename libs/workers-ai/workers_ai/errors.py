@@ -163,7 +163,7 @@ class WorkersAIError(Exception):
 
 
 class ConfigurationError(WorkersAIError, ValueError):
-    """An account, token, URL, model or option is missing or malformed. The message names the variable or option."""
+    """An account, token, URL, model or option is missing or malformed. The message contains its name."""
 
 
 class APIConnectionError(WorkersAIError):
@@ -403,7 +403,7 @@ class BatchError(WorkersAIError, RuntimeError):
 class BatchTimeoutError(BatchError):
     """The deadline passed before the asynchronous queue was done. ``request_ids`` can be polled again."""
 
-    remedy = "Poll the request ids again, or run the same ingestion again with its ledger."
+    remedy = "Poll the request ids again, or run the same call again with its ledger."
 
     def _facts(self) -> list[str]:
         return [f"unfinished: {' '.join(self.request_ids)}"] if self.request_ids else []
@@ -416,6 +416,8 @@ class BatchItemError(BatchError):
         index: Position of the item in the list of requests.
         external_reference: The caller's own reference, or None.
     """
+
+    remedy = "Correct the input, or submit it again."
 
     def __init__(
         self,

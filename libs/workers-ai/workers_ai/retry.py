@@ -33,6 +33,14 @@ def required_wait_s(error: WorkersAIError) -> float | None:
     return None
 
 
+def backoff_s(attempt: int, first_s: float, longest_s: float, factor: float = 2.0) -> float:
+    """Return the seconds to wait after try number ``attempt`` (from 1): ``first_s``, then ``factor`` times longer each.
+
+    The result is at most ``longest_s``.
+    """
+    return min(first_s * factor ** min(attempt - 1, 64), longest_s)
+
+
 @dataclass(frozen=True, slots=True)
 class RetryEvent:
     """One wait before a retry.
@@ -87,4 +95,4 @@ class RetryPolicy:
         wait = required_wait_s(error)
         if wait is not None:
             return wait
-        return float(self.jitter() * min(self.cap_s, self.base_s * 2.0 ** min(attempt - 1, 64)))
+        return self.jitter() * backoff_s(attempt, self.base_s, self.cap_s)

@@ -122,8 +122,8 @@ class ChatReply:
 class ChatDelta(NamedTuple):
     """One piece of a streamed answer.
 
-    Only the last piece has ``last=True`` and has ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``:
-    frameworks that add up pieces count each of them once.
+    Only the last piece has ``last=True``, ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``. So
+    frameworks that add up pieces count each of these values once.
     """
 
     text: str = ""

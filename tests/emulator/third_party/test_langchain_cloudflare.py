@@ -23,12 +23,12 @@ from workers_ai_emulator import Emulator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of the package itself
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of the package
 
 
 @pytest.fixture(autouse=True)
 def _collected_here() -> Iterator[None]:
-    """Collect the package's unclosed sockets here, where their warnings are ignored."""
+    """Collect the unclosed sockets of the package here, where their warnings are ignored."""
     yield
     gc.collect()
 

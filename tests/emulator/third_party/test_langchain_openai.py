@@ -1,4 +1,4 @@
-"""LangChain's standard integration suite, run by langchain-openai: the rules of the built-in chat must satisfy it."""
+"""LangChain's standard integration suite with langchain-openai: the fake model must pass it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _served() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _collected_here() -> Iterator[None]:
-    """Collect the package's unclosed sockets here, where their warnings are ignored."""
+    """Collect the unclosed sockets of the package here, where their warnings are ignored."""
     yield
     gc.collect()
 

@@ -27,7 +27,7 @@ def client(**settings: Any) -> AsyncClient:
 
 
 class Raw:
-    """The binding, made to answer with whole responses."""
+    """The binding with ``Response`` objects as results."""
 
     @staticmethod
     async def run(model: str, inputs: Any, options: Any) -> Any:
@@ -184,7 +184,7 @@ async def check_thrown_errors_are_typed() -> None:
 
 
 async def check_the_example() -> None:
-    """``examples/worker.py`` with stand-ins for the classes of the runtime."""
+    """Check ``examples/worker.py`` with substitutes for the classes of the runtime."""
     runtime = ModuleType("workers")
     runtime.Request = runtime.WorkerEntrypoint = object
     runtime.Response = SimpleNamespace(from_json=lambda data, **options: (data, options))

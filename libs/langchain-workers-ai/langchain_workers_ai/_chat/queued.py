@@ -67,7 +67,7 @@ class QueuedAnswers(Generic[Model_co]):
 
         Args:
             indices: Index of the first input of each request, by key.
-            outcomes: The reply or the failure of each request, in the same order; None for one without either.
+            outcomes: The reply or the failure of each request, in the same order; None for an unanswered request.
         """
         self._indices = indices
         self._outcomes.update(zip(indices, outcomes, strict=True))
@@ -126,7 +126,7 @@ def limited(client: ClientT, limiter: BaseRateLimiter | None, options: ChatKeywo
     Args:
         client: The client of the model.
         limiter: LangChain's rate limiter, acquired before each request; None for no limiter.
-        options: Options of the call. Its settings of a call, such as ``timeout``, replace those of the client.
+        options: Options of the call. Settings such as ``timeout`` replace those of the client.
     """
     connection = client._connection
     given = {name: value for name, value in (options or {}).items() if name in _SETTINGS and value is not None}

@@ -233,4 +233,5 @@ def _strict_json(text: str) -> JSON:
 
 def _parse_error(message: str, shown: str | Fields) -> OutputParserException:
     text = shortened(shown)
-    return OutputParserException(f"{message}. The model wrote: {text}" if text else message, llm_output=text)
+    line = f"{message}. Retry, or use another method= or model."
+    return OutputParserException(f"{line} The model wrote: {text}" if text else line, llm_output=text)

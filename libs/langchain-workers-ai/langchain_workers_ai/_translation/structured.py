@@ -131,7 +131,9 @@ def _target_of(schema: Schema) -> Target:
     try:
         converted: Fields = without_dict_docs(convert_to_json_schema(schema))
     except (TypeError, ValueError) as exc:
-        raise ConfigurationError(f"schema {schema.__name__} cannot become a JSON schema: {exc}") from exc
+        raise ConfigurationError(
+            f"schema {schema.__name__} cannot become a JSON schema ({exc}): use types that JSON supports"
+        ) from exc
     converted = (cls and recursive_schema(cls)) or converted
     return Target(_wire_name(converted.get("title") or schema.__name__), converted, cls)
 

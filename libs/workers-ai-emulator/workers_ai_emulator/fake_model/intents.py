@@ -322,7 +322,7 @@ class Intent(NamedTuple):
         scope: Text to search: ``all`` includes system turns, ``request`` is only the request.
         pattern: Regular expression of prompts with this intent.
         answer: Returns the answer; None if the prompt has another intent.
-        words: Lower-case texts of which every match has one; empty for any. They spare the search of the pattern.
+        words: Lower-case texts. Every match contains one of them, so other texts are not searched; empty for any.
     """
 
     name: str

@@ -44,7 +44,7 @@ def sparse_vector(text: str, dimensions: int, salt: str = "") -> dict[int, float
     norm = math.sqrt(sum(value * value for value in sums.values()))
     if norm < 1e-9:
         return {len(text) % dimensions: 1.0}
-    rounded = {value: round(value / norm, 7) or 0.0 for value in set(sums.values())}  # few values occur, each often
+    rounded = {value: round(value / norm, 7) or 0.0 for value in set(sums.values())}  # round each distinct value once
     return {place: rounded[value] for place, value in sums.items()}
 
 

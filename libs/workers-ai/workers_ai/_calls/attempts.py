@@ -63,7 +63,7 @@ class Attempts:
 
     Attributes:
         ticket: The ticket of the call in the limiter and the gate.
-        made: Attempts so far.
+        made: Number of attempts so far.
     """
 
     def __init__(self, calls: CallState, request: Request, on_busy: OnBusy) -> None:
@@ -93,7 +93,9 @@ class Attempts:
         calls, ticket, gate = self._calls, self.ticket, self._calls.gate
         turn_taken = not calls.paced
         if (left := self._left_s()) is not None and left <= 0:
-            raise self._timeout(f"total_timeout={calls.settings.total_timeout} s ended before this request")
+            raise self._timeout(
+                f"total_timeout={calls.settings.total_timeout} s ended before this request", "total_timeout"
+            )
         changes, since = -1, 0.0
         while True:
             if gate is not None and (wait := gate.wait_s(ticket, calls.limiter.now() + ticket.ahead)):
@@ -117,7 +119,9 @@ class Attempts:
         if self._pool_timeout_s is not None and unchanged_s > self._pool_timeout_s:
             raise self._timeout(
                 f"no slot of max_concurrency={gate.limit} became free within timeout={self._pool_timeout_s:g} s: "
-                "close or read the open streams of this object, or raise max_concurrency"
+                "close or read the open streams of this object, or raise max_concurrency",
+                "max_concurrency",
+                "timeout",
             )
 
     def _turn(self) -> Flow[None]:
@@ -128,7 +132,8 @@ class Attempts:
             yield Turn(within)
         except TimeoutError:
             raise self._timeout(
-                f"rate_limiter admitted no request within {within:g} s: raise its rate, or make fewer calls at a time"
+                f"rate_limiter admitted no request within {within:g} s: raise its rate, or make fewer calls at a time",
+                "rate_limiter",
             ) from None
 
     def _wait_for_limit(self, wait: float) -> Flow[None]:
@@ -151,7 +156,9 @@ class Attempts:
         if left is not None:
             if left <= 0 or seconds > max(left, 1.0):
                 total = self._calls.settings.total_timeout
-                raise self._timeout(f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}")
+                raise self._timeout(
+                    f"total_timeout={total} s ends before a wait of {seconds:.1f} s {reason}", "total_timeout"
+                )
             seconds = min(seconds, left)
         yield from self.sleep(seconds, reason)
 
@@ -161,8 +168,8 @@ class Attempts:
         yield Sleep(seconds, reason)
         self.ticket.ahead += max(0.0, seconds - (self._calls.clock() - before))
 
-    def _timeout(self, message: str) -> APITimeoutError:
-        error = APITimeoutError(message, model=self._request.model)
+    def _timeout(self, message: str, *arguments: str) -> APITimeoutError:
+        error = APITimeoutError(message, model=self._request.model, arguments=arguments)
         error.delivered = False
         error.attempts = self.made
         return error

@@ -79,7 +79,7 @@ def plan_call(
 
 
 def _session_headers(settings: Settings, model: str, session_id: str | None) -> dict[str, str]:
-    """Return the headers of a session. The Auto Router keeps one model for a session by its own header.
+    """Return the headers of a session. Add the header that keeps one model of the Auto Router for a session.
 
     Source: https://developers.cloudflare.com/ai-gateway/features/auto-router/.
     """

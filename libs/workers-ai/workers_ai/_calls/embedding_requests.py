@@ -37,7 +37,7 @@ def embed(
     Args:
         calls: The flows with the settings of the call.
         model: Model id.
-        texts: At most as many texts as one request may hold.
+        texts: The texts, at most the maximum of one request.
         options: Options that change the vectors.
         kind: Whether the texts are documents or queries.
         first: Index of the first text in the caller's list, for errors.
@@ -66,12 +66,12 @@ def embed(
 
 
 def set_text_index(error: WorkersAIError, index: int, reason: str = "") -> None:
-    """Set the index of the failed text, in the message too.
+    """Set the index of the failed text on its error, also in the message.
 
     Args:
         error: The error of one text.
         index: Position of the text in the caller's list.
-        reason: Why the text failed; "" keeps the reason.
+        reason: Why the text failed; "" keeps the present reason.
     """
     error.index = index
     error._text_reason = reason or error._text_reason

@@ -35,7 +35,7 @@ def embed_flows(
     texts: Sequence[str],
     **options: Unpack[EmbedKeywords],
 ) -> list[Flow[EmbedReply]]:
-    """Return one flow for each request of at most the model's cap; arguments as for :meth:`workers_ai.Client.embed`.
+    """Return one flow for each request of the model's maximum size. Arguments as for :meth:`workers_ai.Client.embed`.
 
     Raises:
         BadRequestError: A text is empty or not a string.

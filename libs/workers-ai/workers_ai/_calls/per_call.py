@@ -106,7 +106,7 @@ def override(settings: Settings, given: Mapping[str, object]) -> tuple[Settings,
 
 
 def _gateway_of_call(given: Any, default: GatewayOptions | None) -> GatewayOptions | None:
-    """Return the options of one call; a mapping without ``id`` changes some options of the client's."""
+    """Return the gateway options of one call. A mapping without ``id`` changes some of the client's options."""
     if isinstance(given, Mapping) and "id" not in given and default is not None:
         try:
             return replace(default, **given)

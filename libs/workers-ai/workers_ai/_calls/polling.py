@@ -11,7 +11,7 @@ from workers_ai._wire.batch import UnclearReplyError
 from workers_ai._wire.batch_worker import MismatchedResultError
 from workers_ai._wire.error_mapping import is_unknown_job
 from workers_ai.errors import APIResponseValidationError, BatchError, RateLimitError, WorkersAIError
-from workers_ai.retry import required_wait_s
+from workers_ai.retry import backoff_s, required_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ class PollingPace:
 
     def wait_s(self, polls: int) -> float:
         """Return the seconds to wait after poll number ``polls`` (from 1)."""
-        return float(min(self.first_s * self.factor ** min(polls - 1, 60), self.longest_s))
+        return backoff_s(polls, self.first_s, self.longest_s, self.factor)
 
 
 class PolledJob:
@@ -63,7 +63,7 @@ class PolledJob:
     Args:
         job: The job.
         pace: Delays between polls.
-        clock: Returns a monotonic time in seconds.
+        clock: Function that returns a monotonic time in seconds.
         unknown_s: Seconds to continue polling after the explicit error for an unknown id (5504).
 
     Attributes:
@@ -109,21 +109,18 @@ class PolledJob:
         if is_unknown(error):
             self._failing_since = None
             since = self._unknown_since = now if self._unknown_since is None else self._unknown_since
-            self._hold_s = self._backoff_s(2.0, _MAX_UNKNOWN_WAIT_S)
+            self._hold_s = backoff_s(self.failures, 2.0, _MAX_UNKNOWN_WAIT_S)
             is_explicit = is_unknown_job(error.code, error.message)
             if now - since >= (self._unknown_s if is_explicit else UNKNOWN_S):
                 raise self.lost(error) from error
             return
         since = self._failing_since = now if self._failing_since is None else self._failing_since
-        self._hold_s = self._backoff_s(_FIRST_FAILED_WAIT_S, self._pace.longest_s)
+        self._hold_s = backoff_s(self.failures, _FIRST_FAILED_WAIT_S, self._pace.longest_s)
         is_unreadable = isinstance(error, (APIResponseValidationError, UnclearReplyError))
         if isinstance(error, MismatchedResultError) or not (is_unreadable or error.is_retryable):
             raise error
         if now - since >= FAILED_S:
             raise (self.lost(error) if error.code in EXECUTION else error) from error.__cause__
-
-    def _backoff_s(self, first_s: float, longest_s: float) -> float:
-        return float(min(first_s * 2.0 ** min(self.failures - 1, 60), longest_s))
 
     def lost(self, error: WorkersAIError) -> BatchError:
         """Return the error of a job without a result: its request id is unknown, or its execution failed."""
@@ -136,6 +133,7 @@ class PolledJob:
         )
         lost.code, lost.status_code, lost.request_id = error.code, error.status_code, error.request_id
         lost.response = error.response
+        lost.hint = "" if is_unknown(error) else "Submit the requests again."
         return lost
 
     def wait_s(self) -> float:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from workers_ai._flow.steps import Flow
     from workers_ai._wire.json_types import JSON
 
-__all__ = ["BatchFlows", "ends", "require_queue", "was_surely_rejected"]
+__all__ = ["BatchFlows", "end_time", "require_queue", "was_surely_rejected"]
 
 _log = logging.getLogger("workers_ai")
 
@@ -199,7 +199,7 @@ class BatchFlows:
         """
         _check_job(job)
         with with_request_ids([job.request_id]):
-            status = yield from self._wait(job, ends(self.calls.clock, deadline_s))
+            status = yield from self._wait(job, end_time(self.calls.clock, deadline_s))
         return list(status.items)
 
     def _wait(self, job: BatchJob, end: float) -> Flow[BatchStatus]:
@@ -240,7 +240,7 @@ class BatchFlows:
         """
         require_queue(model)
         _check_requests(model, requests)
-        end = ends(self.calls.clock, deadline_s)
+        end = end_time(self.calls.clock, deadline_s)
         jobs: list[BatchJob] = []
         done: list[BatchStatus] = []
         for part in list(split_requests(requests, model=model, max_requests=max_requests)):
@@ -253,7 +253,7 @@ class BatchFlows:
         return done
 
 
-def ends(clock: Callable[[], float], deadline_s: float | None) -> float:
+def end_time(clock: Callable[[], float], deadline_s: float | None) -> float:
     """Return when a wait of at most ``deadline_s`` seconds ends; infinity for None.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from workers_ai._calls.embedding_requests import embed, halves
 from workers_ai._calls.polling import with_request_ids
-from workers_ai._calls.queue import BatchFlows, ends, require_queue
+from workers_ai._calls.queue import BatchFlows, end_time, require_queue
 from workers_ai._settings.settings import DEADLINE_S
 from workers_ai._wire.usage import add_usage
 from workers_ai._wire.vectors import EmbedOptions, embed_inputs, read_vectors
@@ -90,7 +90,7 @@ def embed_queued(
     pooling: str | None = None
     requests_per_job = max(1, TEXTS_PER_JOB // size)
     clock = batch.calls.clock
-    end = ends(clock, deadline_s)
+    end = end_time(clock, deadline_s)
     with with_request_ids(batch.submitted):
         while pending:
             requests = [

@@ -59,7 +59,7 @@ def read_reply(
     Args:
         response: The response.
         model: Model id of the request.
-        settings: Removes secrets from errors.
+        settings: Settings with the secrets to remove from errors.
         reads_events: Whether the caller reads a whole event stream, as some proxies send in place of a whole answer.
     """
     body: JSON = None

@@ -50,7 +50,7 @@ class Calls:
         clock: Function that returns a monotonic time in seconds.
         overrides: Settings of one call that change its requests, or None.
         gate: The limit of the object's requests in flight; None for no limit.
-        paced: Whether each request waits for a turn at a framework's rate limiter, which the transport has.
+        paced: Whether each request waits for a turn at the framework's rate limiter, held by the transport.
         ends: When the call has to end, by ``clock``; None for no bound.
     """
 
@@ -98,7 +98,7 @@ class Calls:
 
     @property
     def concurrency(self) -> int:
-        """Requests in flight of one call that sends several."""
+        """Maximum requests in flight of one call that sends several."""
         return self.settings.max_concurrency or MAX_CONCURRENCY
 
     def started(self) -> Calls:
@@ -149,8 +149,8 @@ class Calls:
             request: The request.
             stream: Whether to read the response as an event stream.
             on_busy: Replaces the client's setting.
-            is_repeatable: Returns whether a request that failed with this error may be sent again; None for always.
-            begin: Reads the beginning of a reply; returns the error if it has no content.
+            is_repeatable: Function that returns whether a request with this error may be sent again; None for always.
+            begin: Flow that reads the beginning of a reply, and returns the error if it has no content.
             reads_events: Whether the caller reads a whole event stream that arrives in place of a whole answer.
 
         Raises:

@@ -165,7 +165,7 @@ class ChatStream:
         yield self._reader.finish()
 
     def _interrupted(self, exc: Exception) -> WorkersAIError:
-        """Return the typed error of a stream that was interrupted, with the text that had arrived."""
+        """Return the typed error of a stream that was interrupted, with the text received so far."""
         if isinstance(exc, WorkersAIError):
             exc.partial = exc.partial or self._reader.partial
             return exc
@@ -180,7 +180,7 @@ class ChatStream:
 
 
 def open_chat(calls: Calls, plan: ChatPlan) -> Flow[ChatStream]:
-    """Open a streamed answer. Retries until the first delta has arrived, never after."""
+    """Open a streamed answer. Retry until the first delta has arrived, never after."""
     calls = calls.started()
     opened: list[ChatStream] = []
 

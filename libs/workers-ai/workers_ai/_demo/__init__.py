@@ -30,9 +30,9 @@ class Stage:
         chat_model: Model id for chat.
         embed_model: Model id of the vectors.
         rerank_model: Model id for reranking.
-        say: Prints one line.
-        title: Prints the heading of a step.
-        make_busy: Makes the emulator reject this number of requests with 3040; None on a real account.
+        say: Function that prints one line.
+        title: Function that prints the heading of a step.
+        make_busy: Function that makes the emulator reject a number of requests with 3040; None on a real account.
     """
 
     settings: SettingKeywords

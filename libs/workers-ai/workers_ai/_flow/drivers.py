@@ -28,7 +28,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sender(Protocol):
-    """Sends one request and waits for the response."""
+    """Interface to send one request and wait for the response."""
 
     def send(self, request: Request, stream: bool) -> httpx.Response:
         """Send ``request``.
@@ -40,7 +40,7 @@ class Sender(Protocol):
 
 
 class AsyncSender(Protocol):
-    """Sends one request and awaits the response."""
+    """Interface to send one request and await the response."""
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send ``request``.
@@ -59,7 +59,7 @@ class Stream(Protocol[T_co]):
         ...
 
     def leave(self) -> Flow[None]:
-        """Release everything that the stream holds. Does nothing after the end."""
+        """Release everything that the stream holds. Do nothing after the end."""
         ...
 
 
@@ -125,7 +125,7 @@ async def adrive(flow: Flow[T], sender: AsyncSender) -> T:
 
 
 def drive_stream(opening: Flow[Stream[T]], sender: Sender) -> Generator[T, None, None]:
-    """Open a stream and yield its items, blocking. Closes it in every case."""
+    """Open a stream and yield its items, blocking. Close it in every case."""
     stream = drive(opening, sender)
     try:
         while (items := drive(stream.advance(), sender)) is not None:
@@ -135,7 +135,7 @@ def drive_stream(opening: Flow[Stream[T]], sender: Sender) -> Generator[T, None,
 
 
 async def adrive_stream(opening: Flow[Stream[T]], sender: AsyncSender) -> AsyncGenerator[T, None]:
-    """Open a stream and yield its items without blocking the event loop. Closes it in every case."""
+    """Open a stream and yield its items without blocking the event loop. Close it in every case."""
     stream = await adrive(opening, sender)
     try:
         while (items := await adrive(stream.advance(), sender)) is not None:

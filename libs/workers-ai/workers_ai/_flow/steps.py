@@ -58,7 +58,7 @@ class Body:
 
     Attributes:
         response: The response.
-        chunks: Iterator over its bytes, sync or async as the driver; None until the first read.
+        chunks: Iterator over its bytes, sync or async like the driver; None until the first read.
     """
 
     response: httpx.Response

@@ -1,7 +1,7 @@
 """One limiter per account, shared by all objects of the process, and one gate per object.
 
 Capacity (3040) concerns one model: a window bounds its requests in flight. A rejection shrinks the window to the
-requests then in flight; successes let it grow slowly. Only calls that were never rejected try a larger window: a
+requests then in flight; successes enlarge it slowly. Only calls that were never rejected try a larger window: a
 rejected call is sent again when fewer requests are in flight than the service has served at once. A rate limit (3021)
 concerns one task, or one model with a limit of its own: its calls wait until the minute has passed.
 
@@ -84,7 +84,7 @@ class AccountLimiter(Guarded):
     """The limiter of one account. Methods never block, and may be called from any thread, finalizer or signal handler.
 
     Args:
-        clock: Returns a monotonic time in seconds.
+        clock: Function that returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -203,7 +203,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected at capacity.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds until it is sent again.
             for_all: Whether the service requested this wait; then all calls of the model wait.
             returns: Whether the call is sent again; then a slot is reserved for it.
@@ -229,7 +229,7 @@ class AccountLimiter(Guarded):
         """Record that a call was rejected by a rate limit: all calls of the limit wait.
 
         Args:
-            ticket: Its ticket.
+            ticket: The ticket of the call.
             wait_s: Seconds to wait.
             returns: Whether the call is sent again; then a request of the next minute is reserved for it.
         """

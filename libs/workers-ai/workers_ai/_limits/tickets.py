@@ -99,7 +99,7 @@ class TicketQueue:
         self._returning[ticket] = None
 
     def remove(self, ticket: Ticket) -> None:
-        """Remove a ticket. Does nothing if it is not waiting."""
+        """Remove a ticket. Do nothing if it is not waiting."""
         self._returning.pop(ticket, None)
         if (index := self._index(ticket)) is not None:
             del self._tickets[index]

@@ -124,7 +124,7 @@ def masked_headers(name: str, headers: Mapping[str, str | SecretStr] | None) -> 
     for header, value in (headers or {}).items():
         check_header(header, value)
         if header.lower() in _CONNECTION_HEADERS:
-            raise ConfigurationError(f"{name} must not contain {header}: the HTTP client sets it")
+            raise ConfigurationError(f"{name} must not contain {header}, which the HTTP client sets: remove it")
         masked[header] = SecretStr(reveal(value))
     return masked
 

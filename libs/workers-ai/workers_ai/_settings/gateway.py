@@ -126,7 +126,7 @@ def _are_texts(values: Iterable[object]) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether a value is null, a text, a finite number, or a truth value."""
+    """Return whether a value is null, a text, a finite number, or a boolean."""
     return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
 
 

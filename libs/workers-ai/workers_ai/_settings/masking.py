@@ -1,4 +1,4 @@
-"""Mask secrets among arguments, so that no representation and no local variable of a traceback shows them."""
+"""Mask secrets among arguments, so that no repr and no local variable in a traceback shows them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["blank", "masked_text", "masked_url", "masked_values", "masks_fields"
 AnyClass = TypeVar("AnyClass", bound=type)
 
 _USER_OF_URL: Final = re.compile(r"//.*(?<!/)@")
-"""User and password of a URL. The ``@`` of a model id follows a slash."""
+"""Pattern of user and password in a URL. It does not match a model id, whose ``@`` follows a slash."""
 _QUERY_OF_URL: Final = re.compile(r"([?#]).*")
 
 
 def blank(value: object) -> object:
-    """Return an empty value of the same type for a value that may hold a secret. An error needs the type alone."""
+    """Return an empty value of the same type for a value that may contain a secret. Errors show only the type."""
     return type(value)() if isinstance(value, (str, bytes, bytearray, list, tuple, set, dict)) else value
 
 
@@ -52,8 +52,8 @@ def masked_url(url: object) -> object:
 def masks_fields(**masks: Callable[[object], object]) -> Callable[[AnyClass], AnyClass]:
     """Return a decorator of a dataclass: its constructor masks the named fields before it checks any.
 
-    The constructor raises ``ConfigurationError`` for an unknown keyword, and removes its value: it may be a misspelt
-    secret. Its errors have no frames of the checks.
+    The constructor raises ``ConfigurationError`` for an unknown keyword, and removes the value: the keyword may be a
+    misspelt secret. The tracebacks of its errors omit the frames of the checks.
     """
 
     def decorate(cls: AnyClass) -> AnyClass:

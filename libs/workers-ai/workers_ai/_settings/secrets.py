@@ -16,7 +16,7 @@ __all__ = ["mask_secrets"]
 def mask_secrets(given: dict[str, Any], known: Collection[str] | None = None) -> None:
     """Mask the secrets among keywords in place, so that the local variables in a traceback do not show them.
 
-    A malformed value that may hold a secret is replaced by an empty one of its type: the error needs the type alone.
+    A malformed value that may contain a secret is replaced by an empty one of its type: errors show only the type.
 
     Args:
         given: Settings of a constructor or of a call.

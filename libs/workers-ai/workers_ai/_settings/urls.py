@@ -30,6 +30,7 @@ _GATEWAY_PATH: Final = re.compile(r"/v1/([^/]+)/[^/]+(?:/workers-ai)?")
 _GATEWAY_ROUTE: Final = re.compile(r"(/workers-ai)/(?:(?:v1|run)(?:/.*)?|@.*)$")
 _ACCOUNT_URL: Final = re.compile(r"(.*?)/accounts/([^/]+)(?:/ai(?:/(?:v1|run)(?:/.*)?)?)?")
 """A URL of the account, up to any route of Workers AI."""
+_WORKER_HINT: Final = ": pass a URL such as https://batch.example.workers.dev"
 
 
 @masks_fields(url=masked_url, headers=masked_values)
@@ -87,7 +88,7 @@ def batch_worker_options(
         given = BatchWorker(**cast("_BatchWorkerKeywords", given))
     require_kind("batch_worker", given, BatchWorker, "a URL or a BatchWorker")
     if given is not None:
-        check_url(given.url, allow_insecure_http, "batch_worker", "")
+        check_url(given.url, allow_insecure_http, "batch_worker", _WORKER_HINT)
     return given
 
 

@@ -239,7 +239,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def _take_coding(headers: httpx.Headers) -> str:
-    """Remove ``content-encoding``, so that httpx does not decode, and return it; "" for none."""
+    """Remove ``content-encoding``, so that httpx does not decode, and return it; "" if missing."""
     for name, _ in headers.raw:
         if len(name) == 16 and name.lower() == b"content-encoding":
             coding: str = headers.pop("content-encoding").strip().lower()

@@ -35,7 +35,7 @@ KEPT_CONNECTIONS: Final = 100
 
 
 class Clients(Generic[C]):
-    """The clients of one event loop, or of all threads. Takes no lock, so that finalizers may call it.
+    """The clients of one event loop, or of all threads. No method acquires a lock, so that finalizers may call it.
 
     Args:
         create: Function that creates a client. The argument is the number of idle connections to keep: 1 or 0.

@@ -290,7 +290,7 @@ async def _lifetime(
 
 
 def running_loop() -> object:
-    """Return the running event loop of asyncio, or the token of trio's."""
+    """Return the running event loop of asyncio, or the token of trio."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
-from workers_ai._wire.error_mapping import ErrorDetails, read_error
+from workers_ai._wire.error_mapping import ErrorDetails, is_unknown_job, read_error
 from workers_ai._wire.json_parsing import whole_number
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
@@ -72,7 +72,9 @@ _encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 class UnclearReplyError(BatchError):
-    """The response to a poll has neither a state nor a result. The state of the job is unknown; poll again."""
+    """The response to a poll has neither a state nor a result. The state of the job is unknown."""
+
+    remedy = "Poll the job again."
 
 
 def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
@@ -154,7 +156,9 @@ def read_submission(data: JSON, model: str, size: int) -> BatchJob:
     if status is None and size == 1 and isinstance(result, dict) and not _RESULT_FIELDS.isdisjoint(result):
         status = BatchStatus("done", [BatchItem(0, None, True, result, None)], read_usage(result.get("usage")))
     if status is None:
-        raise BatchError(f"the queue returned no request id: {shortened(data, 300)}", model=model)
+        error = BatchError(f"the queue returned no request id: {shortened(data, 300)}", model=model)
+        error.hint = "Submit the requests again."
+        raise error
     return BatchJob("", model, size, status)
 
 
@@ -183,6 +187,8 @@ def read_poll(data: JSON, job: BatchJob, neurons: str | None = None) -> BatchSta
             f"the queue has no result for {job.request_id}: {why}", model=job.model, request_ids=[job.request_id]
         )
         error.code = details.code if details else None
+        if error_type is BatchError and not is_unknown_job(error.code, why):
+            error.hint = "Submit the requests again."
         raise error
     return BatchStatus(state)
 
@@ -210,14 +216,8 @@ def _finished(
     if entries is None or (not entries and size != 0 and not _has_final_state(result)):
         return None  # an empty list does not mean that the job has ended
     found: dict[int, BatchItem] = {}
-    for entry in entries:
-        index = entry_index(entry)
-        if (
-            not isinstance(entry, dict)
-            or index is None
-            or (size is not None and index >= size)
-            or (index in found and found[index].success)
-        ):
+    for index, entry in _indexed(entries, size):
+        if (size is not None and index >= size) or (index in found and found[index].success):
             continue  # an unknown index, or a second entry of an index that has its result
         found[index] = _item(index, entry, model, request_id)
     expected = range(size) if size is not None else sorted(found)
@@ -230,6 +230,22 @@ def _finished(
         return None  # still running, with some of the results
     items = [found.get(index) or _item(index, {}, model, request_id) for index in expected]
     return BatchStatus("done", items, _total_usage(result, items, neurons))
+
+
+def _indexed(entries: Sequence[JSON], size: int | None) -> list[tuple[int, dict[str, JSON]]]:
+    """Return the entries with their index.
+
+    If as many entries lack an index as indices are free, and each has a reference, they get the free indices in their
+    order: the caller can still match them by reference.
+    """
+    given = [(entry_index(entry), entry) for entry in entries if isinstance(entry, dict)]
+    lost = [entry for index, entry in given if index is None]
+    found = [(index, entry) for index, entry in given if index is not None]
+    if lost and all(entry.get("external_reference") is not None for entry in lost):
+        free = sorted(set(range(size or 0)) - {index for index, _ in found})
+        if len(free) == len(lost):
+            found += zip(free, lost, strict=True)
+    return found
 
 
 def _total_usage(result: JSON, items: Sequence[BatchItem], neurons: str | None) -> Usage | None:

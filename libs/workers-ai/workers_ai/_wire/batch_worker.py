@@ -58,7 +58,7 @@ def to_worker(request: Request, *, with_model: bool = True) -> Request:
         with_model: Whether to send the model. A strict Worker rejects unknown fields.
 
     Raises:
-        ConfigurationError: The submission contains anything but texts to embed.
+        ConfigurationError: The submission has other inputs than texts to embed.
     """
     model = request.model
     parts = _submitted(request)

@@ -214,7 +214,7 @@ def parse_answer(text: str, *, among_words: bool = True) -> JSON:
         return parse_json(bare)
     except ValueError as exc:
         error = exc
-    answer = _after_reasoning(bare)
+    answer = after_reasoning(bare)
     for candidate in (answer, *_fenced(answer, among_words=among_words)):
         try:
             return parse_json(candidate)
@@ -236,7 +236,7 @@ def _fenced(text: str, *, among_words: bool) -> list[str]:
     return [parts[1].lstrip(string.ascii_letters).strip()]
 
 
-def _after_reasoning(text: str) -> str:
+def after_reasoning(text: str) -> str:
     """Return the text after the last end tag of reasoning; "" if the reasoning has no end tag."""
     end, mark = max((text.rfind(mark), mark) for mark in _REASONING_ENDS)
     if end < 0:
@@ -286,7 +286,7 @@ def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
 
 def parse_growing(text: str) -> JSON:
     """Parse an unfinished JSON answer, with its last text as far as it has arrived; None if no value has begun."""
-    bare = _after_reasoning(text.strip())
+    bare = after_reasoning(text.strip())
     if not bare.startswith("["):
         bare = bare[bare.find("{") :] if "{" in bare else bare.removeprefix(_FENCE).lstrip(string.ascii_letters)
     if bare.endswith(_FENCE):

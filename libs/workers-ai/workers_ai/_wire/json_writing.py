@@ -32,7 +32,7 @@ def compact_json(value: JSON) -> bytes:
     """Return JSON in UTF-8, without spaces. Values that are not JSON are written as pydantic writes them.
 
     Raises:
-        TypeError: A value has no form in JSON.
+        TypeError: A value cannot be written as JSON.
         ValueError: The value contains itself.
         RecursionError: The value is nested too deep.
     """
@@ -69,6 +69,6 @@ def _to_json(value: object, bytes_mode: Literal["utf8", "base64"]) -> str:
 
 
 def _fallback(value: object) -> object:
-    """Return the list of an array, else the text of a value that pydantic cannot write."""
+    """Convert a value that pydantic cannot write: an array to a list, any other value to a text."""
     to_list = getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)

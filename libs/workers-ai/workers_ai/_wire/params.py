@@ -23,6 +23,7 @@ __all__ = [
     "ChatParams",
     "EmbedKeywords",
     "EmbedShape",
+    "ModelFilters",
 ]
 
 
@@ -84,7 +85,7 @@ class EmbedShape(TypedDict, total=False):
     """Options of an embedding model."""
 
     batch_size: int | None
-    """Texts per request at most. Default: the model's own cap."""
+    """Maximum number of texts per request. Default: the maximum of the model."""
     empty_text: Literal["raise", "space"]
     """What to do with an empty text: raise an error with its index (the default), or embed one space."""
     pooling: Literal["mean", "cls"] | None
@@ -100,7 +101,8 @@ class EmbedShape(TypedDict, total=False):
     dimensions: int | None
     """Length of the vectors, for models that can shorten them; ``api="embeddings"`` only."""
     queue: Literal["never", "overflow", "always"]
-    """When to send documents through the asynchronous queue. Queries are always sent directly."""
+    """When to send documents through the asynchronous queue: never (the default), after a rejection at capacity, or
+    always. Queries are always sent directly."""
     deadline_s: float | None
     """Seconds to wait for the queue. Default 3600; None for no bound."""
 
@@ -110,6 +112,21 @@ class EmbedKeywords(EmbedShape, CallKeywords, total=False):
 
     kind: Literal["document", "query"]
     """Whether the texts are documents (the default) or queries."""
+
+
+class ModelFilters(TypedDict, total=False):
+    """Filters of a list of models. None selects all."""
+
+    task: str | None
+    """Name of a task, such as ``"Text Generation"``."""
+    search: str | None
+    """Part of a name."""
+    author: str | None
+    """Name of an author."""
+    source: int | None
+    """Number of a source."""
+    hide_experimental: bool | None
+    """Whether to leave experimental models out."""
 
 
 CHAT_PARAMS: Final = frozenset(ChatParams.__annotations__)

@@ -188,7 +188,7 @@ class UsageMeter:
 
 
 def _with_details(usage: Usage, earlier: Usage) -> Usage:
-    """Return ``usage``, with details that it lacks taken from an earlier record of the stream."""
+    """Return ``usage`` with missing details filled from an earlier record of the stream."""
     return usage._replace(
         cached_tokens=earlier.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
         reasoning_tokens=earlier.reasoning_tokens if usage.reasoning_tokens is None else usage.reasoning_tokens,

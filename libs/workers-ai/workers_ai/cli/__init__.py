@@ -1,4 +1,4 @@
-"""The command ``workers-ai``. It needs the extra ``cli``."""
+"""The command ``workers-ai``. It requires the extra ``cli``."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ app = typer.Typer(
 def run() -> None:
     """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not encode every id and path
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may be unable to encode an id or a path
     app()
 
 
@@ -90,7 +90,7 @@ def chat(
     base_url: opt.BaseUrl = None,
     gateway: opt.Gateway = None,
 ) -> None:
-    """Print an answer as it arrives. In a terminal and without a prompt, hold a conversation.
+    """Print an answer as it arrives. In a terminal and without a prompt, start a conversation.
 
     Exit status: 0 answered, 1 an error, 2 usage, 130 interrupted.
     """
@@ -114,7 +114,7 @@ def chat(
             words = prompt or ["-"]
             text = "\n\n".join(stdin_text().strip() if word == "-" else word for word in _joined(words)).strip()
             if not text:
-                raise ConfigurationError("the prompt is empty: pass one, or text on stdin")
+                raise ConfigurationError("the prompt is empty: pass a prompt, or text on stdin")
             if as_json:
                 typer.echo(commands.answer_as_json(client, conversation, text, options))
             else:
@@ -145,7 +145,7 @@ def embed(
 ) -> None:
     """Embed texts at once and print the vectors as JSON lines, or write them to a file.
 
-    For a corpus, use ingest: it goes on after an interrupt.
+    For a corpus, use ingest: it continues after an interrupt.
 
     Exit status: 0 embedded, 1 an error, 2 usage, 130 interrupted.
     """
@@ -233,7 +233,7 @@ def ingest(
         raise typer.BadParameter("is missing: pass a model such as @cf/baai/bge-m3, or --resume", param_hint="--model")
     if model is None and (pooling or instruction or truncate is not None or normalize):
         raise typer.BadParameter(
-            "takes the options of the vectors from the ledger: remove them, or pass --model", param_hint="--resume"
+            "uses the options of the ledger: remove the options of the vectors, or pass --model", param_hint="--resume"
         )
     with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
@@ -310,7 +310,7 @@ def generate(
         raise typer.BadParameter("is missing: pass a chat model, or --resume", param_hint="--model")
     if resume and (schema or labels or prompt_file or any(value is not None for value in shaping.values())):
         raise typer.BadParameter(
-            "takes model, prompt and parameters from the ledger: remove those options", param_hint="--resume"
+            "uses model, prompt and parameters of the ledger: remove these options", param_hint="--resume"
         )
     if prompt is not None and prompt_file is not None:
         raise typer.BadParameter("pass --prompt or --prompt-file, not both", param_hint="--prompt")
@@ -420,9 +420,9 @@ def probe(
     account_id: opt.AccountId = None,
     base_url: opt.BaseUrl = None,
 ) -> None:
-    """Ask your account the questions that only the service can answer, and compare with what is assumed here.
+    """Test undocumented behaviour on your account, and compare it with the assumptions of this project.
 
-    Sends at most 60 requests, for less than $0.05. An interrupted run goes on with the same command.
+    Sends at most 60 requests, for less than $0.05. After an interrupt, the same command continues.
 
     Exit status: 0 all agree, 3 some differ, 1 an error or open questions, 2 usage.
     """
@@ -456,7 +456,7 @@ def demo(live: opt.Live = False) -> None:
 
 
 def _joined(words: list[str]) -> Iterator[str]:
-    """Yield runs of words as one text; ``-`` stays alone."""
+    """Join words to texts. Yield each ``-`` (stdin) as a separate text."""
     for is_stdin, run_of_words in itertools.groupby(words, "-".__eq__):
         yield "-" if is_stdin else " ".join(run_of_words)
 

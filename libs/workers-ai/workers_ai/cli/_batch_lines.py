@@ -1,7 +1,7 @@
 """Read lines of OpenAI's batch format as chat requests.
 
-A line is ``{"custom_id", "method", "url", "body"}`` (https://platform.openai.com/docs/guides/batch). Bodies of
-``/v1/chat/completions`` and of ``/v1/responses`` are read.
+A line is ``{"custom_id", "method", "url", "body"}`` (https://platform.openai.com/docs/guides/batch). Its body is for
+``/v1/chat/completions`` or ``/v1/responses``.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def chat_of_line(row: Mapping[str, object], model: str | None) -> ChatInput:
         model: Model id of the generation; None if unknown.
 
     Raises:
-        BadRequestError: The line is a request of another kind, or has a parameter that cannot be sent.
+        BadRequestError: The line is not a chat request, or has a parameter that is not supported.
     """
     body, url = row["body"], row.get("url")
     assert isinstance(body, Mapping)
     if url and not str(url).rstrip("/").endswith(_URLS):
-        raise BadRequestError(f"url is {url!r:.100}: only {' and '.join(_URLS)} can be answered")
+        raise BadRequestError(f"the url {url!r:.100} is not supported: use {' or '.join(_URLS)}")
     own = body.get("model")
     if isinstance(own, str) and own.startswith("@") and model is not None and own != model:
         raise BadRequestError(f"the body has the model {own!r:.100}, not {model!r}: pass one file for each model")
@@ -59,7 +59,7 @@ def chat_of_line(row: Mapping[str, object], model: str | None) -> ChatInput:
     else:
         raise BadRequestError("the body has neither messages nor input: add one")
     if not (isinstance(messages, list) and all(isinstance(message, Mapping) for message in messages)):
-        raise BadRequestError("messages must be a list of objects")
+        raise BadRequestError("messages must be a list of objects with role and content")
     fields = {name: value for name, value in body.items() if value is not None and name not in read}
     if "messages" not in body:
         fields |= _flat_params(body)
@@ -68,7 +68,7 @@ def chat_of_line(row: Mapping[str, object], model: str | None) -> ChatInput:
 
 def _params(fields: Mapping[str, JSON]) -> dict[str, JSON]:
     if fields.get("stream"):
-        raise BadRequestError("the body has stream: answers of a batch come whole")
+        raise BadRequestError("the body has stream, but answers of a batch are not streamed: remove it")
     if fields.get("n", 1) != 1:
         raise BadRequestError("the body has n: write one line for each answer")
     params = {_RENAMED.get(name, name): value for name, value in fields.items() if name not in {*_WITHOUT_EFFECT, "n"}}
@@ -78,7 +78,7 @@ def _params(fields: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _flat_params(body: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return the parameters that the Responses API nests or flattens in another way."""
+    """Return the parameters that the Responses API nests differently from chat completions."""
     params: dict[str, JSON] = {}
     effort = (body.get("reasoning") or {}).get("effort")
     if effort is not None:
@@ -111,7 +111,7 @@ def _message(item: Mapping[str, JSON]) -> dict[str, JSON]:
     if kind == "function_call_output":
         return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
     if kind != "message" or "role" not in item:
-        raise BadRequestError(f"input has an item of the type {kind!r:.100}, which cannot be sent")
+        raise BadRequestError(f"input has an item of the unsupported type {kind!r:.100}: remove it")
     content = item.get("content")
     return {"role": item["role"], "content": list(map(_part, content)) if isinstance(content, list) else content}
 
@@ -122,4 +122,4 @@ def _part(part: JSON) -> dict[str, JSON]:
         return {"type": "text", "text": part.get("text")}
     if kind == "input_image" and isinstance(url := part.get("image_url"), str):
         return {"type": "image_url", "image_url": {"url": url}}
-    raise BadRequestError(f"input has a part of the type {kind!r:.100}, which cannot be sent")
+    raise BadRequestError(f"input has a part of the unsupported type {kind!r:.100}: remove it")

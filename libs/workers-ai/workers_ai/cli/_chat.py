@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "answer", "answer_as_json", "converse"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters, apart from tab and line feed: a terminal would obey them."""
+"""Control characters that a terminal would execute: all except tab and line feed."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Conversation:
 
     Attributes:
         model: Model id.
-        session_id: Sent as ``x-session-affinity``, so that the service finds its cache of the prefix.
+        session_id: Sent as ``x-session-affinity``, which keeps the prefix of the conversation cached.
         messages: Messages so far.
         path: Session file; None to keep the conversation in memory only.
     """
@@ -50,7 +50,7 @@ class Conversation:
         """Return the conversation of a session file, or a new one.
 
         Args:
-            path: Session file; None for none.
+            path: Session file; None for a conversation without one.
             model: Model id; None for the model of the session, else the default.
             system: System message; None for the session's.
 
@@ -64,7 +64,7 @@ class Conversation:
         found.model = model or found.model
         if system is not None and {"role": "system", "content": system} not in found.messages[:1]:
             raise ConfigurationError(
-                f"{path} has another system message: leave out --system, or start a session in another file"
+                f"{path} has another system message: omit --system, or start a session in another file"
             )
         return found
 
@@ -101,10 +101,10 @@ def _read(path: Path) -> Conversation:
 
 
 def answer(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> None:
-    """Print an answer as it arrives, and keep it. Show reasoning on stderr in a terminal.
+    """Print an answer as it arrives, and add it to the conversation. Print reasoning on stderr in a terminal.
 
     Raises:
-        StreamInterruptedError: The stream ended early; what arrived is printed, and the turn is not kept.
+        StreamInterruptedError: The stream ended early. The received text is printed; the turn is not saved.
         WorkersAIError: The call failed.
     """
     screen = _Screen()
@@ -124,7 +124,7 @@ def answer(client: Client, conversation: Conversation, prompt: str, options: Cha
 
 
 def answer_as_json(client: Client, conversation: Conversation, prompt: str, options: ChatKeywords) -> str:
-    """Return an answer with its usage as a JSON object, and keep it.
+    """Return an answer with its usage as a JSON object, and add it to the conversation.
 
     Raises:
         WorkersAIError: The call failed.
@@ -143,7 +143,7 @@ def answer_as_json(client: Client, conversation: Conversation, prompt: str, opti
 def converse(client: Client, conversation: Conversation, options: ChatKeywords) -> None:
     """Read prompts from the terminal and answer them, up to the end of the input (Ctrl-D).
 
-    An error or Ctrl-C ends one turn, which is not kept.
+    An error or Ctrl-C ends one turn, which is not saved.
     """
     with suppress(ImportError):  # not on Windows
         import readline  # noqa: F401 - gives `input` a history and line editing
@@ -162,7 +162,7 @@ def converse(client: Client, conversation: Conversation, options: ChatKeywords) 
         try:
             answer(client, conversation, prompt, options)
         except KeyboardInterrupt:
-            note("interrupted: this turn is not kept")
+            note("interrupted: this turn is not saved")
         except WorkersAIError as exc:
             note(message_of(exc))
 
@@ -173,33 +173,33 @@ def _warn_if_truncated(finish_reason: str | None) -> None:
 
 
 class _Screen:
-    """Prints an answer; a terminal gets no control characters."""
+    """Print an answer, in a terminal without control characters."""
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self.text = ""
         self._is_terminal = sys.stdout.isatty()
-        self._aside = Console(stderr=True, highlight=False, markup=False) if self._is_terminal else None
-        self._reasons = False
+        self._stderr = Console(stderr=True, highlight=False, markup=False) if self._is_terminal else None
+        self._shows_reasoning = False
 
     def reason(self, text: str) -> None:
-        """Print reasoning dimmed on stderr, if both are shown in a terminal."""
-        if text and self._aside is not None and self._aside.is_terminal:
-            self._reasons = True
-            self._aside.print(_CONTROL.sub("", text), style="dim", end="", soft_wrap=True)
+        """Print reasoning dimmed on stderr, if stdout and stderr are terminals."""
+        if text and self._stderr is not None and self._stderr.is_terminal:
+            self._shows_reasoning = True
+            self._stderr.print(_CONTROL.sub("", text), style="dim", end="", soft_wrap=True)
 
     def write(self, text: str) -> None:
         """Print a piece of the answer at once."""
         if not text:
             return
-        if self._reasons and self._aside is not None:
-            self._aside.print("\n")
-            self._reasons = False
+        if self._shows_reasoning and self._stderr is not None:
+            self._stderr.print("\n")
+            self._shows_reasoning = False
         self.text += text
         typer.echo(_CONTROL.sub("", text) if self._is_terminal else text, nl=False)
 
     def end(self) -> None:
         """End the last line."""
-        if self._reasons or (self.text and not self.text.endswith("\n")):
+        if self._shows_reasoning or (self.text and not self.text.endswith("\n")):
             typer.echo()

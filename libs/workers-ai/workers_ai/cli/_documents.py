@@ -30,7 +30,7 @@ _ROWS_AT_ONCE: Final = 1000
 
 
 class InputError(ConfigurationError):
-    """The input cannot be read. The message names the file and the line or row."""
+    """The input cannot be read. The message contains the file and the line or row."""
 
 
 class Document(NamedTuple):
@@ -49,7 +49,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """How rows become documents.
+    """Names of columns, and the maximum length of a document.
 
     Attributes:
         id: Column of the ids.
@@ -91,7 +91,7 @@ def read_documents(
     Args:
         path: The input. Files named ``.jsonl.gz`` and so on are decompressed; Parquet is not.
         columns: Names of the columns, and the maximum length of a document.
-        on_bad: Called with the error and the content of each invalid row; the row is skipped. None to raise instead.
+        on_bad: Function to call with the error and the content of each invalid row, which is skipped. None to raise.
 
     Raises:
         InputError: The input or a row cannot be read.
@@ -159,7 +159,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with _open(path) as file:
             yield from enumerate(file, 1)
     except (gzip.BadGzipFile, zlib.error, EOFError) as exc:
-        raise InputError(f"{path} cannot be decompressed: {exc}") from exc
+        raise InputError(f"{path} cannot be decompressed ({exc}): pass a valid gzip file") from exc
 
 
 def _decoded(line: bytes, number: int) -> str:
@@ -199,7 +199,7 @@ def _csv(path: Path, columns: Columns) -> Iterator[_Row]:
                     return
                 if None in row or None in row.values():
                     width = len(reader.fieldnames or ())
-                    raise ValueError(f"expected {width} fields as in the header")
+                    raise ValueError(f"expected {width} fields as in the header: correct the row")
         except InputError as exc:
             if isinstance(exc.__cause__, UnicodeDecodeError):
                 raise  # the row may continue on the next line
@@ -242,7 +242,9 @@ def _folder(path: Path) -> Iterator[Document]:
             document = Document(place.as_posix(), file.read_text(encoding="utf-8-sig"), None)
         yield document
     if not found:
-        raise InputError(f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}")
+        raise InputError(
+            f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}: pass another folder or a file"
+        )
 
 
 SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
@@ -256,25 +258,26 @@ SUFFIXES: Final[Mapping[str, Callable[[Path, Columns], Iterator[_Row]]]] = {
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Add the place of a row to the errors of reading it."""
+    """Add the position of a row to the errors of the block."""
     try:
         yield
     except InputError:
         raise
     except UnicodeDecodeError as exc:
-        raise InputError(f"{place}: not UTF-8 ({exc.reason})") from exc
+        raise InputError(f"{place}: not UTF-8 ({exc.reason}): convert the file to UTF-8") from exc
     except BadRequestError as exc:
         raise InputError(f"{place}: {exc.message}") from exc
     except RecursionError as exc:
-        raise InputError(f"{place}: nested too deeply") from exc
+        raise InputError(f"{place}: nested too deep; use flatter values") from exc
     except (ValueError, csv.Error) as exc:
         raise InputError(f"{place}: {exc}") from exc
 
 
 def _require_names(names: Collection[str], columns: Columns) -> None:
-    for name in (columns.id, columns.text):
+    for name, option in ((columns.id, "--id-column"), (columns.text, "--text-column")):
         if name not in names:
-            raise ValueError(f"{name!r} is missing; found {', '.join(map(repr, names)) or 'nothing'}")
+            found = ", ".join(map(repr, names)) or "nothing"
+            raise ValueError(f"{name!r} is missing; found {found}: pass {option}")
     if repeated := [name for name, count in Counter(list(names)).items() if count > 1]:
         raise ValueError(f"the column {repeated[0]!r} occurs twice: rename one of them")
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["ERROR", "INTERRUPTED", "PARTIAL", "message_of", "note", "one_line_errors"]
 
 ERROR: Final = 1
-"""A command failed, or a check of it did."""
+"""Exit status: the command or one of its checks failed."""
 PARTIAL: Final = 3
-"""A command finished, and some documents failed, or some facts differ."""
+"""Exit status: the command finished, but some documents failed, or some facts differ."""
 INTERRUPTED: Final = 130
 
 _OPTIONS: Final = {
@@ -43,7 +43,7 @@ _OPTIONS: Final = {
     "temperature": "--temperature",
     "truncate_inputs": "--truncate",
 }
-"""Options of the commands, by the arguments that errors name."""
+"""Options of the commands, by the arguments in errors."""
 
 
 def message_of(error: Exception) -> str:
@@ -61,10 +61,10 @@ def note(text: str) -> None:
 
 @contextmanager
 def one_line_errors(interrupted: str = "interrupted") -> Iterator[None]:
-    """Turn an error into one line on stderr and an exit status.
+    """Convert an error to one line on stderr and an exit status.
 
     Args:
-        interrupted: What to print after Ctrl-C.
+        interrupted: Text to print after Ctrl-C.
     """
     try:
         yield
@@ -77,6 +77,6 @@ def one_line_errors(interrupted: str = "interrupted") -> Iterator[None]:
         left = len(getattr(exc, "request_ids", ()))
         hint = f"; submissions in the queue: {left} (`workers-ai jobs LEDGER` lists them)" if left else ""
         if isinstance(exc, (AuthenticationError, APIConnectionError)) and not left:
-            hint = " `workers-ai doctor` finds the cause."
+            hint = " Run `workers-ai doctor` to find the cause."
         note(message_of(exc) + hint)
         raise typer.Exit(ERROR) from None

@@ -85,7 +85,9 @@ def read_inputs(
 
 def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Input:
     if id_column not in row:
-        raise BadRequestError(f"{id_column!r} is missing; found {', '.join(map(repr, row)) or 'nothing'}")
+        raise BadRequestError(
+            f"{id_column!r} is missing; found {', '.join(map(repr, row)) or 'nothing'}: pass --id-column"
+        )
     rest = {name: value for name, value in row.items() if name not in (id_column, "text", "messages")}
     metadata = rest or None
     doc_id = checked_id(row[id_column])
@@ -105,8 +107,8 @@ class Generation:
         source: The input.
         output: The JSONL or Parquet file to write.
         ledger: The ledger.
-        options: Arguments of :func:`workers_ai.generation.generate` that shape the answers and the run.
-        resume: Whether to take the options that shape the answers from the ledger, which must exist.
+        options: Arguments of :func:`workers_ai.generation.generate` for the answers and the run.
+        resume: Whether to use the options of the answers that the ledger stores. The ledger must exist.
         id_column: Column of the ids.
         as_json: Print the report as JSON.
         settings: Connection settings.
@@ -127,7 +129,7 @@ class Generation:
         Raises:
             ConfigurationError: The input cannot be read, or an option is invalid.
         """
-        self._check_places()
+        self._check_paths()
         options = self._shaped()
         for name in ("limit_cost_usd", "repair"):
             options.pop(name, None)
@@ -137,14 +139,14 @@ class Generation:
         """Answer, write, and report; return the exit status.
 
         Raises:
-            WorkersAIError: The run was stopped; the ledger is ready to go on.
+            WorkersAIError: The run was stopped; the same command continues.
             OSError: A file cannot be read or written.
         """
-        self._check_places()
+        self._check_paths()
         if self.output.suffix.lower() == ".parquet":
             arrow()
         options = self._shaped()
-        total = sum(1 for _ in self._inputs(options))  # so that an invalid row costs nothing
+        total = sum(1 for _ in self._inputs(options))  # read all rows first, so that an invalid row costs nothing
         progress = True if sys.stderr.isatty() else LineBar(total, last=False, noun="inputs")
         report = generate(
             self._pairs(options), ledger=self.ledger, progress=progress, total=total, **options, **self.settings
@@ -159,7 +161,7 @@ class Generation:
         return PARTIAL if report.failed else 0
 
     def _shaped(self) -> dict[str, JSON]:
-        """Return the options; with ``resume`` those of the ledger."""
+        """Return the options; with ``resume``, those of the answers from the ledger."""
         if not self.resume:
             return dict(self.options)
         with LedgerFile(self.ledger, task="generate") as ledger:
@@ -176,7 +178,7 @@ class Generation:
     def _pairs(self, options: Mapping[str, JSON]) -> Iterator[tuple[str | int, JSON]]:
         return ((entry.id, entry.given) for entry in self._inputs(options))
 
-    def _check_places(self) -> None:
+    def _check_paths(self) -> None:
         """Raise a usage error if the output cannot be written or would replace a file that this run does not own."""
         suffix = self.output.suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
@@ -255,5 +257,5 @@ def read_schema(path: Path) -> dict[str, JSON]:
     except ValueError as exc:
         raise ConfigurationError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path} is not a JSON schema: it holds a {type(found).__name__}")
+        raise ConfigurationError(f"{path} is not a JSON schema: it is a {type(found).__name__}, not an object")
     return found

@@ -42,7 +42,7 @@ class Ingestion:
         output: The Parquet file to write.
         ledger: The ledger.
         shape: Model and options; None to use the ledger's.
-        resume: Whether the ledger must exist.
+        resume: Whether to continue the ledger, which must exist.
         mode: ``"queue"`` or ``"direct"``.
         limit_cost_usd: Maximum cost of this run in USD, or None.
         empty_text: Whether an empty text fails or is embedded as a space.
@@ -73,7 +73,7 @@ class Ingestion:
         Raises:
             ConfigurationError: The input cannot be read, or the ledger belongs to another model.
         """
-        self._check_places()
+        self._check_paths()
         self._check_rows()
         return estimate(
             self._pairs(), ledger=self.ledger, mode=self.mode, empty_text=self.empty_text, **self._options()
@@ -89,7 +89,7 @@ class Ingestion:
             OSError: A file cannot be read or written.
         """
         arrow()
-        self._check_places()
+        self._check_paths()
         options = self._options()
         total = self._check_rows()
         terminal = sys.stderr.isatty()
@@ -119,7 +119,7 @@ class Ingestion:
         """Read the whole input; return the number of documents. Write invalid rows to the quarantine.
 
         Raises:
-            InputError: A row is invalid, and there is no quarantine. The message names the first rows.
+            InputError: A row is invalid, and there is no quarantine. The message contains the first invalid rows.
         """
         bad: list[str] = []
         count = 0
@@ -146,7 +146,7 @@ class Ingestion:
             )
         return count
 
-    def _check_places(self) -> None:
+    def _check_paths(self) -> None:
         """Raise InputError if the output cannot be written or would replace a file that this run does not own."""
         if not (folder := self.output.absolute().parent).is_dir():
             raise InputError(f"the folder of the output does not exist: {folder}")
@@ -154,13 +154,13 @@ class Ingestion:
             if path.is_dir():
                 raise InputError(f"the {what} {path} is a folder: pass a file")
         whole = self.source.resolve() if self.source.is_dir() else None
-        taken = {_place(self.source)}
+        taken = {_file_key(self.source)}
         more = () if self.quarantine is None else (self.quarantine,)
         for path in (self.output, self.ledger, *files_beside(self.ledger), *more):
             is_document = whole in path.resolve().parents and path.suffix.lower() in TEXT_SUFFIXES
-            if is_document or _place(path) in taken:
+            if is_document or _file_key(path) in taken:
                 raise InputError(f"{path} would be overwritten: pass other files as output and ledger")
-            taken.add(_place(path))
+            taken.add(_file_key(path))
         if self.output.suffix.lower() != ".parquet":
             raise InputError(f"the output {self.output} must have the suffix .parquet")
         if why := foreign_output(self.output, self.ledger, "text_hash"):
@@ -183,7 +183,7 @@ class Ingestion:
         return ((document.id, document.text) for document in self._read())
 
     def _rows(self, report: IngestReport) -> Iterator[tuple[Row, str | None]]:
-        """Yield rows of the report with the metadata of their documents; read the documents again for it."""
+        """Yield rows of the report with the metadata of their documents, which are read again."""
         documents = self._read()
         for row in report.rows():
             document = next(documents, None)
@@ -192,6 +192,6 @@ class Ingestion:
             yield row, document.metadata
 
 
-def _place(path: Path) -> object:
-    """Return a key that is equal for two paths of one file, existing or not."""
+def _file_key(path: Path) -> object:
+    """Return a key of a file that is equal for all its paths, even if the file does not exist."""
     return identity(path) or path.resolve()

@@ -14,7 +14,7 @@ __all__ = ["describe", "forget"]
 
 
 def describe(path: Path) -> str:
-    """Return the state of a ledger and its submissions in the queue, one a line.
+    """Return the state of a ledger and its submissions in the queue, one per line.
 
     Raises:
         ConfigurationError: The ledger does not exist.

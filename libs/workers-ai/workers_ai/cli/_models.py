@@ -54,8 +54,8 @@ class Difference(NamedTuple):
     Attributes:
         model: Model id.
         fact: Field of :class:`~workers_ai.catalogue.ModelCard`, or ``"model"`` if one side lacks the whole model.
-        here: Value in the catalogue; None if there is none.
-        service: Value in the service; None if there is none.
+        here: Value in the catalogue; None if missing.
+        service: Value of the service; None if missing.
     """
 
     model: str
@@ -78,7 +78,7 @@ def select_cards(task: str | None) -> list[ModelCard]:
     found = [card for card in known_models() if card.task and _plain(card.task) == _plain(task)]
     if not found:
         tasks = sorted({card.task for card in known_models() if card.task})
-        raise ConfigurationError(f"unknown task {task!r}; tasks: {', '.join(tasks)}")
+        raise ConfigurationError(f"unknown task {task!r}: use one of {', '.join(tasks)}")
     return found
 
 
@@ -101,7 +101,7 @@ def check(client: Client, task: str | None = None) -> list[Difference]:
     """Compare the catalogue with ``models/search`` and ``models/schema`` of an account.
 
     Args:
-        client: Client of the account; its token needs the permission to list models.
+        client: Client of the account; its token must have the permission to list models.
         task: Compare the models of this task only.
 
     Raises:
@@ -119,13 +119,13 @@ def compare(
 ) -> Iterator[Difference]:
     """Yield the differences between cards and the rows of ``models/search`` and schemas of ``models/schema``.
 
-    A fact that is missing in the service counts for flags only: a missing flag means no.
+    A fact that the service does not report is ignored. A flag that it does not report means False.
 
     Args:
         cards: Cards of the catalogue.
         rows: Rows of ``models/search``; a row of another shape is skipped.
         schemas: Input schemas by model id.
-        whole: Whether models that only the service has are reported.
+        whole: Whether to report models that the catalogue does not contain.
     """
     listed: dict[str, Mapping[str, JSON]] = {
         row["name"]: row for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)
@@ -207,7 +207,7 @@ def _fields(schema: JSON, depth: int = 12) -> Iterator[tuple[str, dict[str, JSON
 
 
 def _schema(client: Client, model: str) -> JSON:
-    """Return the input schema of a model; None if the account has none."""
+    """Return the input schema of a model; None if the service has none."""
     request = Request("models/schema", None, model, "catalogue", "GET", urlencode({"model": model}))
     try:
         reply = drive(client._connection.calls.exchange(request), client._connection.transport)

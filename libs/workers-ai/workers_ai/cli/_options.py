@@ -17,14 +17,14 @@ RERANK_MODEL: Final = "@cf/baai/bge-reranker-base"
 
 
 def _tasks() -> list[str]:
-    """Return the completion of a task."""
+    """Return the names of all tasks, for completion."""
     from workers_ai.catalogue import known_models
 
     return sorted({card.task.lower().replace(" ", "-") for card in known_models() if card.task})
 
 
 def _models_of(task: str) -> Callable[[], list[str]]:
-    """Return the completion of a model id: the models of a task."""
+    """Return a function that returns the model ids of a task, for completion."""
 
     def complete() -> list[str]:
         from workers_ai.cli._models import select_cards
@@ -78,7 +78,7 @@ ChatModel = Annotated[
     ),
 ]  # fmt: skip
 Prompt = Annotated[
-    str | None, typer.Option(help="Prompt; {name} stands for a column, {{ for a brace.", show_default=False)
+    str | None, typer.Option(help="Prompt; use {name} for a column, {{ for a brace.", show_default=False)
 ]
 PromptFile = Annotated[Path | None, typer.Option(metavar="FILE", help="File with the prompt.", show_default=False)]
 System = Annotated[str | None, typer.Option(help="System message.", show_default=False)]
@@ -86,11 +86,11 @@ SchemaFile = Annotated[
     Path | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answers.", show_default=False)
 ]
 Labels = Annotated[
-    str | None, typer.Option(metavar="A,B,...", help="Labels of which each answer is one.", show_default=False)
+    str | None, typer.Option(metavar="A,B,...", help="Labels; each answer is one of them.", show_default=False)
 ]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of one answer at most.", show_default=False)]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of one answer.", show_default=False)]
 Temperature = Annotated[float | None, typer.Option(min=0, help="Sampling temperature.", show_default=False)]
-PerJob = Annotated[int | None, typer.Option(min=1, help="Inputs of one submission.", show_default="200")]
+PerJob = Annotated[int | None, typer.Option(min=1, help="Maximum inputs of one submission.", show_default="200")]
 Repair = Annotated[int, typer.Option(min=0, help="Retries of an answer that does not match the schema.")]
 Pooling = Annotated[Literal["mean", "cls"] | None, typer.Option(help="Pooling of the bge models.", show_default=False)]
 Instruction = Annotated[str | None, typer.Option(help="Text put before each document.", show_default=False)]
@@ -133,14 +133,14 @@ Task = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with models/search and models/schema of your account.")]
 Only = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Ask this question only; may be repeated.", show_default=False)
+    list[str] | None, typer.Option(metavar="NAME", help="Test only this question; may be repeated.", show_default=False)
 ]
 ProbeDryRun = Annotated[bool, typer.Option("--dry-run", help="List questions, calls and cost; send nothing.")]
 Markdown = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown, too.", show_default=False)
 ]
 Cassettes = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the recordings.")]
-NoRecord = Annotated[bool, typer.Option("--no-record", help="Keep no recordings.")]
+NoRecord = Annotated[bool, typer.Option("--no-record", help="Write no recordings.")]
 StateFile = Annotated[Path, typer.Option("--state", metavar="FILE", help="File with the answers of earlier runs.")]
 Anew = Annotated[bool, typer.Option("--anew", help="Ignore the answers of earlier runs.")]
 Live = Annotated[bool, typer.Option("--live", help="Use your account, which is billed, instead of the emulator.")]
@@ -148,7 +148,7 @@ PromptWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PROMPT",
-        help="The prompt; - stands for the text on stdin. Without a prompt: stdin, or a conversation in a terminal.",
+        help="The prompt; use - for the text on stdin. Without a prompt: stdin, or a conversation in a terminal.",
         show_default=False,
     ),
 ]
@@ -167,14 +167,14 @@ Session = Annotated[
 Texts = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TEXT", help="Texts. Without texts and --file: one a line on stdin (or -).", show_default=False
+        metavar="TEXT", help="Texts. Without texts and --file: one per line on stdin (or -).", show_default=False
     ),
 ]
 TextFile = Annotated[
     Path | None,
     typer.Option(
         "--file", "-f", metavar="FILE",
-        help="Text file with one text a line, or JSONL, CSV, Parquet or a folder as for ingest.", show_default=False,
+        help="Text file with one text per line, or JSONL, CSV, Parquet or a folder as for ingest.", show_default=False,
     ),
 ]  # fmt: skip
 EmbedDefault = Annotated[

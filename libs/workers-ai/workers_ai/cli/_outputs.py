@@ -1,4 +1,4 @@
-"""Find out whether a file that exists was written from a ledger, before a command replaces it."""
+"""Check whether an existing file was written from a ledger, before a command replaces it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["foreign_output"]
 
 _ROWS: Final = 1000
-"""Rows that are compared: the first ones of the output."""
+"""Number of rows at the start of the output to compare."""
 
 
 def foreign_output(output: Path, ledger: Path, column: str) -> str | None:

@@ -36,15 +36,15 @@ def stdin_text() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as exc:
-        raise InputError(f"stdin is not UTF-8 ({exc.reason})") from exc
+        raise InputError(f"stdin is not UTF-8 ({exc.reason}): convert it to UTF-8") from exc
 
 
 def read_texts(given: Sequence[str], file: Path | None, argument: str) -> list[Document]:
     """Return the texts of the arguments, of a file, or of stdin. Texts without ids are numbered from 0.
 
     Args:
-        given: Texts of the command line; ``-`` for one text a line on stdin.
-        file: A file or folder as for ``ingest``, or a text file with one text a line; ``-`` for stdin.
+        given: Texts of the command line; ``-`` for one text per line on stdin.
+        file: A file or folder as for ``ingest``, or a text file with one text per line; ``-`` for stdin.
         argument: Name of the argument, for errors.
 
     Raises:
@@ -71,12 +71,12 @@ def _lines(file: Path) -> list[str]:
     try:
         return file.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as exc:
-        raise InputError(f"{file} is not UTF-8 ({exc.reason}): pass a text file with one text a line") from exc
+        raise InputError(f"{file} is not UTF-8 ({exc.reason}): pass a text file with one text per line") from exc
 
 
 def _checked(documents: list[Document]) -> list[Document]:
     if not documents:
-        raise InputError("the input has no text")
+        raise InputError("the input has no text: pass at least one")
     return documents
 
 
@@ -88,7 +88,7 @@ def embed(
     as_json: bool,
     options: EmbedKeywords,
 ) -> str:
-    """Embed texts; return what to print: vectors as JSON lines, or a report if there is an output file.
+    """Embed texts. Return the text to print: vectors as JSON lines, or a report if there is an output file.
 
     Args:
         client: The client.
@@ -171,7 +171,7 @@ def _numpy() -> ModuleType:
     try:
         import numpy as np
     except ImportError as exc:
-        raise ConfigurationError(".npy files need numpy: pip install numpy") from exc
+        raise ConfigurationError(".npy files require numpy: pip install numpy") from exc
     return np
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from workers_ai.errors import ConfigurationError
 from workers_ai.generation._options import GenerateOptions, Options
 from workers_ai.generation._report import GenerateReport, answer_of
-from workers_ai.ledger._keywords import async_client, show, split, sync_client
+from workers_ai.ledger._keywords import async_client, split_keywords, sync_client, with_signature
 from workers_ai.ledger._run import Run, arun, run
 
 if TYPE_CHECKING:
@@ -35,7 +37,13 @@ class _Summary:
     def _pass_on(self, current: Run, ids: list[int]) -> None:
         assert self._options.on_answer is not None
         for row in current.ledger.new_answers(current.number, ids):
-            self._options.on_answer(answer_of(row, self._options.output))
+            returned = self._options.on_answer(answer_of(row, self._options.output))
+            if isinstance(returned, Coroutine):
+                returned.close()
+                raise ConfigurationError(
+                    "on_answer returned a coroutine, and is called on a thread of the run: pass a function that does "
+                    "the work itself; the answers are in the ledger"
+                )
 
     def complete(self, ended: Run) -> None:
         """Count invalid and truncated answers while the ledger is open."""
@@ -67,7 +75,7 @@ class _Summary:
         )
 
 
-@show(GenerateOptions, Options, settings=True)
+@with_signature(GenerateOptions, Options, settings=True)
 def generate(
     source: Iterable[object],
     *,
@@ -97,8 +105,8 @@ def generate(
         ledger: Path of the ledger; created if it is missing. A ledger of another model, prompt, schema or
             parameter is rejected.
         model: Model id.
-        prompt: Template with ``{name}`` placeholders; ``{{`` and ``}}`` stand for braces.
-        system: System message.
+        prompt: Template with ``{name}`` placeholders; write ``{{`` and ``}}`` for literal braces.
+        system: System message, for inputs without one of their own.
         schema: The form of the answers: a Pydantic class, a TypedDict, or a JSON schema.
         labels: Labels, an alternative to ``schema``. Each answer is one of them.
         max_tokens: Maximum tokens of one answer.
@@ -142,7 +150,7 @@ def generate(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The same
             call continues later; ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, GenerateOptions, "generate")
+    chosen, settings = split_keywords(keywords, GenerateOptions, "generate")
     options = Options(ledger, model, **chosen)
     with sync_client("generate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)
@@ -150,7 +158,7 @@ def generate(
         return summary.report(run(task, source, outline, used._connection, summary.complete))
 
 
-@show(GenerateOptions, Options, settings=True)
+@with_signature(GenerateOptions, Options, settings=True)
 async def agenerate(
     source: Iterable[object] | AsyncIterable[object],
     *,
@@ -163,7 +171,7 @@ async def agenerate(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, GenerateOptions, "agenerate")
+    chosen, settings = split_keywords(keywords, GenerateOptions, "agenerate")
     options = Options(ledger, model, **chosen)
     async with async_client("agenerate", client, settings) as used:
         task, summary = options.task(used._connection), _Summary(options)

@@ -133,7 +133,7 @@ class MessageDescriptor(_Descriptor, PrompterDescriptor):
 
 
 class _Prompter:
-    """Answers one row per call. Daft awaits all rows of a partition at the same time."""
+    """Answer one row per call. Daft awaits all rows of a partition at the same time."""
 
     def __init__(self, descriptor: MessageDescriptor) -> None:
         self._options = descriptor.options
@@ -221,7 +221,7 @@ class ClassifierDescriptor(_Descriptor, TextClassifierDescriptor):
 
 
 class _Classifier:
-    """Labels one batch per call."""
+    """Label one batch per call."""
 
     def __init__(self, descriptor: ClassifierDescriptor) -> None:
         self._options = descriptor.options

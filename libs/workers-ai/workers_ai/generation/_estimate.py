@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai.catalogue import lookup
 from workers_ai.generation._options import EstimateOptions, Options
-from workers_ai.ledger._keywords import only, show
+from workers_ai.ledger._keywords import check_keywords, with_signature
 from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._records import JOBS_IN_FLIGHT, LARGE_RUN, QUEUE_MINUTES
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GenerateEstimate", "estimate"]
 
-_UNBOUNDED_ANSWER: Final = 512
-"""Assumed tokens of an answer if neither the caller nor the catalogue has a maximum."""
+_USUAL_ANSWER: Final = 512
+"""Assumed tokens of an answer without ``max_tokens``: models end before the maximum of the catalogue."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class GenerateEstimate:
         return estimate_html(self.model, self._facts())
 
 
-@show(EstimateOptions, Options)
+@with_signature(EstimateOptions, Options)
 def estimate(
     source: Iterable[object],
     *,
@@ -94,7 +94,7 @@ def estimate(
     ledger: str | os.PathLike[str] | None = None,
     **options: Unpack[EstimateOptions],
 ) -> GenerateEstimate:
-    """Estimate what :func:`generate` would send and cost. Reads the source and sends nothing.
+    """Estimate what :func:`generate` would send and cost. Read the source, but send nothing.
 
     Input tokens are estimated as a quarter of the bytes. A job in the queue is assumed to last five minutes; direct
     requests are sent at the documented limit per minute.
@@ -106,16 +106,16 @@ def estimate(
         **options: ``prompt``, ``system``, ``schema``, ``labels``, ``max_tokens``, ``temperature``, ``seed``, ``stop``,
             ``reasoning_effort``, ``extra_body``, ``mode``, ``requests_per_job`` and ``dedupe``, as for
             :func:`generate`; and ``expected_output_tokens``, tokens of an average answer, by default half of
-            ``max_tokens``.
+            ``max_tokens``; without both, 512 at most.
 
     Raises:
         ConfigurationError: An argument is invalid, or the ledger belongs to another model, prompt, schema or parameter.
         BadRequestError: An item of the source is not an input.
     """
-    chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
+    chosen = Options(ledger or "", model, **check_keywords(options, EstimateOptions, "estimate"))
     task = chosen.task(None)
     seen: set[bytes] = set()
-    inputs = unsendable = tokens = 0
+    inputs = unsendable = tokens = made = most = unbounded = 0
     sizes: list[tuple[int, int]] = []
     with existing_ledger(ledger, chosen.fingerprint) as held:
         for document in map(task.document, iter_source(source)):
@@ -123,18 +123,17 @@ def estimate(
             if document.key in seen or (held is not None and held.find_answers([document.key])[0] is not None):
                 continue
             seen.add(document.key)
-            size, expected, _, why = task.measure(document.text)
+            size, expected, _, why, bound = task.measure(document.text)
             if why is not None:
                 unsendable += 1
-            else:
-                tokens += expected
-                sizes.append((size, expected))
+                continue
+            tokens += expected
+            usual, at_most = _answer_tokens(bound, chosen)
+            made += usual
+            most += at_most
+            unbounded += not at_most
+            sizes.append((size, expected))
     card = lookup(model)
-    bound = chosen.max_tokens or card.default_max_tokens or card.max_output_tokens
-    usual = chosen.expected_output_tokens
-    if usual is None:
-        usual = (bound or 2 * _UNBOUNDED_ANSWER) // 2
-    made = usual * len(sizes)
     cost = card.cost_usd(tokens, made)
     submissions = _submissions(sizes, chosen, inputs) if chosen.mode == "queue" else 0
     minutes = len(sizes) / (card.requests_per_minute or REQUESTS_PER_MINUTE["chat"])
@@ -150,9 +149,24 @@ def estimate(
         output_tokens=made,
         neurons=task.neurons(_usage(tokens, made)),
         cost_usd=cost,
-        max_cost_usd=None if bound is None else card.cost_usd(tokens, bound * len(sizes)),
+        max_cost_usd=None if unbounded else card.cost_usd(tokens, most),
         minutes=minutes,
     )
+
+
+def _answer_tokens(bound: int, options: Options) -> tuple[int, int]:
+    """Return the expected and the maximum tokens of an answer; 0 for an unknown maximum.
+
+    Args:
+        bound: ``max_tokens`` of the request; 0 without it.
+        options: The options of the generation.
+    """
+    card = lookup(options.model)
+    most = bound or card.default_max_tokens or card.max_output_tokens or 0
+    usual = most // 2 or _USUAL_ANSWER
+    if options.expected_output_tokens is not None:
+        return options.expected_output_tokens, most
+    return (usual if bound else min(usual, _USUAL_ANSWER)), most
 
 
 def _usage(tokens: int, made: int) -> Any:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from weakref import WeakKeyDictionary
 
 from workers_ai._validation import require, require_kind
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from workers_ai._wire.params import ChatKeywords
     from workers_ai.generation._report import Answer
     from workers_ai.ledger._records import Failure
     from workers_ai.types import JSON, ChatReply
@@ -38,7 +39,7 @@ _BURST_S: Final = 0.25
 
 
 _WITHOUT_EFFECT: Final = frozenset({"api", "session_id", "stream_options"})
-"""Keywords of a chat that do not change its answer in the queue: it has one route, and answers come whole."""
+"""Keywords of a chat that do not change its answer in the queue, which has one route and no streams."""
 
 _OF_ONE_REQUEST: Final = PER_CALL - {"extra_body", "session_id"}
 
@@ -118,7 +119,9 @@ class QueuedClient(AsyncClient):
         vars(self).update(state)
         self._reset()
 
-    async def chat(self, model: str, messages: Sequence[Mapping[str, JSON]], **options: object) -> ChatReply:
+    async def chat(
+        self, model: str, messages: Sequence[Mapping[str, JSON]], **options: Unpack[ChatKeywords]
+    ) -> ChatReply:
         """Return the answer to a conversation, through the queue.
 
         Args:
@@ -129,8 +132,8 @@ class QueuedClient(AsyncClient):
 
         Raises:
             BatchItemError: This request failed.
-            ConfigurationError: The model is another one, a keyword is unknown, or it is a setting of a single HTTP
-                request, such as ``timeout``, ``gateway`` and ``extra_headers``.
+            ConfigurationError: ``model`` is not that of the client, a keyword is unknown, or a keyword is a setting of
+                a single HTTP request, such as ``timeout``, ``gateway`` and ``extra_headers``.
             WorkersAIError: An error that stopped the submission.
         """
         chat = self._input(model, messages, options)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from workers_ai._validation import require_int
 from workers_ai._wire.json_parsing import read_json, replace_lone_surrogates
 from workers_ai._wire.json_writing import plain_json
 from workers_ai._wire.params import CHAT_PARAMS
@@ -53,7 +55,7 @@ def canonical(chat: ChatInput) -> str:
         BadRequestError: A value cannot be written as JSON.
     """
     value = {"messages": list(chat.messages), "params": dict(chat.params)}
-    if chat.extra_body:  # left out if empty: ledgers hold the hashes of requests without it
+    if chat.extra_body:  # omitted if empty: ledgers contain the hashes of requests without it
         value["extra_body"] = dict(chat.extra_body)
     try:
         text = _canonical.encode(value)
@@ -86,7 +88,7 @@ class PromptTemplate:
     """A prompt with ``{name}`` placeholders.
 
     Args:
-        template: The text. ``{{`` and ``}}`` stand for braces.
+        template: The text, with ``{{`` and ``}}`` for literal braces.
 
     Raises:
         ConfigurationError: A placeholder is malformed, or the template has none.
@@ -137,7 +139,7 @@ class PromptTemplate:
                     arguments=("prompt",),
                 )
             row = dict.fromkeys(self.names, row)
-        missing = [name for name in self.names if row.get(name) is None]
+        missing = [name for name in self.names if name not in row]
         if missing:
             raise ConfigurationError(
                 f"the input {doc_id!r:.200} has no {', '.join(missing)} for the placeholders of prompt; it has "
@@ -156,12 +158,14 @@ class Renderer:
         system: System message put before the input, or None.
         dedupe: Whether equal inputs share one answer.
         is_text: Whether answers are free text, so that an input may have a ``response_format`` of its own.
+        max_tokens: Output tokens of the model at most, or None.
     """
 
     prompt: PromptTemplate | None = None
     system: str | None = None
     dedupe: bool = True
     is_text: bool = True
+    max_tokens: int | None = None
 
     def document(self, item: object) -> Document:
         """Return an item of the source as the ledger stores it.
@@ -176,7 +180,9 @@ class Renderer:
         return Document(doc_id, input_hash(text, None if self.dedupe else doc_id), text)
 
     def _pair(self, item: object) -> tuple[str | int, object]:
-        item = as_mapping(item) or item
+        mapping = as_mapping(item)
+        if mapping is not None and "id" in mapping:
+            item = mapping
         if isinstance(item, Mapping) and "id" in item:
             given: object = item if self.prompt is not None else item.get("input", item.get("text", item))
             return checked_id(item["id"]), given
@@ -197,8 +203,11 @@ class Renderer:
         if isinstance(given, Mapping) and self.prompt is None:
             raise ConfigurationError(f"the input {doc_id!r:.200} is a row: pass prompt= with its columns in braces")
         if isinstance(given, (str, Mapping)):
-            text = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
-            if self._is_blank(given):
+            text: str | None = self.prompt.render(given, doc_id) if self.prompt is not None else str(given)
+            values = self._values(given, doc_id)
+            if any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values):
+                text = None  # reported as failed; pandas has NaN for a null
+            elif all(isinstance(value, str) and not value.strip() for value in values):
                 text = ""  # reported as failed, even if the prompt adds text
             return ChatInput([*self._system(), {"role": "user", "content": text}])
         if isinstance(given, (list, tuple)) and all(isinstance(message, Mapping) for message in given):
@@ -212,12 +221,19 @@ class Renderer:
             "ChatInput"
         )
 
-    def _is_blank(self, given: str | Mapping[str, JSON]) -> bool:
-        """Return whether a text, or every value of a row that the prompt uses, is blank."""
-        values = (
-            [given] if isinstance(given, str) else [given[name] for name in (self.prompt.names if self.prompt else ())]
-        )
-        return all(isinstance(value, str) and not value.strip() for value in values)
+    def _values(self, given: str | Mapping[str, JSON], doc_id: str | int) -> list[JSON]:
+        """Return a text, or the values of a row that the prompt uses.
+
+        Raises:
+            ConfigurationError: A value is bytes.
+        """
+        if isinstance(given, str):
+            return [given]
+        names = self.prompt.names if self.prompt else {}
+        for name in names:
+            if isinstance(given[name], bytes):
+                raise ConfigurationError(f"{name} of the input {doc_id!r:.200} is bytes: decode it to a text")
+        return [given[name] for name in names]
 
     def _system(self) -> list[Mapping[str, JSON]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
@@ -243,6 +259,7 @@ class Renderer:
                 f"the input {doc_id!r:.200} has unknown parameters: {', '.join(unknown)}. Use those of Client.chat, "
                 "and extra_body for other fields of the body"
             )
+        require_int(f"max_tokens of the input {doc_id!r:.200}", chat.params.get("max_tokens"), 1, self.max_tokens)
         check_fields({**chat.params, **chat.extra_body}, f"the input {doc_id!r:.200}", is_text=self.is_text)
 
 

@@ -90,6 +90,10 @@ class GenerateKeywords(GenerateOptions, ClientArguments, total=False):
     """Keywords of :func:`workers_ai.generation.generate`: its options, and arguments of :class:`~workers_ai.Client`."""
 
 
+def _is_async(call: Callable[[Answer], object]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
+
+
 @dataclass(frozen=True)
 class Options:
     """Checked arguments of :func:`workers_ai.generation.generate` that are not connection settings."""
@@ -147,7 +151,7 @@ class Options:
         for name in ("dedupe", "wait", "raise_on_failure"):
             require_one_of(name, getattr(self, name), (True, False))
         require(
-            self.on_answer is None or (callable(self.on_answer) and not inspect.iscoroutinefunction(self.on_answer)),
+            self.on_answer is None or (callable(self.on_answer) and not _is_async(self.on_answer)),
             "on_answer must be a function of one answer, not a coroutine function: it is called on a thread of the run",
         )
         if self.max_tokens is None and not self.output.is_text and card.default_max_tokens == _SHORT_DEFAULT:
@@ -189,10 +193,11 @@ class Options:
 
     @cached_property
     def renderer(self) -> Renderer:
-        """Renders items of the source to chat requests."""
+        """Renderer of items of the source."""
         require_kind("system", self.system, str, "a text")
         template = None if self.prompt is None else PromptTemplate(self.prompt)
-        return Renderer(template, self.system, self.dedupe, self.output.is_text)
+        most = lookup(self.model).max_output_tokens
+        return Renderer(template, self.system, self.dedupe, self.output.is_text, most)
 
     @cached_property
     def params(self) -> dict[str, JSON]:

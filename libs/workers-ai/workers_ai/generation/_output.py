@@ -6,7 +6,10 @@ import functools
 import json
 import operator
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import EnumType
 from functools import cached_property
 from types import UnionType
 from typing import (
@@ -24,9 +27,9 @@ from typing import (
     is_typeddict,
 )
 
-from workers_ai._wire.chat.schema_validation import conform
+from workers_ai._wire.chat.schema_validation import conform, schema_fault
 from workers_ai._wire.chat.schemas import inline_refs, schema_of
-from workers_ai._wire.json_parsing import parse_answer
+from workers_ai._wire.json_parsing import after_reasoning, parse_answer
 from workers_ai.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputFormat"]
 
-_MOST_LABELS: Final = 200
+_MAX_LABELS: Final = 200
 _QUOTES: Final = " \t\r\n\"'`*."
 
 
@@ -99,9 +102,19 @@ class OutputFormat:
         """
         if self.schema is None:
             return None
+        if not text.strip():
+            raise ValueError("the answer is empty")
         if self.labels is not None:
             return self._label(text)
-        value = parse_answer(text)
+        try:
+            return self._value(parse_answer(text))
+        except ValueError:
+            raise
+        except Exception as exc:  # a validator of the class may raise any error
+            raise ValueError(f"{type(exc).__name__}: {exc}") from exc
+
+    def _value(self, value: JSON) -> Any:
+        assert self.schema is not None
         if self._adapter is not None:
             # As JSON: strict classes accept texts for dates and enumerations only from JSON.
             return self._adapter.validate_json(json.dumps(value))
@@ -111,28 +124,30 @@ class OutputFormat:
 
     def _label(self, text: str) -> str:
         assert self.labels is not None
-        found: object = text
-        if text.lstrip().startswith(("{", '"', "`")):
-            try:
+        found: JSON = after_reasoning(text)
+        if str(found).lstrip().startswith(("{", '"', "`")):
+            with suppress(ValueError):
                 value = parse_answer(text)
                 found = value.get("label") if isinstance(value, dict) else value
-            except ValueError:
-                found = text
-        word = found.strip(_QUOTES) if isinstance(found, str) else ""
-        for label in self.labels:
-            if word == label.strip(_QUOTES):
-                return label
-        folded = [label for label in self.labels if word.casefold() == label.strip(_QUOTES).casefold()]
-        if len(folded) == 1:
-            return folded[0]
+        word = found if isinstance(found, str) else json.dumps(found)
+        for form in (str.strip, _bare, lambda label: _bare(label).casefold()):
+            fitting = [label for label in self.labels if form(label) == form(word)]
+            if len(fitting) == 1:
+                return fitting[0]
         raise ValueError(f"the answer {text!r:.100} is not one of the labels")
 
 
+def _bare(text: str) -> str:
+    """Return a label without quotation marks around it, in the composed form of Unicode."""
+    return unicodedata.normalize("NFC", text.strip(_QUOTES))
+
+
 def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(labels, str) or not all(isinstance(label, str) and label.strip() for label in labels):
+    is_list = isinstance(labels, (Sequence, EnumType)) and not isinstance(labels, str)
+    if not is_list or not all(isinstance(label, str) and label.strip() for label in labels):
         raise ConfigurationError(f"labels must be a list of non-blank texts, not {labels!r:.200}")
-    if not 2 <= len(labels) <= _MOST_LABELS:
-        raise ConfigurationError(f"labels must be 2 to {_MOST_LABELS} texts, not {len(labels)}")
+    if not 2 <= len(labels) <= _MAX_LABELS:
+        raise ConfigurationError(f"labels must be 2 to {_MAX_LABELS} texts, not {len(labels)}")
     repeated = {label for label in labels if list(labels).count(label) > 1}
     if repeated:
         raise ConfigurationError(f"labels contains {min(repeated)!r} more than once: pass each label once")
@@ -146,6 +161,8 @@ def _json_schema(schema: Mapping[str, JSON]) -> dict[str, JSON]:
         raise ConfigurationError(f"schema {dict(schema)!r:.200} is not a JSON schema: add type or properties") from None
     if not {"type", "properties", "anyOf", "oneOf", "allOf", "$ref", "enum", "const"} & bare.keys():
         raise ConfigurationError(f"schema {dict(bare)!r:.200} is not a JSON schema: add type or properties")
+    if why := schema_fault(bare):
+        raise ConfigurationError(f"schema {dict(bare)!r:.200} is not a JSON schema: {why}")
     return {**({"title": name} if name and "title" not in bare else {}), **bare}
 
 

@@ -132,7 +132,7 @@ class WorkersAIGenerator:
             WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`.
         """
         for name in self._columns:
-            require(name in batch, f"the batch has no column {name!r}; it has {', '.join(batch)}")
+            require(name in batch, f"the batch has no column {name!r}: use one of {', '.join(batch)}")
         size = len(batch[self._columns[0]])
         answers: list[str | None] = [None] * size
         errors = ["the input is null"] * size

@@ -56,13 +56,13 @@ class GenerateTask:
 
     Args:
         model: Model id.
-        renderer: Converts items of the source to chat requests.
+        renderer: Renderer of items of the source.
         output: The form that answers must have.
         params: Chat parameters of all requests.
         extra_body: Fields added to the body of all requests.
         repair: Number of retries of an answer that does not match the schema.
         mode: ``"queue"`` or ``"direct"``.
-        connection: Sends direct requests; None to estimate only.
+        connection: Connection for direct requests; None to estimate only.
     """
 
     noun = "inputs"
@@ -157,13 +157,16 @@ class GenerateTask:
             self.document((0, chat))
             self._plan(chat)
         except RecursionError:
-            raise BadRequestError("messages are nested too deeply, or contain themselves", model=self.model) from None
+            raise BadRequestError(
+                "messages are nested too deep, or contain themselves: pass flatter messages", model=self.model
+            ) from None
 
     def measure(self, text: str) -> Measured:
         """Return size and price of an input, and why the service would reject it."""
         chat = read_input(text)
         if _is_empty(chat.messages):
-            return Measured(0, 0, why="the input is empty")
+            is_null = self._renderer.prompt is not None and chat.messages[-1].get("content") is None
+            return Measured(0, 0, why="a value for the prompt is null" if is_null else "the input is empty")
         try:
             plan = self._plan(chat)
         except (BadRequestError, RecursionError) as exc:
@@ -180,8 +183,9 @@ class GenerateTask:
         elif self._window and expected > _OVER_WINDOW * self._window:
             window = f"the context window of {self.model} is {self._window:,}"
             why = f"the input has about {expected:,} tokens; {window}: shorten it"
-        made = _most_tokens(plan.request.body or {}) or self._default_max or 0
-        return Measured(size, expected, neurons_of(self.model, at_most, made) or 0.0, why)
+        made = _max_answer_tokens(plan.request.body or {})
+        price = neurons_of(self.model, at_most, made or self._default_max or 0)
+        return Measured(size, expected, price or 0.0, why, made)
 
     def prepare(self, texts: Sequence[str], keys: Sequence[bytes]) -> Prepared:
         """Return the request of one input, with its hash as reference."""
@@ -233,9 +237,17 @@ class GenerateTask:
             measured = self.measure(again)
             if measured.why is None:
                 return Outcome(again=Rewrite(group[0], again, measured), usage=usage)
-        spent = (usage.input_tokens, usage.output_tokens, usage.neurons) if usage else (None, None, None)
-        message = canonical_message(reply)
-        row = AnswerEntry(group[0], message, reply.finish_reason, *spent, 0, request_id, time.time())
+        row = AnswerEntry(
+            id=group[0],
+            answer=canonical_message(reply),
+            finish=reply.finish_reason,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            neurons=usage.neurons if usage else None,
+            estimated=0,
+            request_id=request_id,
+            at=time.time(),
+        )
         return Outcome([row], misfit=why, usage=usage)
 
     def _why_misfit(self, reply: ChatReply) -> str:
@@ -302,8 +314,8 @@ def estimated_input_tokens(messages: Sequence[Mapping[str, JSON]], size: int) ->
     return max(1, text // 4) + extra, text // 2 + _MESSAGE_TOKENS * len(messages) + extra
 
 
-def _most_tokens(body: Mapping[str, JSON]) -> int:
-    """Return the bound of the answer's tokens in a request body; 0 without a bound."""
+def _max_answer_tokens(body: Mapping[str, JSON]) -> int:
+    """Return the maximum tokens of the answer in a request body; 0 if not set."""
     bounds = [body.get(name) for name in ("max_tokens", "max_output_tokens", "max_completion_tokens")]
     return max((bound for bound in bounds if isinstance(bound, int)), default=0)
 
@@ -342,11 +354,16 @@ def _is_empty(messages: Sequence[Mapping[str, JSON]]) -> bool:
         content = message.get("content")
         if message.get("role") in ("system", "developer"):
             continue
-        if message.get("tool_calls") or (isinstance(content, list) and content):
-            return False
-        if isinstance(content, str) and content.strip():
+        if message.get("tool_calls") or not _is_blank(content):
             return False
     return True
+
+
+def _is_blank(content: JSON) -> bool:
+    if isinstance(content, list):
+        return all(isinstance(part, Mapping) and part.get("type") == "text" and _is_blank(part.get("text"))
+                   for part in content)  # fmt: skip
+    return content is None or (isinstance(content, str) and not content.strip())
 
 
 def _with_system(messages: Sequence[Mapping[str, JSON]], text: str) -> list[Mapping[str, JSON]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workers_ai.ingest._options import IngestOptions, Options
 from workers_ai.ingest._report import IngestReport
 from workers_ai.ingest._task import EmbedTask
-from workers_ai.ledger._keywords import async_client, show, split, sync_client
+from workers_ai.ledger._keywords import async_client, split_keywords, sync_client, with_signature
 from workers_ai.ledger._run import Run, arun, run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _report(ended: Run) -> IngestReport:
     )
 
 
-@show(IngestOptions, Options, settings=True)
+@with_signature(IngestOptions, Options, settings=True)
 def ingest(
     source: Iterable[object],
     *,
@@ -98,14 +98,14 @@ def ingest(
         WorkersAIError: An error that stops the run, such as :class:`~workers_ai.errors.QuotaExhaustedError`. The same
             call continues later; ``request_ids`` lists the submissions still in the queue.
     """
-    chosen, settings = split(keywords, IngestOptions, "ingest")
+    chosen, settings = split_keywords(keywords, IngestOptions, "ingest")
     options = Options(ledger, model, **chosen)
     with sync_client("ingest", client, settings) as used:
         task = EmbedTask(options.fingerprint, options.empty_text, used._connection.calls)
         return _report(run(task, source, options.outline(source, task), used._connection))
 
 
-@show(IngestOptions, Options, settings=True)
+@with_signature(IngestOptions, Options, settings=True)
 async def aingest(
     source: Iterable[object] | AsyncIterable[object],
     *,
@@ -118,7 +118,7 @@ async def aingest(
 
     The ledger, and an iterable that is not asynchronous, are used in threads.
     """
-    chosen, settings = split(keywords, IngestOptions, "aingest")
+    chosen, settings = split_keywords(keywords, IngestOptions, "aingest")
     options = Options(ledger, model, **chosen)
     async with async_client("aingest", client, settings) as used:
         task = EmbedTask(options.fingerprint, options.empty_text, used._connection.calls)

@@ -10,7 +10,7 @@ from workers_ai._limits.limiter import REQUESTS_PER_MINUTE
 from workers_ai._wire.batch import json_bytes
 from workers_ai.catalogue import USD_PER_NEURON, lookup
 from workers_ai.ingest._options import EstimateOptions, Options
-from workers_ai.ledger._keywords import only, show
+from workers_ai.ledger._keywords import check_keywords, with_signature
 from workers_ai.ledger._ledger import existing_ledger
 from workers_ai.ledger._packing import Packer
 from workers_ai.ledger._progress import neurons_of
@@ -100,7 +100,7 @@ class Estimate:
         return estimate_html(self.model, self._facts())
 
 
-@show(EstimateOptions, Options)
+@with_signature(EstimateOptions, Options)
 def estimate(
     source: Iterable[object],
     *,
@@ -108,7 +108,7 @@ def estimate(
     ledger: str | os.PathLike[str] | None = None,
     **options: Unpack[EstimateOptions],
 ) -> Estimate:
-    """Estimate what :func:`ingest` would send and cost. Reads the source and sends nothing.
+    """Estimate what :func:`ingest` would send and cost. Read the source, but send nothing.
 
     Tokens are estimated as a quarter of the bytes, up to what the model reads of one text. A job in the queue is
     assumed to last five minutes, within which most are done
@@ -126,7 +126,7 @@ def estimate(
         ConfigurationError: An option is invalid, or the ledger belongs to another model or other options.
         BadRequestError: A document is not a pair of id and text.
     """
-    chosen = Options(ledger or "", model, **only(options, EstimateOptions, "estimate"))
+    chosen = Options(ledger or "", model, **check_keywords(options, EstimateOptions, "estimate"))
     limits = chosen.limits
     window = input_window(model)
     count = _Count(model, limits, window, chosen.mode)

@@ -42,7 +42,7 @@ class EmbedTask:
     Args:
         fingerprint: Model and options.
         empty_text: ``"space"`` embeds one space in place of an empty text, which otherwise fails.
-        calls: Sends direct requests.
+        calls: Flows for direct requests.
     """
 
     noun = "texts"

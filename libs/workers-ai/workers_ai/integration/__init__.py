@@ -1,6 +1,7 @@
 """Building blocks for framework packages: fields, checks, flows and wire helpers.
 
-The names here are public for authors of framework packages. They may change in a minor release; the changelog says so.
+The names here are public for authors of framework packages. They may change in a minor release, with an entry in the
+changelog.
 Each name is imported at its first use, so that ``import workers_ai.integration`` costs nothing.
 """
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from workers_ai._wire.usage import read_usage
     from workers_ai._wire.vectors import require_one_length
     from workers_ai.integration._constructors import ChatConstructor, ConnectionConstructor, EmbeddingConstructor
+    from workers_ai.integration._json_schema import DescribedModel
     from workers_ai.integration._masking import masks_arguments
     from workers_ai.integration._openai_keywords import (
         FOREIGN_KEYWORDS,
@@ -58,6 +60,7 @@ __all__ = [
     "Connection",
     "ConnectionConstructor",
     "ConnectionFields",
+    "DescribedModel",
     "EmbeddingConstructor",
     "EmbeddingFields",
     "Flow",
@@ -103,6 +106,7 @@ __all__ = [
 _MODULES = {
     # Fields of pydantic classes
     "integration._constructors": ("ChatConstructor", "ConnectionConstructor", "EmbeddingConstructor"),
+    "integration._json_schema": ("DescribedModel",),
     "integration._masking": ("masks_arguments",),
     "integration._openai_keywords": (
         "FOREIGN_KEYWORDS",

@@ -5,12 +5,8 @@ The fields are in :mod:`workers_ai.integration._pydantic_fields`.
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
-import textwrap
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
@@ -21,6 +17,7 @@ from workers_ai._settings.secrets import mask_secrets
 from workers_ai._settings.settings import Settings
 from workers_ai._validation import unknown_keyword
 from workers_ai.errors import ConfigurationError
+from workers_ai.integration._json_schema import DescribedModel
 from workers_ai.integration._openai_keywords import (
     FOREIGN_KEYWORDS,
     TRANSLATED_KEYWORDS,
@@ -30,9 +27,6 @@ from workers_ai.integration._openai_keywords import (
 
 if TYPE_CHECKING:
     from inspect import Signature
-
-    from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
 
     from workers_ai._settings.keywords import SettingKeywords
 
@@ -54,7 +48,7 @@ class _Signature:
         return signature
 
 
-class SettingsModel(BaseModel):
+class SettingsModel(DescribedModel):
     """Base of the classes with settings.
 
     - An unknown keyword raises an error that suggests the most similar one.
@@ -208,21 +202,6 @@ class SettingsModel(BaseModel):
         if vars(self)["api_token"] is None:
             self.__setattr__("api_token", self._resolve({"account_id": vars(self)["account_id"]}).api_token)
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the JSON schema, with the docstrings of the fields as descriptions and without excluded fields.
-
-        ``use_attribute_docstrings`` does the same, but costs 50 ms at each import.
-        """
-        schema = handler(_without_excluded(core_schema))
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
-        for name, text in _docstrings(cls).items():
-            field = cls.model_fields[name]
-            for key in (name, field.alias):
-                if key in properties:
-                    properties[key].setdefault("description", field.description or text)
-        return schema
-
 
 @functools.cache
 def _keywords(cls: type[BaseModel]) -> frozenset[str]:
@@ -235,30 +214,6 @@ def _accepted(cls: type[SettingsModel]) -> frozenset[str]:
     """Return all keywords of the constructor, including those without effect."""
     others = FOREIGN_KEYWORDS | TRANSLATED_KEYWORDS | cls._ignored_keywords
     return _keywords(cls) | others | cls._keyword_aliases.keys()
-
-
-def _without_excluded(schema: Any) -> Any:
-    """Return a core schema without the fields that dumps leave out."""
-    if "fields" in schema and schema.get("type") == "model-fields":
-        kept = {name: field for name, field in schema["fields"].items() if not field.get("serialization_exclude")}
-        return {**schema, "fields": kept}
-    return {**schema, "schema": _without_excluded(schema["schema"])} if "schema" in schema else schema
-
-
-@functools.cache
-def _docstrings(cls: type[BaseModel]) -> dict[str, str]:
-    """Return the docstring below each field of a class and its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if not (issubclass(base, BaseModel) and "workers_ai" in base.__module__):
-            continue
-        body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]).body
-        for field, text in pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                name = ast.unparse(field.target)
-                if name in cls.model_fields and isinstance(text.value.value, str):
-                    found[name] = inspect.cleandoc(text.value.value)
-    return found
 
 
 def _configuration_error(owner: str, exc: ValidationError) -> ConfigurationError:

@@ -82,7 +82,7 @@ QUEUE_WORKERS: Final = _COLLECTORS + 1
 _CHUNK: Final = 1000
 _IDLE_S: Final = 0.1
 _TURN_S: Final = 0.02
-_TURN_MOST_S: Final = 10.0
+_MAX_TURN_S: Final = 10.0
 _POLL_SLEEP_S: Final = 0.1
 _FOREIGN_S: Final = 0.5
 _ADOPT_INTERVAL_S: Final = 2.0
@@ -160,8 +160,8 @@ class Engine:
         self._health = Health(SINGLE_REFUSALS if self._part == 1 else None)
         self._pending = PollingQueue()
         self._turn = _turn_of(self.ledger.path)
-        self._taking = threading.Lock()  # held by the worker that reads the source, which may be slow
-        self._storing = threading.Lock()  # around ``on_stored``
+        self._source_lock = threading.Lock()  # held by the worker that reads the source, which may be slow
+        self._callback_lock = threading.Lock()  # around ``on_stored``
         self._lock = threading.RLock()  # around shared counters
         self.stopped: WorkersAIError | None = None
         self._collect_until = float("inf")
@@ -231,8 +231,8 @@ class Engine:
             self._sending = False
 
     def _await_turn(self) -> Flow[bool]:
-        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, go on without it."""
-        until = self.clock() + _TURN_MOST_S
+        """Wait for the lock of the ledger; return whether this run holds it. After ten seconds, continue without it."""
+        until = self.clock() + _MAX_TURN_S
         while not (held := self._turn.acquire(blocking=False)) and self.clock() < until:
             yield Sleep(_TURN_S, "another submission")  # a blocked thread could not end
         return held
@@ -265,7 +265,7 @@ class Engine:
         self._stop(
             BatchError(
                 f"the queue returned the request id {job.request_id} for more than one submission, so that their "
-                f"results cannot be told apart; none was stored: run the same call again",
+                f"results cannot be assigned; none was stored: run the same call again",
                 model=self._model,
                 request_ids=[job.request_id],
             )
@@ -367,11 +367,11 @@ class Engine:
         if collects and (pending := self._pending.take(now)):
             return pending
         task: Claim | Sleep | None = Sleep(_IDLE_S, "other workers")
-        if self._taking.acquire(blocking=not (collects and self._pending)):
+        if self._source_lock.acquire(blocking=not (collects and self._pending)):
             try:
                 task = self._take()
             finally:
-                self._taking.release()
+                self._source_lock.release()
         if collects and self._pending and not isinstance(task, Claim):
             return Sleep(self._pending.due_in(now, _POLL_SLEEP_S), "queue")
         return task
@@ -479,11 +479,11 @@ class Engine:
             return self.limits.cost_usd / USD_PER_NEURON - (self.tally.neurons or 0.0) - self._reserved - self._risked
 
     def _over_limit(self) -> BatchError:
-        return BatchError(
-            f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue (the limit "
-            "applies to each run)",
-            model=self._model,
-        )
+        message = f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue "
+        message += "(the limit applies to each run)"
+        if not self.tally.neurons:
+            message += "; nothing was sent, since one input may cost more: raise the limit"
+        return BatchError(message, model=self._model)
 
     def _release(self, claim: Claim) -> None:
         self.ledger.release(claim.job)
@@ -557,7 +557,7 @@ class Engine:
             retries = len(rewrites) + bool(decision.again)
             self._settle(claim, done=len(mine), failed=len(decision.failures) + len(misfit), retries=retries)
         if self.on_stored is not None and rows:
-            with self._storing:
+            with self._callback_lock:
                 self.on_stored([row[0] for row in rows])
         self._health.mismatch([error for _, error in failed if isinstance(error, LengthError)])
         return self._apply(decision)
@@ -648,6 +648,8 @@ class Engine:
 
 class LengthError(BatchItemError):
     """The vectors of an item have another length than those of the ledger."""
+
+    remedy = "Use another ledger."
 
 
 def as_status_error(error: BatchError) -> WorkersAIError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from workers_ai._calls.polling import EXECUTION, is_unknown
 from workers_ai._wire.error_mapping import CODES, ErrorDetails, classify
 from workers_ai.errors import APIConnectionError, CapacityError, QuotaExhaustedError
-from workers_ai.retry import MINUTE_S, required_wait_s
+from workers_ai.retry import MINUTE_S, backoff_s, required_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +139,10 @@ def _half(group: Sequence[int], tries: Mapping[int, tuple[int, int]], per_reques
 
 
 def _is_temporary(kind: type[WorkersAIError] | None, code: int | None, outage: bool) -> bool:
-    """Return whether an error is temporary. An input can cause a failed execution, unless everything fails."""
+    """Return whether an error is temporary.
+
+    A failed execution is temporary only if every request failed; otherwise an input may be the cause.
+    """
     return kind is not None and kind.is_retryable and (outage or code not in EXECUTION)
 
 
@@ -180,11 +183,11 @@ class Health:
     """Count consecutive failures of the service, over all workers of a run.
 
     Args:
-        most_single: Number of failed single inputs, with no success, that ends the run; None for no limit.
+        max_single: Number of failed single inputs, with no success, that ends the run; None for no limit.
     """
 
-    def __init__(self, most_single: int | None = None) -> None:
-        self._most_single = most_single
+    def __init__(self, max_single: int | None = None) -> None:
+        self._max_single = max_single
         self._lock = threading.Lock()
         self._strikes = 0
         self._until = 0.0
@@ -231,7 +234,7 @@ class Health:
             self.blamed = True
             self._full += sum(is_full for _, is_full in failed)
             self._single += sum(not is_full for _, is_full in failed)
-            too_many = self._most_single is not None and self._single > self._most_single
+            too_many = self._max_single is not None and self._single > self._max_single
             if too_many or self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
                 raise failed[-1][0]
 
@@ -289,4 +292,4 @@ class Health:
         wait = required_wait_s(error)
         if wait is not None:
             return wait
-        return float(min(0.5 * 2.0**self._strikes, MINUTE_S))
+        return backoff_s(self._strikes, 1.0, MINUTE_S)

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 
 
-__all__ = ["async_client", "only", "show", "split", "sync_client"]
+__all__ = ["async_client", "check_keywords", "split_keywords", "sync_client", "with_signature"]
 
 Options = TypeVar("Options")
 Function = TypeVar("Function", bound="Callable[..., object]")
 
 
-def show(options: type, defaults: type, *, settings: bool = False) -> Callable[[Function], Function]:
+def with_signature(options: type, defaults: type, *, settings: bool = False) -> Callable[[Function], Function]:
     """Return a decorator that lists each keyword in the signature of a function, in place of ``**keywords``.
 
     Args:
@@ -41,7 +41,9 @@ def show(options: type, defaults: type, *, settings: bool = False) -> Callable[[
     return decorate
 
 
-def split(keywords: Mapping[str, object], options: type[Options], owner: str) -> tuple[Options, ClientArguments]:
+def split_keywords(
+    keywords: Mapping[str, object], options: type[Options], owner: str
+) -> tuple[Options, ClientArguments]:
     """Return the options of a run, and the arguments of its client, secrets masked.
 
     Args:
@@ -62,8 +64,8 @@ def split(keywords: Mapping[str, object], options: type[Options], owner: str) ->
     return cast("Options", own), cast("ClientArguments", rest)
 
 
-def only(keywords: Options, options: type[Options], owner: str) -> Options:
-    """Return keywords that are all options of ``owner``.
+def check_keywords(keywords: Options, options: type[Options], owner: str) -> Options:
+    """Return ``keywords`` if all of them are options of ``owner``.
 
     Raises:
         ConfigurationError: A keyword is unknown.
@@ -80,7 +82,7 @@ def sync_client(owner: str, given: Client | None, settings: ClientArguments) -> 
     """Yield the client of a run: the given one, or one that is created and closed here.
 
     Raises:
-        ConfigurationError: A setting is unknown or malformed, or there are settings beside a given client.
+        ConfigurationError: A setting is unknown or malformed, or settings are passed together with a client.
     """
     if given is not None:
         reject_settings(owner, settings)

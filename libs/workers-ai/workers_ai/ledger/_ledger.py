@@ -1,6 +1,6 @@
 """The ledger for writing: runs, inputs, claims and results. One SQLite file.
 
-Every change is one transaction, so that a process may die at any point. All work belongs to a *run*. Its claims are
+Every change is one transaction, so a process can be killed at any point. All work belongs to a *run*. Its claims are
 leases: the claims of a dead process are adopted by the next run that checks.
 """
 
@@ -44,7 +44,7 @@ class Ledger(LedgerFile):
     # Runs
 
     def begin_run(self) -> int:
-        """Begin a run; return its number. Drop the unclaimed inputs of dead runs."""
+        """Begin a run; return its number. Delete the unclaimed inputs of dead runs."""
         with self._change() as db:
             cursor = db.execute(
                 "INSERT INTO runs (host, pid, started, lease_until) VALUES (?, ?, ?, ?)",
@@ -53,7 +53,7 @@ class Ledger(LedgerFile):
             run = int(cursor.lastrowid or 0)
             self._observer.beat(run)
             alive = self._alive(db)
-            if alive == {run}:  # another live run may still need them
+            if alive == {run}:  # another active run may still need them
                 db.execute("DELETE FROM work WHERE job IS NULL AND repairs = 0")
             self._forget(db, alive)
         return run
@@ -76,7 +76,7 @@ class Ledger(LedgerFile):
         Raises:
             LedgerError: The lease of the run expired, and its inputs were deleted from the ledger.
         """
-        self._observer.ended(run)  # first: even if the disk is full, other runs may go on
+        self._observer.ended(run)  # first, so that other runs continue even if the disk is full
         with self._change() as db:
             for (job,) in db.execute("SELECT id FROM jobs WHERE run = ? AND request_id IS NULL", (run,)).fetchall():
                 self._release(db, job)
@@ -98,7 +98,7 @@ class Ledger(LedgerFile):
     # Inputs
 
     def feed(self, run: int, documents: Sequence[Document], *, part: int, measure: Callable[[str], Measured]) -> Fed:
-        """Add documents to a run; inputs that are new, or failed in an earlier run, become work.
+        """Add documents to a run. Add inputs that are new, or failed in an earlier run, to the work.
 
         Args:
             run: The run.
@@ -149,7 +149,7 @@ class Ledger(LedgerFile):
         rows: list[tuple[object, ...]] = []
         refused: list[tuple[int, int | None, str]] = []
         for text_id, text in texts.items():
-            size, tokens, ahead, why = measure(text)
+            size, tokens, ahead, why, _ = measure(text)
             if why is not None:
                 refused.append((text_id, None, why))
             else:

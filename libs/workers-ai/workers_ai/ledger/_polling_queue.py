@@ -32,7 +32,7 @@ class PendingJob:
 
 
 class PollingQueue:
-    """Pending jobs, ordered by the time of the next poll. Safe from any thread."""
+    """Pending jobs, ordered by the time of the next poll. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -31,7 +31,7 @@ class Tally:
         jobs: Submissions (or direct requests) in flight.
         retries: Submissions and requests that were sent again, whole or in part.
         tokens: Input tokens: as the service reports them, else estimated.
-        output_tokens: Output tokens, likewise.
+        output_tokens: Output tokens: as the service reports them, else estimated.
         neurons: Neurons: as the service reports them, else by list price; None without a price.
         truncated: Documents whose text is probably longer than the model reads.
         waits_for: Host and process of another run, and the seconds until this run adopts its inputs unless it sends a

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from workers_ai._calls.queue import require_queue
@@ -84,7 +84,7 @@ class Limits:
     grown: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the arguments, under the caller's names; raises ConfigurationError."""
+        """Check the arguments. Raise a ConfigurationError with the caller's name of an invalid one."""
         require_int(self.name, self.per_job, 1, None)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
@@ -119,12 +119,14 @@ class Measured(NamedTuple):
         tokens: Estimated input tokens.
         ahead: Maximum neurons it may cost; 0 without a price.
         why: Reason why it cannot be sent, or None.
+        made: Maximum output tokens that the request sets; 0 if it sets none.
     """
 
     size: int
     tokens: int
     ahead: float = 0.0
     why: str | None = None
+    made: int = 0
 
 
 class Failure(NamedTuple):
@@ -313,8 +315,8 @@ def checked_id(doc_id: object) -> str | int:
         if has_lone_surrogate(doc_id):
             raise BadRequestError(f"the id {doc_id!r:.200} contains a lone surrogate: remove it")
         return doc_id
-    if isinstance(doc_id, int) and not isinstance(doc_id, bool) and -_LARGEST_ID <= doc_id < _LARGEST_ID:
-        return doc_id
+    if isinstance(doc_id, Integral) and not isinstance(doc_id, bool) and -_LARGEST_ID <= int(doc_id) < _LARGEST_ID:
+        return int(doc_id)  # integers of NumPy, too
     raise BadRequestError(f"the id {doc_id!r:.200} is neither a string nor an integer of 64 bits: convert it")
 
 
@@ -325,7 +327,11 @@ class _DatabaseRow(Protocol):
 
 
 def as_mapping(row: object) -> dict[str, object] | None:
-    """Return a row of a database, such as a ``sqlite3.Row``, as a dict; None for any other value."""
+    """Return a named tuple, or a row of a database such as a ``sqlite3.Row``, as a dict; None for any other value."""
+    if type(row) is tuple:
+        return None
+    if isinstance(row, tuple) and (as_dict := getattr(row, "_asdict", None)) is not None:
+        return dict(as_dict())
     if isinstance(row, (tuple, str, list, Mapping)) or not isinstance(row, _DatabaseRow):
         return None
     return {key: row[key] for key in row.keys()}  # noqa: SIM118 - iterating over a row yields its values
@@ -349,7 +355,7 @@ def checked(document: Any) -> tuple[str | int, str]:
             f"a document must be a pair of id and text, or a mapping with 'id' and 'text', not {document!r:.200}"
         )
     if not isinstance(text, str):
-        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string")
+        raise BadRequestError(f"the text of {doc_id!r:.200} is a {type(text).__name__}, not a string: convert it")
     return checked_id(doc_id), text
 
 
@@ -386,6 +392,6 @@ def estimated_tokens(size: int, window: int | None = None) -> int:
 
 
 def input_window(model: str) -> int | None:
-    """Return the tokens that a model reads of one text; None if unknown."""
+    """Return the maximum number of tokens that a model reads per text; None if unknown."""
     card = lookup(model)
     return card.max_input_tokens or card.context_window

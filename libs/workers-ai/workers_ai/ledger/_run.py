@@ -50,8 +50,8 @@ class Outline:
         ledger: Path of the ledger.
         fingerprint: Options that change the results.
         mode: ``"queue"`` or ``"direct"``.
-        limits: Bounds.
-        bar: Shows the progress.
+        limits: Limits of the run.
+        bar: Display of the progress.
         total: Number of inputs, or None.
         wait: Whether to wait for the results of submissions.
         take_over: Treat runs of other hosts as dead at once.
@@ -85,7 +85,7 @@ def total_of(source: object, total: int | None) -> int | None:
 
 @dataclass
 class Run:
-    """One run."""
+    """One run: its engine, its options and its results."""
 
     engine: Engine
     outline: Outline

@@ -221,13 +221,22 @@ def iter_source(source: Iterable[object]) -> Iterator[object]:
     """Return an iterator over a source.
 
     Raises:
-        BadRequestError: ``source`` is not an iterable, or an asynchronous one.
+        BadRequestError: ``source`` is not an iterable, or is an asynchronous one, or a table.
     """
     if isinstance(source, AsyncIterable):
         raise BadRequestError("the source is an asynchronous iterable: use aingest or agenerate")
+    _require_rows(source)
     if not isinstance(source, (str, bytes)) and isinstance(source, Iterable):
         return iter(source)
     raise BadRequestError(f"the source must be an iterable of pairs of id and input, not {source!r:.200}")
+
+
+def _require_rows(source: object) -> None:
+    if hasattr(source, "columns") and hasattr(source, "shape"):
+        raise BadRequestError(
+            f"the source is a {type(source).__name__}: pass its rows, such as frame.to_dict('records') of pandas, "
+            "frame.iter_rows(named=True) of Polars or table.to_pylist() of PyArrow"
+        )
 
 
 def read_chunk(rows: Iterator[object], size: int, convert: Convert) -> Chunk:

@@ -71,7 +71,7 @@ class Task(Protocol):
     reads_inputs: bool
 
     def document(self, item: object) -> Document:
-        """Return an item of the source as the ledger stores it; raises BadRequestError for an invalid item."""
+        """Return an item of the source as the ledger stores it. Raise BadRequestError for an invalid item."""
         ...
 
     def measure(self, text: str) -> Measured:

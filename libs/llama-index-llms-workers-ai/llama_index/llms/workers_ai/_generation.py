@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.llms.workers_ai._to_wire import to_wire_messages
 
 from workers_ai.errors import BatchItemError, ConfigurationError
@@ -31,12 +32,12 @@ def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
     """Return the keywords of ``generate`` for the model and the options of a chat call.
 
     Raises:
-        ConfigurationError: A setting of a single request, or tools, were passed.
+        ConfigurationError: Tools or a setting of a single request were passed.
     """
     if unusable := sorted(PER_CALL - {"extra_body"} & options.keys()):
         raise ConfigurationError(f"{', '.join(unusable)} cannot be set for a generation: set it on the LLM")
     if options.get("tools"):
-        raise ConfigurationError("tools cannot be set for a generation: the answers of a corpus call no tool")
+        raise ConfigurationError("tools cannot be set for a generation, whose answers call no tools: leave them out")
     body = dict(options.get("extra_body") or {})
     named: dict[str, object] = {}
     for name, value in options.items():
@@ -55,10 +56,12 @@ def rendered_rows(
     """Return the inputs of ``generate`` for a prompt and its rows.
 
     Raises:
-        ConfigurationError: A row has no value for a variable of the prompt.
+        ConfigurationError: The prompt is not a template, or a row has no value for a variable of it.
     """
     from workers_ai.generation import ChatInput
 
+    if not isinstance(prompt, BasePromptTemplate):
+        raise ConfigurationError(f"prompt must be a PromptTemplate, not a {type(prompt).__name__}")
     mapped = prompt.template_var_mappings or {}
     inputs = []
     for index, row in enumerate(rows):

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr, field_serializer
 from llama_index.core.extractors import BaseExtractor
-from llama_index.core.schema import BaseNode, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.llms.workers_ai._generation import generation_options
 from llama_index.llms.workers_ai._pacing import limited
 from llama_index.llms.workers_ai.base import WorkersAI
+from pydantic.json_schema import SkipJsonSchema
 
 from workers_ai.errors import BatchItemError, ConfigurationError
-from workers_ai.integration import unknown_keyword
+from workers_ai.integration import DescribedModel, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -37,7 +38,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class WorkersAIBatchExtractor(BaseExtractor):
+class WorkersAIBatchExtractor(DescribedModel, BaseExtractor):
     """Extract metadata from nodes, with one answer of an LLM per node, through the asynchronous queue.
 
     ::
@@ -83,7 +84,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
     """Labels to choose from. The label is stored under ``metadata_key``."""
     metadata_key: str | None = None
     """Key of the answer in the metadata. Required unless ``output_cls`` is set."""
-    docstore: BaseDocumentStore | None = None
+    docstore: SkipJsonSchema[BaseDocumentStore | None] = None
     """Store of the source documents. Required for ``{document_str}``."""
     metadata_mode: MetadataMode = MetadataMode.LLM
     """Which metadata ``{context_str}`` contains. A node whose text or metadata changed is sent again."""
@@ -101,12 +102,14 @@ class WorkersAIBatchExtractor(BaseExtractor):
     _report: GenerateReport | None = PrivateAttr(default=None)
     _failures: list[Failure] = PrivateAttr(default_factory=list)
 
-    def __init__(self, **data: Any) -> None:
-        known = type(self).model_fields.keys() | {"class_name"}
-        if unknown := sorted(data.keys() - known):
-            raise unknown_keyword(type(self).__name__, unknown[0], known, "additional_kwargs of the llm")
-        super().__init__(**data)
-        self._check()
+    if not TYPE_CHECKING:  # type checkers read the fields
+
+        def __init__(self, **data: Any) -> None:
+            known = type(self).model_fields.keys() | {"class_name"}
+            if unknown := sorted(data.keys() - known):
+                raise unknown_keyword(type(self).__name__, unknown[0], known, "additional_kwargs of the llm")
+            super().__init__(**data)
+            self._check()
 
     def _check(self) -> None:
         try:
@@ -215,7 +218,7 @@ class WorkersAIBatchExtractor(BaseExtractor):
         """Return the positions of the nodes to send, and the rows of the prompt."""
         positions, rows = [], []
         for position, node in enumerate(nodes):
-            if self.is_text_node_only and not isinstance(node, TextNode):
+            if self.is_text_node_only and not isinstance(node, (TextNode, Document)):
                 continue
             row = {"context_str": node.get_content(metadata_mode=self.metadata_mode)}
             if self.docstore is not None:

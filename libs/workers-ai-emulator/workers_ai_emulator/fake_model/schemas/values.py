@@ -270,7 +270,7 @@ KINDS: tuple[tuple[frozenset[str], bool, Callable[[Source], list[str]]], ...] = 
 
 @functools.lru_cache(maxsize=1_000)
 def _kind_rank(words: tuple[str, ...]) -> int:
-    """Return the index of the first row of :data:`KINDS` with one of the words; the number of rows if none has."""
+    """Return the index of the first row of :data:`KINDS` that has one of the words; else the number of rows."""
     forms = {form for word in words for form in (word, stem(word))}
     return next((rank for rank, (named, _, _) in enumerate(KINDS) if forms & named), len(KINDS))
 

@@ -205,7 +205,7 @@ def _reject_constant(name: str) -> None:
 
 
 def _wire_id(call_id: str, card: ModelCard) -> str:
-    """Return the id as the model wrote it, in the form that its family requires."""
+    """Return the model's own id. If the model requires nine letters or digits, return a hash of any other id."""
     own = original_id(call_id)
     if NINE_LETTER_IDS.of(card) and not _NINE_CHARACTERS.fullmatch(own):
         return hashlib.sha256(own.encode()).hexdigest()[:9]

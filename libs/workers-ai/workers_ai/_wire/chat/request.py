@@ -92,7 +92,7 @@ class ChatForm(NamedTuple):
         params: Parameters in the form of model and route.
         added: Fields that follow the parameters in the body, unchanged.
         headers: Headers of the request.
-        context: The facts that the reply is read with, without the ids of earlier tool calls.
+        context: Facts of the request that the reader of the reply needs, without the ids of earlier tool calls.
         stream: Whether the reply is a stream.
     """
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote
 
 from workers_ai._wire.json_types import JSON
 
-__all__ = ["conform"]
+__all__ = ["conform", "schema_fault"]
 
 _MAX_DEPTH: Final = 100
 _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
@@ -45,6 +45,43 @@ def conform(value: JSON, schema: Mapping[str, JSON]) -> JSON:
         ValueError: The value does not match the schema. The message includes the path and the reason.
     """
     return _Validator(schema).validate(value, schema, "", 0)
+
+
+def schema_fault(schema: Mapping[str, JSON]) -> str | None:
+    """Return what is wrong in a JSON schema: an unknown type, a part that is no schema, or an unknown reference.
+
+    None if nothing is. Keywords that this module does not know are not checked.
+    """
+    find = _Validator(schema)._target
+    left: list[tuple[str, JSON]] = [("", schema)]
+    while left:
+        path, part = left.pop()
+        if isinstance(part, bool):
+            continue
+        if not isinstance(part, dict):
+            return f"{path} is {part!r:.60}, not a schema"
+        kinds = part.get("type", [])
+        if unknown := [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind not in tuple(_TYPES)]:
+            return f"{path or 'it'} has the unknown type {unknown[0]!r:.60}; the types are {', '.join(_TYPES)}"
+        ref = part.get("$ref")
+        if ref is not None and not (isinstance(ref, str) and ref.startswith("#") and find(ref) is not None):
+            return f"{path or 'it'} refers to {ref!r:.60}, which is not in the schema"
+        left += [(f"{path}.{name}".lstrip("."), inner) for name, inner in _parts(part)]
+    return None
+
+
+def _parts(schema: Mapping[str, JSON]) -> Iterator[tuple[str, JSON]]:
+    """Yield the schemas in a schema, each with its path."""
+    for name in ("properties", "$defs", "definitions"):
+        inner = schema.get(name, {})
+        yield from (
+            ((f"{name}.{key}", value) for key, value in inner.items()) if isinstance(inner, dict) else [(name, inner)]
+        )
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield name, schema[name]
+    for name in ("anyOf", "oneOf", "allOf"):
+        yield from ((f"{name}[{index}]", value) for index, value in enumerate(_as_list(schema.get(name))))
 
 
 class _Validator:

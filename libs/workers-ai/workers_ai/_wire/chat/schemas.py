@@ -89,7 +89,7 @@ def schema_of(response_format: Mapping[str, JSON]) -> tuple[Mapping[str, JSON], 
     """
     given = response_format.get("json_schema") or response_format.get("schema")
     if not isinstance(given, dict):
-        raise ConfigurationError("response_format of type json_schema has no schema: pass it as json_schema")
+        raise ConfigurationError("response_format of type json_schema has no schema: add the key json_schema")
     inner = given.get("schema")
     if isinstance(inner, dict) and not ("type" in given or "properties" in given):
         name, strict = given.get("name"), given.get("strict")
@@ -201,11 +201,11 @@ def _completed(parameters: Mapping[str, JSON]) -> dict[str, JSON]:
 def prepare_tool_choice(choice: JSON, tools: Sequence[Mapping[str, JSON]]) -> tuple[JSON, dict[str, JSON]]:
     """Return ``tool_choice`` for the service, and the parameter schemas of the tools that it forces.
 
-    Some models treat "required" as advice, and the named form is enforced (https://github.com/cloudflare/ai/pull/575).
+    Some models treat "required" as advice but enforce the named form (https://github.com/cloudflare/ai/pull/575).
     So a choice of a single tool is sent by name. "any" would be rejected.
 
     Raises:
-        ConfigurationError: The choice names an unknown tool, or is not a valid choice.
+        ConfigurationError: The choice is an unknown tool, or is invalid.
     """
     functions = [function for tool in tools if isinstance(function := tool.get("function"), dict)]
     schemas = {str(function.get("name")): function.get("parameters") for function in functions}

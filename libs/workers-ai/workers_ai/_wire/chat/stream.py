@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from pydantic_core import from_json
 
 from workers_ai._wire.chat.reply import finish_reason, first_choice, read_content, reasoning_text, truncation_of, unwrap
-from workers_ai._wire.chat.tool_calls import CallIds, ToolCallAssembler, recover_leaked_calls
+from workers_ai._wire.chat.streamed_calls import ToolCallAssembler
+from workers_ai._wire.chat.tool_calls import CallIds, recover_leaked_calls
 from workers_ai._wire.error_mapping import NAMES, error_from_reply, read_error
 from workers_ai._wire.json_parsing import SurrogateJoiner, json_text, parse_body
 from workers_ai._wire.json_types import JSON

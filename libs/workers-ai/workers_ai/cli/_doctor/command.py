@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 TIMEOUT_S: Final = 15.0
-"""Seconds that a request may take."""
+"""Timeout of a request in seconds."""
 _STYLES: Final = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
 

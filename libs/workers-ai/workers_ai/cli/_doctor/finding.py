@@ -15,7 +15,7 @@ class Finding(NamedTuple):
     Attributes:
         check: What was checked.
         status: ``"failed"`` if calls cannot work, ``"warning"`` if they may, ``"skipped"`` if it could not be checked.
-        detail: What was found; never the token.
+        detail: The observation; never the token.
         remedy: What to do, or "".
     """
 

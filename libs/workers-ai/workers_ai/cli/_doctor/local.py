@@ -54,7 +54,7 @@ def check_packages() -> Iterator[Finding]:
 
 
 def _requirements(package: str) -> list[Requirement]:
-    """Return what a package requires here; the core with the extra that this command needs."""
+    """Return the requirements of a package; for the core, including its extra ``cli``."""
     requirements = [Requirement(line) for line in metadata.requires(package) or ()]
     extra = "cli" if package == "workers-ai" else ""
     return [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": extra})]
@@ -62,7 +62,7 @@ def _requirements(package: str) -> list[Requirement]:
 
 def _violation(package: str, requirement: Requirement, found: str | None) -> Finding:
     name = requirement.name
-    detail = f"{package} needs {name} {requirement.specifier}; {found or 'nothing'} is installed"
+    detail = f"{package} requires {name} {requirement.specifier}; {found or 'nothing'} is installed"
     remedy = f"pip install '{name}{requirement.specifier}'"
     if name in _PACKAGES:
         remedy = f"install all packages of this project in one version: pip install --upgrade {package} {name}"
@@ -77,7 +77,7 @@ def _version(name: str) -> str | None:
 
 
 def check_settings(given: SettingKeywords) -> tuple[Settings | None, list[Finding]]:
-    """Return the settings, or None if they are invalid, and where each comes from.
+    """Return the settings, or None if they are invalid, and the source of each.
 
     Args:
         given: Settings of the command line.
@@ -96,7 +96,7 @@ def check_settings(given: SettingKeywords) -> tuple[Settings | None, list[Findin
 
 
 def _problems(given: SettingKeywords) -> Iterator[str]:
-    """Yield what is wrong with the settings; look at the token also if the account is wrong."""
+    """Yield the errors of the settings. Check the token even if the account is invalid."""
     with_account: SettingKeywords = {**given, "account_id": "0" * 32}
     for settings in (given, with_account):
         try:
@@ -112,7 +112,7 @@ def _source(name: str, given: SettingKeywords) -> str:
 
 
 def token_source() -> str:
-    """Return the variable that holds the token."""
+    """Return the environment variable of the token."""
     return _variable("api_token")
 
 
@@ -121,7 +121,7 @@ def _variable(name: str) -> str:
 
 
 def check_proxy(settings: Settings) -> Finding:
-    """Return the proxy that requests take; user and password are left out."""
+    """Return the proxy of requests, without user and password."""
     url = urlsplit(settings.base_url)
     host = url.hostname or ""
     proxies = getproxies()

@@ -45,7 +45,7 @@ _PERMISSION: Final = (
 )
 _ERRORS: Final = "look the code up at https://developers.cloudflare.com/workers-ai/platform/errors/, or try again later"
 _SKIPPED: Final = tuple(Finding(name, "skipped", "no connection") for name in ("token", "models", "call"))
-_SEE_CALL: Final = "the result of the call decides"
+_SEE_CALL: Final = "see the result of the check 'call'"
 
 
 class Service:
@@ -53,7 +53,7 @@ class Service:
 
     Args:
         settings: Checked settings.
-        http_client: Sends the requests.
+        http_client: Client that sends the requests.
     """
 
     def __init__(self, settings: Settings, http_client: httpx.Client) -> None:
@@ -104,9 +104,9 @@ class Service:
         """Return the state of the token: of a user's token, else of a token that the account owns."""
         source = token_source()
         if self._settings._on_gateway_host:
-            return Finding("token", "skipped", f"from {source}; AI Gateway cannot check it: see the call")
+            return Finding("token", "skipped", f"from {source}; AI Gateway cannot check it: see the check 'call'")
         kind = "user"
-        if response.status_code in (401, 403):  # what tokens of an account get at the user's URL
+        if response.status_code in (401, 403):  # the user's URL rejects tokens that an account owns
             kind = "account"
             url = f"{self._settings.base_url}/accounts/{self._settings.account_id}/tokens/verify"
             try:
@@ -122,7 +122,12 @@ class Service:
             return Finding(
                 "token", "failed", f"{source} is rejected: mistyped, revoked, or of another account", _NEW_TOKEN
             )
-        return Finding("token", "warning", f"{source}: HTTP {response.status_code} instead of its state", _SEE_CALL)
+        return Finding(
+            "token",
+            "warning",
+            f"{source}: the service returned HTTP {response.status_code} instead of the state",
+            _SEE_CALL,
+        )
 
     def _models(self, token: Finding) -> Finding:
         """Return whether the token may list models. Calls work without this permission."""
@@ -167,7 +172,7 @@ class Service:
         status: Status = "failed"
         remedy = " ".join(filter(None, [exc.hint, exc._remedy()])) or _ERRORS
         if isinstance(exc, RateLimitError) and exc.is_retryable:
-            status, remedy = "warning", "account and token are right: try again later"
+            status, remedy = "warning", "account and token are valid: try again later"
         elif isinstance(exc, AuthenticationError) and exc.code != _GATEWAY_TOKEN:
             remedy = _NEW_TOKEN if token.status == "failed" else _PERMISSION
         elif exc.code in _NO_ACCOUNT:
@@ -181,7 +186,7 @@ class _Problem(NamedTuple):
 
 
 def _diagnosis(exc: httpx.HTTPError, host: str) -> _Problem:
-    """Return why no response arrived, by the first cause that is known."""
+    """Return why no response arrived: the first known cause in the chain of exceptions."""
     for cause in _causes(exc):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return _Problem(
@@ -203,10 +208,10 @@ def _diagnosis(exc: httpx.HTTPError, host: str) -> _Problem:
             return _Problem(f"{host} refuses the connection", f"{start} CLOUDFLARE_BASE_URL")
         if isinstance(cause, httpx.ConnectTimeout):
             return _Problem(
-                f"no connection to {host} in time", "a firewall may drop it: set HTTPS_PROXY if you need a proxy"
+                f"no connection to {host} in time", "a firewall may block it: set HTTPS_PROXY if you need a proxy"
             )
         if isinstance(cause, httpx.TimeoutException):
-            return _Problem(f"{host} accepts connections and does not answer", "try again later; check the proxy")
+            return _Problem(f"{host} accepts connections but does not answer", "try again later; check the proxy")
     return _Problem(f"no response from {host}: {exc or type(exc).__name__}", "check the network and the proxy")
 
 
@@ -217,7 +222,7 @@ def _causes(exc: BaseException | None) -> Iterator[BaseException]:
 
 
 def _tls(response: httpx.Response) -> Finding:
-    """Return the TLS version and who issued the certificate: a company's name points to an inspecting proxy."""
+    """Return the TLS version and the issuer of the certificate. The name of a company indicates an inspecting proxy."""
     if response.url.scheme != "https":
         return Finding("tls", "skipped", "base_url is plain http")
     stream = response.extensions.get("network_stream")
@@ -231,7 +236,7 @@ def _tls(response: httpx.Response) -> Finding:
 
 
 def _clock(response: httpx.Response, now: float) -> Finding:
-    """Return how far this machine's clock is from the server's, which has a resolution of one second."""
+    """Return the difference between the clocks of this machine and of the server (resolution: one second)."""
     try:
         server = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
     except (KeyError, ValueError):

@@ -1,1 +1,1 @@
-"""``workers-ai probe``: ask a real account the questions that only the service can answer."""
+"""``workers-ai probe``: test undocumented behaviour of the service on a real account."""

@@ -23,7 +23,7 @@ _CHARACTERS_PER_TOKEN: Final = 3
 
 
 class OpenQuestionError(Exception):
-    """The service did not answer a question; the message says why."""
+    """The replies do not answer a question. The message contains the reason."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Call:
 
     @cached_property
     def key(self) -> str:
-        """Equal for equal calls; the session sends each one once."""
+        """Key that is equal for equal calls. The session sends each call once."""
         return f"{self.path} {json.dumps(self.body, sort_keys=True)}"
 
     @property
@@ -95,7 +95,7 @@ class Reply:
 
     @cached_property
     def error(self) -> ErrorDetails | None:
-        """The error that the reply carries; None for a success."""
+        """The error in the reply; None for a success."""
         failed = self.status >= 400 or (isinstance(self.data, dict) and self.data.get("success") is False)
         if not failed:
             return None
@@ -103,7 +103,7 @@ class Reply:
 
     @property
     def code(self) -> int | None:
-        """Code of the error; None if there is none."""
+        """Code of the error; None if missing."""
         return self.error.code if self.error else None
 
     @property

@@ -1,4 +1,4 @@
-"""Keep exchanges of the probe as cassettes: without secrets, account and ids, and with listed headers only.
+"""Write exchanges of the probe as cassettes, without secrets, account and ids. Keep only the listed headers.
 
 The files are JSON, and so YAML that VCR can read.
 """
@@ -30,15 +30,15 @@ KEPT_HEADERS: Final = frozenset(
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
 _HEX_ID: Final = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-f])", re.IGNORECASE)
-_STAND_IN: Final = re.compile(r"00000000-0000-4000-8000-\d{12}")
+_PLACEHOLDER: Final = re.compile(r"00000000-0000-4000-8000-\d{12}")
 _TIME_ID: Final = re.compile(r"\bid-\d{13}\b")
 
 
 class Scrub:
-    """Replaces secrets, the account and ids; equal ids become equal stand-ins, so that a batch can be replayed.
+    """Replace secrets, the account and ids; equal ids become equal placeholders, so that a batch can be replayed.
 
     Args:
-        replace_secrets: Return a text without secrets and account.
+        replace_secrets: Function that returns a text without secrets and account.
     """
 
     def __init__(self, replace_secrets: Callable[[str], str]) -> None:
@@ -48,15 +48,15 @@ class Scrub:
     def text(self, text: str) -> str:
         """Return the text without secrets, account and ids."""
         text = _TIME_ID.sub("id-0000000000000", _HEX_ID.sub("0" * 32, self._replace_secrets(text)))
-        return _UUID.sub(lambda found: self._stand_in(found[0].lower()), text)
+        return _UUID.sub(lambda found: self._placeholder(found[0].lower()), text)
 
-    def _stand_in(self, uuid: str) -> str:
-        if _STAND_IN.fullmatch(uuid):
+    def _placeholder(self, uuid: str) -> str:
+        if _PLACEHOLDER.fullmatch(uuid):
             return uuid
         return self._ids.setdefault(uuid, f"00000000-0000-4000-8000-{len(self._ids) + 1:012}")
 
     def body(self, text: str) -> dict[str, JSON] | None:
-        """Return a body as a cassette has it: JSON if it is, otherwise a text."""
+        """Return a body in the form of a cassette: as JSON if it is valid JSON, else as text."""
         scrubbed = self.text(text)
         try:
             return {"json": json.loads(scrubbed)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError
-from workers_ai.cli._probe.question import Question, Value
+from workers_ai.cli._probe.question import Question, Value, acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,7 +118,7 @@ def _hybrid_tool_calls(session: Session) -> Value:
 def _json_mode(session: Session) -> tuple[int, int | None]:
     reply = session.send(_IMPOSSIBLE_JSON)
     if reply.error is None or "JSON Mode" not in reply.error.message:
-        raise OpenQuestionError(f"the schema that no value fits was not reported: {reply.summary}")
+        raise OpenQuestionError(f"the service did not report that no value matches the schema: {reply.summary}")
     return reply.status, reply.code
 
 
@@ -149,7 +149,7 @@ CHAT_QUESTIONS: Final = (
     Question("v1_padding", "padding `p` on `/ai/v1`", (True, False), (_STREAM,), _padding),
     Question(
         "v1_usage_unasked",
-        "usage in streams on `/ai/v1` that do not ask for it",
+        "usage in streams on `/ai/v1` without `stream_options`",
         ("each", "last", "none"),
         (_PLAIN_STREAM,),
         _usage_unasked,
@@ -159,18 +159,12 @@ CHAT_QUESTIONS: Final = (
     ),
     Question(
         "hybrid_tool_calls",
-        "where llama-3.3-70b has its tool calls",
+        "place of the tool calls of llama-3.3-70b",
         ("both", "choices", "top"),
         (_LLAMA_TOOLS,),
         _hybrid_tool_calls,
     ),
-    Question(
-        "glm_required",
-        '`tool_choice: "required"` on glm-4.7-flash',
-        ("reject", "accept"),
-        (_GLM_REQUIRED,),
-        lambda session: session.send(_GLM_REQUIRED).accepted,
-    ),
+    acceptance("glm_required", '`tool_choice: "required"` on glm-4.7-flash', _GLM_REQUIRED, assumed="reject"),
     Question(
         "json_mode_status",
         'HTTP status of "JSON Mode couldn\'t be met"',
@@ -194,7 +188,7 @@ CHAT_QUESTIONS: Final = (
     ),
     Question(
         "unsupported_tools",
-        "tools for a model without them",
+        "tools for a model without tool support",
         ("ignore", "reject"),
         (_TOOLS_UNSUPPORTED,),
         _unsupported_tools,
@@ -206,53 +200,47 @@ CHAT_QUESTIONS: Final = (
         (_RESPONSES_STREAM,),
         _responses_stream,
     ),
-    Question(
+    acceptance(
         "glm_named",
         "a named `tool_choice` on glm-4.7-flash",
-        ("accept", "reject"),
-        (_GLM_NAMED,),
-        lambda session: session.send(_GLM_NAMED).accepted,
+        _GLM_NAMED,
+        assumed="accept",
         where="workers_ai/_wire/quirks.py (TOOL_CHOICE_FORMS)",
     ),
-    Question(
+    acceptance(
         "mistral_required",
         '`tool_choice: "required"` on mistral-small-3.1',
-        ("accept", "reject"),
-        (_MISTRAL_TOOLS,),
-        lambda session: session.send(_MISTRAL_TOOLS).accepted,
+        _MISTRAL_TOOLS,
+        assumed="accept",
         where="workers_ai/_wire/quirks.py (TOOL_CHOICE_FORMS)",
     ),
-    Question(
+    acceptance(
         "mistral_guided_json",
         "`guided_json` on mistral-small-3.1",
-        ("accept", "reject"),
-        (_MISTRAL_GUIDED,),
-        lambda session: session.send(_MISTRAL_GUIDED).accepted,
+        _MISTRAL_GUIDED,
+        assumed="accept",
         where="workers_ai/_wire/quirks.py (GUIDED_JSON)",
     ),
-    Question(
+    acceptance(
         "undescribed_tools",
         "tools without a description on the older schema",
-        ("reject", "accept"),
-        (_UNDESCRIBED_TOOLS,),
-        lambda session: session.send(_UNDESCRIBED_TOOLS).accepted,
+        _UNDESCRIBED_TOOLS,
+        assumed="reject",
         where="workers_ai/_wire/quirks.py (COMPLETE_TOOLS)",
     ),
-    Question(
+    acceptance(
         "schema_stream",
         "a JSON schema in a stream",
-        ("reject", "accept"),
-        (_SCHEMA_STREAM,),
-        lambda session: session.send(_SCHEMA_STREAM).accepted,
+        _SCHEMA_STREAM,
+        assumed="reject",
         where="workers_ai/_wire/chat/schemas.py",
     ),
-    Question(
+    acceptance(
         "v1_reject_if_busy",
         "`options.rejectIfBusy` on `/ai/v1`",
-        ("accept", "reject"),
-        (_REJECT_IF_BUSY,),
-        lambda session: session.send(_REJECT_IF_BUSY).accepted,
+        _REJECT_IF_BUSY,
+        assumed="accept",
         where="workers_ai/_wire/chat/request.py",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

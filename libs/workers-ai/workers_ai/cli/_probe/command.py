@@ -39,7 +39,7 @@ def probe(
     account_id: str | None,
     base_url: str | None,
 ) -> Literal["agrees", "differs", "open"]:
-    """Ask the questions and print the report.
+    """Test the questions and print the report.
 
     Returns:
         ``"differs"`` if an answer differs, else ``"open"`` if a question is open, else ``"agrees"``.
@@ -57,10 +57,10 @@ def probe(
     session = Session(settings, state.jobs, live_only=cassettes is not None)
     screen = Console(stderr=True)
     try:
-        with screen.status("Asking the service") as status:
+        with screen.status("Sending requests") as status:
             report = run(
                 questions, session, state, settings=settings, cassettes=cassettes,
-                progress=lambda line: status.update(f"Asking the service: {line}"),
+                progress=lambda line: status.update(f"Sending requests: {line}"),
             )  # fmt: skip
     finally:
         session.close()
@@ -78,4 +78,6 @@ def _show(report: Report, console: Console, state_file: Path) -> None:
     if still_open := report.of_status("open"):
         names = ", ".join(finding.question.name for finding in still_open)
         console.print(f"open: {names}", markup=False, soft_wrap=True)
-        console.print(f"The answers are kept in {state_file}; the same command asks what is open.", markup=False)
+        console.print(
+            f"The answers are saved in {state_file}; the same command continues with the open questions.", markup=False
+        )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from workers_ai.cli._probe.calls import Call
 from workers_ai.cli._probe.session import Session
 
-__all__ = ["Question", "Value"]
+__all__ = ["Question", "Value", "acceptance"]
 
 Value: TypeAlias = str | int | bool | None
 
@@ -19,13 +19,13 @@ class Question:
     """One question.
 
     Attributes:
-        name: Its name; the name of the emulator's switch if it has one.
-        text: What only the service can answer.
+        name: Name of the question: that of the emulator's switch, if there is one.
+        text: The undocumented fact.
         positions: Possible answers; the first one is what this project assumes.
-        calls: Requests it sends, batches left out.
-        read: Asks the service and returns the answer.
-        batches: Submissions to the queue that it needs.
-        waits: Whether it needs a finished batch; such questions are asked last.
+        calls: Requests to send, without batches.
+        read: Function that sends the requests and returns the answer.
+        batches: Submissions to the queue.
+        waits: Whether the question requires a finished batch. Such questions come last.
         where: File with the assumption; empty if the question is a switch of the emulator.
     """
 
@@ -47,3 +47,9 @@ class Question:
     def cost_usd(self) -> float:
         """Estimated cost of this question alone."""
         return sum(call.cost_usd for call in (*self.calls, *self.batches))
+
+
+def acceptance(name: str, text: str, call: Call, *, assumed: Literal["accept", "reject"], where: str = "") -> Question:
+    """Return the question whether the service accepts a call."""
+    other = "reject" if assumed == "accept" else "accept"
+    return Question(name, text, (assumed, other), (call,), lambda session: session.send(call).accepted, where=where)

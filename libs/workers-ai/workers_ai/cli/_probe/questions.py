@@ -25,9 +25,9 @@ NOT_ASKED: Final = (
     ("error event inside a stream", "cannot be caused on purpose; every likely form is read"),
     ("codes and headers at capacity (3040), at the rate limit (3021) and without quota", "would block the account"),
     ("whether `rejectIfBusy` works on `/ai/v1`", "shows only while the model is at capacity"),
-    ("role `developer`, ids of tool calls, reasoning of earlier turns", "sent in a form that every model takes"),
+    ("role `developer`, ids of tool calls, reasoning of earlier turns", "sent in a form that every model accepts"),
 )
-"""Pairs of an open question and the reason why the probe does not ask it."""
+"""Pairs of an open question and the reason why the probe does not test it."""
 
 
 def select(names: Sequence[str]) -> list[Question]:
@@ -38,12 +38,12 @@ def select(names: Sequence[str]) -> list[Question]:
     """
     known = {question.name for question in QUESTIONS}
     if unknown := [name for name in names if name not in known]:
-        raise ConfigurationError(f"unknown question {', '.join(unknown)}; questions: {', '.join(sorted(known))}")
+        raise ConfigurationError(f"unknown question {', '.join(unknown)}: use {', '.join(sorted(known))}")
     return [question for question in QUESTIONS if not names or question.name in names]
 
 
 def max_requests(questions: Sequence[Question]) -> int:
-    """Return how many requests these questions send at most; a shared call counts once."""
+    """Return the maximum number of requests of these questions; a shared call counts once."""
     calls = {call.key for question in questions for call in (*question.calls, *question.batches)}
     collected = {batch.key for question in questions if question.waits for batch in question.batches}
     polled_once = sum(question.name in ("pending_status", "collected_twice") for question in questions)

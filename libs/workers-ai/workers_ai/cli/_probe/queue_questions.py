@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError, Reply
 from workers_ai.cli._probe.calls import poll as poll_of
-from workers_ai.cli._probe.question import Question, Value
+from workers_ai.cli._probe.question import Question, Value, acceptance
 from workers_ai.cli._probe.session import is_finished
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ QUEUE_QUESTIONS: Final = (
     Question("unknown_status", "HTTP status of an unknown request id (5504)", (404, 400), (_UNKNOWN,), _unknown_status),
     Question(
         "results_for",
-        "models beside kimi that finish under `results`",
+        "models besides Kimi that return batches under `results`",
         ("openai", "kimi"),
         (),
         _results_for,
@@ -168,7 +168,7 @@ QUEUE_QUESTIONS: Final = (
     ),
     Question(
         "error_key",
-        "where a failed item says why",
+        "key of the error in a failed item",
         ("error", "errors", ""),
         (),
         _error_key,
@@ -191,13 +191,7 @@ QUEUE_QUESTIONS: Final = (
         batches=(_LLAMA_BATCH,),
         waits=True,
     ),
-    Question(
-        "hybrid_messages",
-        "`messages` in queue items of llama-3.3-70b",
-        ("accept", "reject"),
-        (_LLAMA_MESSAGES,),
-        lambda session: session.send(_LLAMA_MESSAGES).accepted,
-    ),
+    acceptance("hybrid_messages", "`messages` in queue items of llama-3.3-70b", _LLAMA_MESSAGES, assumed="accept"),
     Question(
         "item_formats",
         "`response_format` of a queue item",
@@ -209,7 +203,7 @@ QUEUE_QUESTIONS: Final = (
     ),
     Question(
         "bad_item",
-        "an invalid item in a submission fails",
+        "effect of an invalid item in a submission",
         ("item", "submission"),
         (_BAD_ITEM,),
         _bad_item,
@@ -224,13 +218,12 @@ QUEUE_QUESTIONS: Final = (
         waits=True,
         where="workers_ai/_calls/polling.py",
     ),
-    Question(
+    acceptance(
         "gpt_oss_queue_messages",
         "`messages` in the queue of gpt-oss, in place of `input`",
-        ("reject", "accept"),
-        (_GPT_MESSAGES,),
-        lambda session: session.send(_GPT_MESSAGES).accepted,
+        _GPT_MESSAGES,
+        assumed="reject",
         where="workers_ai/_wire/quirks.py (RESPONSES_IN_QUEUE)",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

@@ -27,8 +27,8 @@ class Finding:
 
     Attributes:
         question: The question.
-        answer: Answer of the service; meaningless while ``open_because`` is set.
-        open_because: Why there is no answer; None if there is one.
+        answer: Answer of the service; undefined if ``open_because`` is set.
+        open_because: Reason why there is no answer; None if there is one.
     """
 
     question: Question
@@ -37,7 +37,7 @@ class Finding:
 
     @property
     def status(self) -> Literal["agrees", "differs", "open"]:
-        """Whether the service does what this project assumes."""
+        """Whether the service agrees with the assumption of this project."""
         if self.open_because is not None:
             return "open"
         same = self.answer == self.question.choice and type(self.answer) is type(self.question.choice)
@@ -114,7 +114,7 @@ class Report:
             lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
         lines += ["", "## To change", ""]
         lines += [f"- {change}" for change in self.changes] or ["Nothing: no answer differs."]
-        lines += ["", "## Not asked", "", *(f"- {what}: {why}" for what, why in NOT_ASKED)]
+        lines += ["", "## Not tested", "", *(f"- {what}: {why}" for what, why in NOT_ASKED)]
         return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Ask the questions one after the other; keep each answer as soon as it is there."""
+"""Test the questions one after the other. Save each answer at once."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def run(
 
     Args:
         questions: The questions.
-        session: Sends the calls.
+        session: The session that sends the calls.
         state: Answers of earlier runs; updated and saved after each answer.
         settings: Settings of the account, for the cassettes.
         cassettes: Folder of the cassettes; None to keep none.
-        progress: Called with one line before each question.
+        progress: Function to call with one line before each question.
 
     Raises:
         OSError: The state or a cassette cannot be written.
@@ -66,9 +66,9 @@ def run(
                     write_cassette(cassettes, question.name, session.exchanges, settings)
             state.save()
     except ProbeStoppedError as exc:
-        reason = f"not asked: {exc}"
+        reason = f"not tested: {exc}"
     except KeyboardInterrupt:
-        reason = "not asked: interrupted"
+        reason = "not tested: interrupted"
     state.save()
     missing = {one.name: Finding(one, open_because=reason) for one in left if one.name not in findings}
     findings |= missing
@@ -76,7 +76,7 @@ def run(
 
 
 def ask(question: Question, session: Session) -> Finding:
-    """Ask one question.
+    """Test one question.
 
     Raises:
         ProbeStoppedError: No further question can be answered.
@@ -90,7 +90,7 @@ def ask(question: Question, session: Session) -> Finding:
 
 
 def _submit(questions: Sequence[Question], session: Session) -> None:
-    """Submit the batches that have to be finished, so that they run while the other questions are asked."""
+    """Submit the batches that have to be finished, so that they run while the other questions are tested."""
     for question in questions:
         if question.waits and question.batches[0].key not in session.jobs:
             with suppress(OpenQuestionError):  # reported by the question itself

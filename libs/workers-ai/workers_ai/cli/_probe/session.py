@@ -46,11 +46,11 @@ Exchange = tuple[Call, Reply]
 
 
 class ProbeStoppedError(Exception):
-    """No further question can be answered now; the message says why."""
+    """No further question can be tested now. The message contains the reason."""
 
 
 def polls_per_batch() -> int:
-    """Return how often a batch is polled at most."""
+    """Return the maximum number of polls of a batch."""
     return len(PAUSES_S)
 
 
@@ -60,9 +60,9 @@ class Session:
     Args:
         settings: Account, token and URL.
         jobs: Request ids of batches that an earlier run submitted, by the key of their call; updated in place.
-        live_only: Whether a reply of the emulator ends the run: it proves nothing about the service.
+        live_only: Whether to raise an error if the emulator replies.
         http_client: Client to send with; None for a new one.
-        wait: Waits for a number of seconds; None for real time.
+        wait: Function that waits for a number of seconds; None for real time.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Session:
 
     def _first_reply(self, call: Call) -> Reply | OpenQuestionError:
         if self.sent >= MAX_REQUESTS:
-            raise ProbeStoppedError(f"{MAX_REQUESTS} requests are sent, the most of one run; run the probe again")
+            raise ProbeStoppedError(f"the limit of {MAX_REQUESTS} requests per run is reached; run the probe again")
         self.sent += 1
         try:
             response = self._http.post(
@@ -166,11 +166,15 @@ class Session:
         except httpx.TimeoutException as exc:
             return OpenQuestionError(f"no reply in time ({type(exc).__name__})")
         except httpx.HTTPError as exc:
-            raise ProbeStoppedError(f"the service cannot be reached: {self._settings._scrub(str(exc))}") from exc
+            raise ProbeStoppedError(
+                f"the service cannot be reached ({self._settings._scrub(str(exc))}): run `workers-ai doctor`"
+            ) from exc
         headers = {name.lower(): value for name, value in response.headers.items()}
         reply = Reply(response.status_code, headers, self._settings._scrub(response.text))
         if self._live_only and _EMULATOR_HEADER in headers:
-            raise ConfigurationError("the emulator replied, and only the service is recorded: pass --no-record")
+            raise ConfigurationError(
+                "the emulator replied, but only replies of the service are recorded: pass --no-record"
+            )
         error = classify(reply.error, reply.status) if reply.error else None
         if error and (issubclass(error, QuotaExhaustedError) or reply.status == 401):
             raise ProbeStoppedError(reply.summary)

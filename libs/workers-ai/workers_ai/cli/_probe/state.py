@@ -35,7 +35,7 @@ class State:
     jobs: dict[str, str] = field(default_factory=dict)
 
     def save(self) -> None:
-        """Write the file; a reader never sees a part of it.
+        """Write the file atomically.
 
         Raises:
             OSError: The file cannot be written.

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from workers_ai.cli._probe.calls import Call, OpenQuestionError
-from workers_ai.cli._probe.question import Question, Value
+from workers_ai.cli._probe.question import Question, Value, acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,13 +119,7 @@ VECTOR_QUESTIONS: Final = (
     Question(
         "contexts_key", "key of bge-m3's vectors of `contexts`", ("response", "data"), (_CONTEXTS,), _contexts_key
     ),
-    Question(
-        "shared_run_gateway",
-        "`POST /ai/run` without the gateway header",
-        ("reject", "accept"),
-        (_SHARED,),
-        lambda session: session.send(_SHARED).accepted,
-    ),
+    acceptance("shared_run_gateway", "`POST /ai/run` without the gateway header", _SHARED, assumed="reject"),
     Question(
         "v1_embeddings_body",
         "body of `/ai/v1/embeddings`",
@@ -134,13 +128,12 @@ VECTOR_QUESTIONS: Final = (
         _plain_body,
         where="workers_ai/_wire/vectors.py",
     ),
-    Question(
+    acceptance(
         "qwen3_documents",
         "`documents` of qwen3-embedding",
-        ("accept", "reject"),
-        (_DOCUMENTS,),
-        lambda session: session.send(_DOCUMENTS).accepted,
+        _DOCUMENTS,
+        assumed="accept",
         where="workers_ai/_wire/quirks.py (QUERIES_AND_DOCUMENTS)",
     ),
 )
-"""In the order of the emulator's switches, then those without a switch."""
+"""Questions in the order of the emulator's switches, then those without a switch."""

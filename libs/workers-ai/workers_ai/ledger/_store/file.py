@@ -154,7 +154,7 @@ class LedgerFile:
         db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries.items())
 
     def _replaced(self, fingerprint: AnyFingerprint) -> bool:
-        """Replace the fingerprint if nothing depends on it: no result, no submission, and no run at work."""
+        """Replace the fingerprint if nothing depends on it: no result, no submission, and no active run."""
         with self._change() as db:
             held = db.execute(
                 "SELECT 1 FROM vectors UNION ALL SELECT 1 FROM answers UNION ALL SELECT 1 FROM jobs LIMIT 1"
@@ -179,7 +179,7 @@ class LedgerFile:
     def silent_run(self) -> tuple[str, int, float] | None:
         """Return host and process of the run whose claims expire next, and the seconds until then.
 
-        None if no other run is at work. The heartbeats of a live run renew its claims.
+        None if no other run is active. The heartbeats of an active run renew its claims.
         """
         with self._reading() as db:
             others = [(self._observer.dead_in(row), row) for row in self._unfinished(db)]
@@ -305,7 +305,7 @@ class LedgerFile:
         return [None if row is None else AnswerRow(*row) for row in rows]
 
     def find_failures(self, hashes: Iterable[bytes]) -> list[tuple[int | None, str] | None]:
-        """Return code and message of the failures of inputs by their hashes; None for one that has not failed."""
+        """Return code and message of the failures of inputs by their hashes; None for an input that has not failed."""
         query = "SELECT code, message FROM texts JOIN failures USING (id) WHERE hash = ?"
         with self._reading() as db:
             return [db.execute(query, (digest,)).fetchone() for digest in hashes]
@@ -327,7 +327,8 @@ class LedgerFile:
                 ).fetchall()
                 if not chunk and not last and not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
                     raise LedgerError(
-                        f"the ledger {self.path} has no run {run}: it keeps runs of the last hour, and the last three"
+                        f"the ledger {self.path} has no run {run}, since it keeps only runs of the last hour and the "
+                        "last three: run the same call again"
                     )
             yield chunk
             if len(chunk) < _CHUNK:

@@ -40,7 +40,7 @@ class Fingerprint:
     normalize: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options; raises :class:`~workers_ai.errors.ConfigurationError`."""
+        """Check the options. Raise :class:`~workers_ai.errors.ConfigurationError` for an invalid one."""
         task = lookup(check_model(self.model)).task
         if task not in (None, "Text Embeddings"):
             raise ConfigurationError(
@@ -74,7 +74,7 @@ class ChatFingerprint:
     params: dict[str, JSON] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the model; raises :class:`~workers_ai.errors.ConfigurationError`."""
+        """Check the model. Raise :class:`~workers_ai.errors.ConfigurationError` if it is not a chat model."""
         card = lookup(check_model(self.model))
         if card.task == "Text Embeddings":
             raise ConfigurationError(

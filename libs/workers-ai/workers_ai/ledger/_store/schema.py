@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS work (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL, bytes INTEGER NOT NULL, tokens INTEGER NOT NULL,
     part INTEGER NOT NULL, tries INTEGER NOT NULL DEFAULT 0, job INTEGER, ahead REAL NOT NULL DEFAULT 0,
     repairs INTEGER NOT NULL DEFAULT 0);
--- In this order the waiting inputs are claimed. Ledgers of earlier releases have an index of jobs alone.
+-- Waiting inputs are claimed in this order. Ledgers of earlier releases have an index without the part.
 DROP INDEX IF EXISTS work_by_job;
 CREATE INDEX IF NOT EXISTS work_by_part ON work (job, part);
 CREATE TABLE IF NOT EXISTS failures (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, code INTEGER, message TEXT NOT NULL);
@@ -176,7 +176,7 @@ def _add_column(connection: sqlite3.Connection, table: str, column: str, kind: s
     try:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
     except sqlite3.OperationalError as exc:
-        if _primary_code(exc) != sqlite3.SQLITE_ERROR:  # SQLITE_ERROR: another process has added it meanwhile
+        if _primary_code(exc) != sqlite3.SQLITE_ERROR:  # SQLITE_ERROR: another process has just added it
             raise
 
 
