@@ -108,7 +108,8 @@ def check_choices(settings: object) -> None:
     Raises:
         ValueError: If a ``Literal`` field has another value.
     """
-    for name, choices in _choices(type(settings)).items():
+    kind: type = settings.__class__
+    for name, choices in _choices(kind).items():
         value = getattr(settings, name)
         if value not in choices:
             raise ValueError(f"unknown {name} {value!r}; choose one of {list(choices)}")
