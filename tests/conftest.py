@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,6 +32,11 @@ Handler = Callable[[httpx.Request], httpx.Response]
 # Every worker and child process imports up to 4,000 modules. Keep the compiled modules for the next run.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A ledger waits for the disk at each commit. Keep the files of the tests in memory where there is room.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 * 10**9:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
 hypothesis.settings.register_profile(

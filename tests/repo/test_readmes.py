@@ -34,7 +34,7 @@ CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if a
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-@pytest.mark.usefixtures("event_loop_of_llama_index", "short_waits")
+@pytest.mark.usefixtures("event_loop_of_llama_index", "short_waits", "young_garbage")
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
