@@ -62,18 +62,16 @@ def _interrupt(number: int, frame: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without garbage collections, and keep what was collected out of later ones: both take seconds."""
+    """Collect without garbage collections, and keep what was collected out of later ones: both take seconds.
+
+    Hypothesis is imported before: it searches the collector for what refers to its random numbers.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Undo the freeze: Hypothesis, which the summary imports, rejects an object whose referrers it cannot find."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)
