@@ -294,7 +294,7 @@ def test_json_of_every_form_is_read(sync: Generator) -> None:
 
 
 def without_index(items: list[Any], count: int) -> list[Any]:
-    """Return the items in another order, so many of them without their index."""
+    """Return the items in another order, a number of them without their index."""
     return [{name: item[name] for name in item if name != "index"} for item in items[:count][::-1]] + items[count:]
 
 

@@ -39,7 +39,7 @@ CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if a
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run each block of a page alone, as a reader who pastes one block into a script."""
+    """Run each block of a page separately, like a reader who pastes one block into a script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")
