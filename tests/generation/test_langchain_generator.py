@@ -158,7 +158,9 @@ def test_a_single_input_raises(
     assert items(emulator) == []
 
 
-@pytest.mark.parametrize(("ids", "says"), [(["a"], "ends after 1 ids"), (["a", "b", "c", "d"], "more than 3 ids")])
+@pytest.mark.parametrize(
+    ("ids", "says"), [(["a"], r"more inputs than ids \(1\)"), (["a", "b", "c", "d"], r"more ids than inputs \(3\)")]
+)
 def test_other_numbers_of_ids_raise(
     ids: list[str], says: str, model: ChatWorkersAI, generator: Any, call: Caller
 ) -> None:

@@ -12,11 +12,10 @@ from tests.support import every_row
 
 from workers_ai import AsyncClient, Client
 from workers_ai._limits import limiter
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.vectors import read_scores, read_vectors
-from workers_ai.batch import BatchJob
+from workers_ai.batch import BatchJob, chat_inputs, rerank_inputs
 from workers_ai.errors import (
     APIConnectionError,
     AuthenticationError,

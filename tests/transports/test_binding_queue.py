@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from workers_ai import AsyncClient, errors
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
-from workers_ai.batch import BatchJob
+from workers_ai.batch import BatchJob, chat_inputs, rerank_inputs
 from workers_ai.ingest import aingest
 from workers_ai_emulator import Fault, ItemFailure
 

@@ -631,7 +631,7 @@ def _split_stop(kwargs: Mapping[str, object]) -> tuple[list[str] | None, dict[st
 
 
 def _check_configs(config: object, inputs: int) -> None:
-    """Raise LangChain's error for a list of configurations of another length, before anything is sent."""
+    """Raise LangChain's error for a wrong number of configurations, before anything is sent."""
     if isinstance(config, list):
         get_config_list(config, inputs)
 

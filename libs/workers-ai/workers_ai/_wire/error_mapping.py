@@ -124,7 +124,7 @@ _UNKNOWN_JOB_TEXT: Final = re.compile(r"request not found in (?:the )?queue", re
 
 
 class _TextRule(NamedTuple):
-    """A text that is more specific than the code or the status beside it."""
+    """An error text that overrides the code or the status of its response."""
 
     pattern: re.Pattern[str]
     cls: type[e.APIStatusError]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import RUN_ONLY_PARAMS, ChatForm, ChatPlan, chat_form
+from workers_ai._wire.chat.request import ChatForm, ChatPlan, chat_form
 from workers_ai._wire.json_writing import compact_json
+from workers_ai._wire.params import RUN_ONLY_PARAMS
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.usage import sum_usage
 from workers_ai.catalogue import lookup

@@ -167,7 +167,7 @@ class Ledger(LedgerFile):
         """Return the number of unclaimed inputs; with ``part``, of those in requests of that size."""
         unclaimed = "SELECT COUNT(*) FROM work WHERE job IS NULL"
         with self._reading() as db:
-            if part is None:  # counted by the index alone
+            if part is None:  # counted in the index, without reading the table
                 return int(db.execute(unclaimed).fetchone()[0])
             return int(db.execute(f"{unclaimed} AND part = ?", (part,)).fetchone()[0])
 
