@@ -91,7 +91,7 @@ def test_a_structured_answer_is_requested_whole_and_streamed_to_the_caller(face:
     assert len(recorder.requests) == 1
 
 
-def test_ids_stay_unique_over_turns_and_go_back_as_they_came(face: Any) -> None:
+def test_ids_stay_unique_over_turns_and_are_sent_back_unchanged(face: Any) -> None:
     """Kimi counts its calls from zero on every turn (https://github.com/cloudflare/ai/issues/526)."""
     seen: list[Any] = []
 

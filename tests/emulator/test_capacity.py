@@ -73,7 +73,7 @@ def test_a_waiting_request_runs_after_the_busy_period(api: Api) -> None:
     assert pytest.approx(api.emulator.clock.now() - before) == 20
 
 
-def test_one_model_can_be_busy_alone(api: Api) -> None:
+def test_one_model_can_be_busy_while_others_answer(api: Api) -> None:
     api.emulator.capacity.set_model_slots(LLAMA, 0)
 
     assert code_of(api.chat(LLAMA, **REJECT)) == (429, 3040)

@@ -41,7 +41,7 @@ def test_a_fault_can_be_limited_to_model_route_and_stream(api: Api) -> None:
     assert api.embed("a").status_code == 200
 
 
-def test_probability_depends_on_the_seed_alone() -> None:
+def test_probability_depends_only_on_the_seed() -> None:
     def run(seed: int) -> list[int]:
         emulator = Emulator(seed=seed, clock=Clock("jump"))
         emulator.faults.add(Fault.busy(times=None, probability=0.3))
@@ -289,7 +289,7 @@ def test_a_stream_can_be_answered_with_json_or_with_nothing(api: Api) -> None:
     assert stream_with(api, "empty_stream", LLAMA, "Hello") == ["[DONE]"]
 
 
-def test_cumulative_usage_runs_up(api: Api) -> None:
+def test_cumulative_usage_grows(api: Api) -> None:
     *events, last, done = stream_with(api, "cumulative_usage", GEMMA, "Hello")
     totals = [event["usage"]["total_tokens"] for event in [*events, last]]
 

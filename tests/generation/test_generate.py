@@ -192,7 +192,7 @@ def test_free_text_that_is_truncated_is_kept_and_counted(sync: Generator) -> Non
     assert [answer.finish_reason for answer in report.answers()] == ["length"] * 2
 
 
-def test_nothing_waits_with_wait_false(run: Generator) -> None:
+def test_wait_false_returns_before_the_results(run: Generator) -> None:
     queue = FakeQueue(poll=lambda job: {"status": "running", "request_id": "r"} if held else None)
     held = True
     first = run(inputs(50), queue, requests_per_job=20, wait=False)
@@ -233,7 +233,7 @@ def test_samples_of_one_prompt(sync: Generator) -> None:
     assert len({body["external_reference"] for body in queue.bodies}) == 4
 
 
-def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
+def test_rendered_requests_have_their_own_parameters(sync: Generator) -> None:
     tool: dict[str, Any] = {
         "type": "function",
         "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},

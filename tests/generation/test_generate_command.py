@@ -47,7 +47,7 @@ def lines(path: str = "out.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def test_labels_into_jsonl_then_again_for_free(command: Any, emulator: Emulator) -> None:
+def test_labels_are_written_to_jsonl_and_a_second_run_costs_nothing(command: Any, emulator: Emulator) -> None:
     result = command(*COMMAND, "--prompt", "Rate {text} in {lang}", "--labels", "good,bad")
     assert "answered   5" in result.stdout
     rows = lines()
@@ -203,7 +203,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
 )
-def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
+def test_invalid_usage_prints_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
     import re
 
     result = command(*arguments, status=status)

@@ -187,7 +187,7 @@ class TestOverflow:
         assert embed(texts(450), queue="overflow") == direct(450)
         assert routes(emulator) == {"run": 5, "submit": 5, "poll": 5}
 
-    def test_other_refusals_do_not_overflow(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_other_rejections_do_not_overflow(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.faults.add(Fault.error(429, 3036, "used up", route="run"))
         with pytest.raises(QuotaExhaustedError):
             embed(texts(1), queue="overflow")

@@ -228,7 +228,7 @@ def test_a_submission_goes_to_the_model_with_the_flag() -> None:
     assert request.body == {"requests": [{"text": ["a"]}]}
 
 
-def test_chat_inputs_take_the_form_of_the_model() -> None:
+def test_chat_inputs_have_the_form_of_the_model() -> None:
     messages = [{"role": "user", "content": "hi"}]
     llama = chat_inputs("@cf/meta/llama-3.3-70b-instruct-fp8-fast", messages, max_tokens=5, temperature=0)
     assert llama == {"messages": messages, "max_tokens": 5, "temperature": 0}

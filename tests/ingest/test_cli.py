@@ -175,7 +175,7 @@ def test_a_dry_run_needs_no_account_and_reads_the_ledger(
     )
 
 
-def test_resume_takes_model_and_options_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_resume_reads_model_and_options_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     emulator.faults.add(Fault.error(401, 10000, "no", route="submit", skip=0, times=1))
     workers_ai(*ingest("--pooling", "cls"), status=1)
     workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume")

@@ -36,7 +36,7 @@ REPORT = IngestReport(
 )
 
 
-def test_a_report_reads_well_in_a_terminal() -> None:
+def test_a_report_is_lines_of_text_in_a_terminal() -> None:
     assert str(REPORT).splitlines() == [
         "Ingestion with @cf/baai/bge-small-en-v1.5",
         "  embedded  12,000",
@@ -62,7 +62,7 @@ def test_a_report_lists_ten_failures_and_counts_the_others() -> None:
     assert report.summary(failures=0).splitlines()[-1] == "  failed    ... and 40 more"
 
 
-def test_a_report_reads_well_in_a_notebook() -> None:
+def test_a_report_is_a_table_in_a_notebook() -> None:
     assert read_html(REPORT) == [
         ["Ingestion with @cf/baai/bge-small-en-v1.5"],
         ["embedded", "12,000"],

@@ -203,7 +203,7 @@ def test_an_infinite_bound_is_accepted(run: Any, texts: Any, bound: Any) -> None
     assert run(texts(3), deadline_s=bound, limit_cost_usd=bound).embedded == 3
 
 
-def test_options_travel_with_every_request(run: Any, emulator: Any, mode: str) -> None:
+def test_options_are_sent_with_every_request(run: Any, emulator: Any, mode: str) -> None:
     run(
         [("a", "text")],
         model="@cf/baai/bge-m3",
@@ -387,7 +387,7 @@ def test_the_progress_bar_ends_at_the_number_of_documents(
     assert "jobs 0, retries 0, failed 1, neurons" in shown
 
 
-def test_the_bar_of_a_source_without_length_takes_a_total(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_of_a_source_without_length_uses_total(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run(((n, str(n)) for n in range(3)), progress=True, total=3)
     assert "3/3" in capsys.readouterr().err
 

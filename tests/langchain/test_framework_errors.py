@@ -174,7 +174,7 @@ def test_langgraph_retry_policy(row: Row, once: ChatWorkersAI, emulator: Emulato
     assert sent(emulator) == [MODEL] * (3 if row.again else 1)
 
 
-def test_a_chain_takes_the_predicate(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
+def test_a_chain_accepts_the_predicate(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
     chain = (once | JsonOutputParser()).with_retry(retry_if_exception_type=ours.is_retryable)
     with pytest.raises(row.cls):
         call(chain, "invoke", "hello")
@@ -192,7 +192,7 @@ def test_an_answer_that_does_not_parse_is_retryable(
     assert call(structured.with_retry(retry_if_exception_type=ours.is_retryable), "invoke", "hello") == {"a": 1}
 
 
-def test_every_class_of_the_core_has_a_twin() -> None:
+def test_every_core_error_has_a_langchain_class() -> None:
     abstract = {"WorkersAIError", "ErrorResponse"}
     for name in set(core.__all__) - abstract:
         twin, original = getattr(twins, name), getattr(core, name)

@@ -131,7 +131,7 @@ CLIP = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
     ],
     ids=["too many", "too large", "a link", "a document"],
 )
-def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, emulator: Emulator, call: Any) -> None:
+def test_media_that_clef_omni_rejects(state: Any, says: str, model: Make, emulator: Emulator, call: Any) -> None:
     with pytest.raises(ours.BadRequestError, match=says):
         ask(call, model(model="@cf/cloudflare/clef-omni"), state, urgent=URGENT)
     assert emulator.log.entries == []

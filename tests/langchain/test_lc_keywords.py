@@ -224,7 +224,7 @@ def test_a_dict_schema_is_checked_to_its_leaves(more: Any, says: str, chat: Make
 
 
 @pytest.mark.parametrize("way", ["per call", "bound", "constructor"])
-def test_response_format_takes_a_class(way: str, chat: Make, emulator: Emulator, call: Any, route: str) -> None:
+def test_response_format_accepts_a_class(way: str, chat: Make, emulator: Emulator, call: Any, route: str) -> None:
     if way == "constructor":
         call(chat(response_format=Person, api=route), "invoke", "hi")
     elif way == "bound":

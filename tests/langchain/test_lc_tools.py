@@ -385,7 +385,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("arguments", BROKEN, ids=lambda text: text[:20])
-def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
+def test_broken_arguments_are_kept_in_invalid_calls_and_sent_back_as_json(
     arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """In streams, too: LangChain would repair them, and an agent would run the tool with truncated arguments."""

@@ -343,11 +343,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """
         with framework_errors:
             client = limited(self.async_client, self.rate_limiter)
-            twin: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
-            twin._queued = client.queued(
+            copied: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
+            copied._queued = client.queued(
                 self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
             )
-            return twin
+            return copied
 
     def _answered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
