@@ -114,7 +114,7 @@ def test_an_edge_page_is_html(api: Api) -> None:
         ),
     ],
 )
-def test_an_error_comes_in_the_envelope_of_its_layer(api: Api, where: dict[str, Any], body: dict[str, Any]) -> None:
+def test_an_error_has_the_envelope_of_its_layer(api: Api, where: dict[str, Any], body: dict[str, Any]) -> None:
     api.emulator.faults.add(Fault.error(400, 7, "m", **where))
 
     assert body == api.embed("a").json()
@@ -155,7 +155,7 @@ def test_slow_waits_before_each_piece(api: Api) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_bytes_can_come_one_by_one(api: Api, stream: bool) -> None:
+def test_bytes_can_be_sent_one_by_one(api: Api, stream: bool) -> None:
     api.emulator.faults.add(Fault("one_byte_chunks"))
     with api.http.stream("POST", f"/ai/run/{LLAMA}", json={**user("Hello"), "stream": stream}) as reply:
         pieces = list(reply.iter_raw())

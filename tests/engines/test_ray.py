@@ -141,7 +141,7 @@ def test_checkpoints_of_the_guide_leave_out_rows_that_were_written(
         ids = list(range(number * 10, number * 10 + 10))
         table = pa.table({"id": ids, "text": [f"Checkpoint number {one}." for one in ids]})
         pq.write_table(table, tmp_path / "notices" / f"{number}.parquet")
-        Path("notices.ledger").unlink(missing_ok=True)  # it would answer the rows, too
+        Path("notices.ledger").unlink(missing_ok=True)  # an old ledger would answer the rows
         local_ray.log.clear()
         run_guide("Answers in Ray", 1)
         sent = [item for entry in local_ray.log.entries for item in (entry.json or {}).get("requests", ())]

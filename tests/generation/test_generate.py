@@ -142,7 +142,7 @@ def test_an_answer_is_kept_if_a_validator_raises_any_error(run: Generator, error
     assert type(error).__name__ in bad.error.message
 
 
-def test_messages_of_every_form_get_the_system_message(sync: Generator) -> None:
+def test_the_system_message_is_added_to_every_form_of_input(sync: Generator) -> None:
     ask: list[Any] = [{"role": "user", "content": "x"}]
     own = [{"role": "developer", "content": "own"}, *ask]
     queue = FakeQueue()
@@ -211,7 +211,7 @@ def test_wait_false_keeps_to_64_submissions(sync: Generator) -> None:
     assert (queue.submissions, report.pending) == (64, 100)
 
 
-def test_on_answer_gets_each_new_answer_once_it_is_on_disk(run: Generator) -> None:
+def test_on_answer_is_called_with_each_new_answer_after_it_is_on_disk(run: Generator) -> None:
     seen: list[Answer] = []
 
     def note(answer: Answer) -> None:

@@ -172,7 +172,7 @@ def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
         ({"custom_id": None}, "neither a string nor an integer"),
     ],
 )
-def test_an_invalid_line_of_a_batch_is_named_before_anything_is_sent(
+def test_an_invalid_line_of_a_batch_is_reported_before_anything_is_sent(
     command: Any, emulator: Emulator, changes: dict[str, Any], says: str
 ) -> None:
     good = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": ASK}}

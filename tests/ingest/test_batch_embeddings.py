@@ -86,7 +86,7 @@ class TestAlways:
         assert [[len(item) for item in job] for job in queued(emulator)] == [[100] * 10, [100] * 10, [100, 50]]
         assert routes(emulator) == {"run": 0, "submit": 3, "poll": 3}
 
-    def test_queries_never_go_through_the_queue(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_queries_are_never_queued(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         embed(texts(3), queue="always", kind="query")
         assert routes(emulator) == {"run": 1, "submit": 0, "poll": 0}
 

@@ -222,7 +222,7 @@ def test_the_bound_is_one_of_bytes_not_of_characters() -> None:
     assert [len(part) for part in split_requests(requests, model=MODEL)] == [1, 1]
 
 
-def test_a_submission_goes_to_the_model_with_the_flag() -> None:
+def test_a_submission_is_sent_to_the_model_with_the_flag() -> None:
     request = submit_request(MODEL, [{"text": ["a"]}])
     assert (request.path, request.query) == (f"run/{MODEL}", "queueRequest=true")
     assert request.body == {"requests": [{"text": ["a"]}]}

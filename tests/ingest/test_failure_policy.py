@@ -32,7 +32,7 @@ def failure(code: int | None) -> BatchItemError:
         (list(range(10)), {n: (3 if n == 4 else 100, 0) for n in range(10)}, 2),
     ],
 )
-def test_texts_that_fail_together_are_tried_in_halves(
+def test_texts_that_fail_together_are_retried_in_halves(
     group: list[int], tries: dict[int, tuple[int, int]], part: int
 ) -> None:
     """The size of the failed request is halved, not that of the submission, which has many requests."""

@@ -37,7 +37,7 @@ def embedded(emulator: Any, account: Any) -> Any:
     return lambda text, **options: client.embed(MODEL, [text], **options).vectors[0]
 
 
-def test_every_document_gets_the_vector_of_its_own_text(run: Any, texts: Any, embedded: Any, mode: str) -> None:
+def test_every_document_has_the_vector_of_its_own_text(run: Any, texts: Any, embedded: Any, mode: str) -> None:
     documents = texts(250)
     report = run(documents, mode=mode)
     assert (report.embedded, report.reused, report.failed, report.retries) == (250, 0, 0, 0)
@@ -107,7 +107,7 @@ def test_rows_of_a_database_are_mappings(run: Any) -> None:
     assert [row.id for row in report.rows()] == [7]
 
 
-def test_empty_input_gives_empty_output(run: Any, emulator: Any, mode: str) -> None:
+def test_empty_input_returns_empty_output(run: Any, emulator: Any, mode: str) -> None:
     report = run([], mode=mode)
     assert (report.embedded, report.reused, report.failed, list(report.rows())) == (0, 0, 0, [])
     assert emulator.log.requests == 0
@@ -285,7 +285,7 @@ def test_an_endless_source_is_read_only_as_far_as_needed(run: Any, emulator: Any
     assert next(read) <= 1001
 
 
-def test_the_source_is_read_as_the_work_goes_on(run: Any, emulator: Any) -> None:
+def test_the_source_is_read_during_the_run(run: Any, emulator: Any) -> None:
     """The run reads at most two chunks of 1,000 texts ahead of the submitted ones."""
     ahead: list[int] = []
 

@@ -245,7 +245,7 @@ def test_an_error_frame_raises_its_own_class(once: ChatWorkersAI, emulator: Emul
 
 
 @pytest.mark.parametrize("on_busy", ["raise", "reject_if_busy"])
-def test_on_busy_raise_goes_straight_to_the_fallback(
+def test_on_busy_raise_uses_the_fallback_at_once(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any, on_busy: str
 ) -> None:
     emulator.faults.add(Fault.busy(times=None, model=MODEL))

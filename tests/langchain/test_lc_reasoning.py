@@ -61,7 +61,7 @@ def test_an_unset_effort_is_not_sent(chat: Callable[..., ChatWorkersAI], emulato
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_comes_beside_the_text(
+def test_reasoning_is_separate_from_the_text(
     name: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/langchain-ai/langchain/issues/35006"""

@@ -375,7 +375,7 @@ def test_the_rate_limiter_of_langchain(chat: Callable[..., ChatWorkersAI], call:
 # --- facts about a model that LangChain reads ---
 
 
-def test_the_cache_tells_models_and_parameters_apart(
+def test_the_cache_key_includes_model_and_parameters(
     emulator: Emulator, chat: Callable[..., ChatWorkersAI], call: Any
 ) -> None:
     cache = InMemoryCache()

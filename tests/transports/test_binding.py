@@ -175,7 +175,7 @@ def test_the_models_of_the_auto_router_are_sent_in_a_header(env_ai: Any) -> None
     }
 
 
-def test_a_model_of_another_author_goes_through_the_default_gateway(scripted: Any) -> None:
+def test_a_model_of_another_author_uses_the_default_gateway(scripted: Any) -> None:
     seen: list[Any] = []
     binding = scripted(lambda *call: seen.append(call) or {"response": "ok"})
     asyncio.run(AsyncClient(binding=binding, on_busy="raise").chat("openai/gpt-5", HELLO))

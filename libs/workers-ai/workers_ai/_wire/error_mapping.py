@@ -308,7 +308,7 @@ def _read_embedded(text: str, max_nested: int) -> ErrorDetails | None:
 
 
 def _field_errors(error: JSON) -> str:
-    """Return the field errors of a validation error of Clef: ``images: image payload is invalid``; "" if none."""
+    """Return the field errors in a Clef validation error, such as ``images: image payload is invalid``; "" if none."""
     for key in ("error", "details", "fieldErrors"):
         error = error.get(key) if isinstance(error, dict) else None
     if not isinstance(error, dict):

@@ -98,7 +98,7 @@ class GenerateTask:
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and self._api != "responses"
         self._params = dict(params)
-        self._form: tuple[object, ChatForm] | None = None  # of the last input, and its parameters and fields
+        self._form: tuple[object, ChatForm] | None = None  # form of the last input, with its parameters and fields
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:

@@ -160,8 +160,8 @@ class Engine:
         self._pending = PollingQueue()
         self._turn = _turn_of(self.ledger.path)
         self._source_lock = threading.Lock()  # held by the worker that reads the source, which may be slow
-        self._callback_lock = threading.Lock()  # around ``on_stored``
-        self._lock = threading.RLock()  # around shared counters
+        self._callback_lock = threading.Lock()  # held while ``on_stored`` runs
+        self._lock = threading.RLock()  # held while shared counters change
         self.stopped: WorkersAIError | None = None
         self._collect_until = float("inf")
         self._reserved = self._risked = 0.0
