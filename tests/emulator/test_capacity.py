@@ -189,7 +189,7 @@ def test_requests_per_minute_are_counted_by_task(make_api: Callable[..., Api]) -
     assert api.embed("a").status_code == 200
 
 
-def test_the_documented_limit_of_a_paid_model_is_its_own(make_api: Callable[..., Api]) -> None:
+def test_a_paid_model_has_a_documented_limit_of_its_own(make_api: Callable[..., Api]) -> None:
     api = make_api(enforce_rpm=True)
     statuses = [api.chat("@cf/zai-org/glm-5.2").status_code for _ in range(21)]
 

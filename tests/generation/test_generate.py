@@ -328,7 +328,7 @@ def test_failed_inputs_are_sent_again_by_the_next_run(sync: Generator) -> None:
     assert (report.answered, report.reused, report.failed) == (1, 4, 0)
 
 
-def test_an_estimate_counts_what_is_new(sync: Generator, ledger: Path) -> None:
+def test_an_estimate_counts_new_inputs(sync: Generator, ledger: Path) -> None:
     sync(inputs(10), FakeQueue(), max_tokens=100)
     source = [*inputs(30), ("twin", "question number 29"), ("empty", "")]
     found = estimate(source, model=KIMI, ledger=ledger, max_tokens=100, requests_per_job=8)

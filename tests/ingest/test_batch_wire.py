@@ -168,7 +168,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES | st.lists(JSON_VALUES, max_size=4).map(lambda found: enveloped({"responses": found})))
-def test_any_reply_is_a_status_or_a_batch_error(data: Any) -> None:
+def test_any_reply_is_read_or_raises_a_batch_error(data: Any) -> None:
     with contextlib.suppress(BatchError):
         status = read_poll(data, JOB)
         assert len(status.items) == (2 if status.state == "done" else 0)

@@ -161,7 +161,7 @@ def test_without_pyarrow_the_error_has_the_extra(tmp_path: Path, monkeypatch: py
 # Before anything is sent
 
 
-def test_an_estimate_counts_what_is_new(run: Any, texts: Any, ledger: Path) -> None:
+def test_an_estimate_counts_new_inputs(run: Any, texts: Any, ledger: Path) -> None:
     """A token is four bytes of a text as JSON: "text number 0" has 15 bytes, which are 3 tokens."""
     documents = [("empty", ""), *texts(10), ("again", "text number 3")]
     assert estimate(documents, model=MODEL) == Estimate(

@@ -313,7 +313,7 @@ def test_options_of_indexing_need_a_record_manager(
         call(ingestor(record_manager=None), "ingest", pages("one"), cleanup="full")
 
 
-def test_the_report_prints_what_was_indexed(ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller) -> None:
+def test_the_report_lists_indexed_documents(ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller) -> None:
     report = call(ingestor(), "ingest", pages("one", "two"))
 
     assert [line.split() for line in str(report).splitlines() if "added" in line or "deleted" in line] == [

@@ -285,7 +285,7 @@ def remade(one: ChatWorkersAI) -> dict[str, Any]:
     [({}, {}), ({"reasoning_effort": None}, {"reasoning_effort": None}), ({"temperature": 0.0}, {"temperature": 0.0})],
     ids=str,
 )
-def test_copies_send_only_what_was_set(given: Any, sent: Any, chat: Make, emulator: Emulator) -> None:
+def test_copies_send_only_set_parameters(given: Any, sent: Any, chat: Make, emulator: Emulator) -> None:
     made = remade(chat(model=KIMI, **given))
     for way, one in made.items():
         one.invoke("hi")
