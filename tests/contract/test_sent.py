@@ -72,7 +72,7 @@ def test_sent_request(row: Sent, face: Any, stream: bool, api: str | None) -> No
 @pytest.mark.parametrize(
     ("api", "options"), [("chat_completions", {"include_usage": True}), ("run", None)], ids=["chat completions", "run"]
 )
-def test_a_stream_requests_its_usage_where_that_is_an_option(api: str, options: Any, face: Any) -> None:
+def test_a_stream_requests_its_usage_on_routes_with_stream_options(api: str, options: Any, face: Any) -> None:
     recorder = Recorder()
     face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], api=api)
     body = json.loads(recorder.requests[0].content)

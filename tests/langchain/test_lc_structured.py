@@ -398,7 +398,7 @@ def test_values_that_are_not_objects(
     [ANSWER, f'{{"name": "Person", "arguments": {ANSWER}}}', f'{{"name": "Person", "parameters": {ANSWER}}}'],
     ids=["arguments alone", "arguments", "parameters"],
 )
-def test_a_forced_call_that_leaked_as_text(
+def test_a_forced_call_that_leaked_as_text_is_parsed(
     text: str, method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/574; the schema also has a property ``name``."""
@@ -473,7 +473,7 @@ def test_endless_text_is_shortened(chat: Callable[..., ChatWorkersAI], model: An
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_refusal(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
+def test_a_refusal_raises(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     model.says(None, refusal="I cannot help with that.")
     structured = chat(model=MODEL).with_structured_output(Person, method=method)
     with pytest.raises(ModelRefusalError, match="cannot help") as caught:

@@ -482,7 +482,7 @@ def test_text_reasoning_and_calls_in_one_reply(
 LEAKED = '{"name": "clock", "arguments": {"city": "Oslo"}}'
 
 
-def test_a_forced_call_that_leaked_as_text(
+def test_a_forced_call_that_leaked_as_text_is_parsed(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/574"""

@@ -652,7 +652,7 @@ class LengthError(BatchItemError):
 
 
 def as_status_error(error: BatchError) -> WorkersAIError:
-    """Return an item's error as the class for its code or text."""
+    """Return an item's error in the class that its code or text determines."""
     if error_class(error) is None:
         return error
     status = CODES[error.code][1] if error.code in CODES else 429
