@@ -321,7 +321,7 @@ class TestSubmitting:
             queue(stub)("run", BGE, TWO)
         assert (len(stub.bodies), raised.value.attempts) == (1, 1)
 
-    def test_no_id_and_no_answer(self, queue: Callable[..., Queue]) -> None:
+    def test_a_submission_without_id_and_answer_raises(self, queue: Callable[..., Queue]) -> None:
         with pytest.raises(BatchError, match="returned no request id"):
             queue(Stub(reply({"status": "queued"})))("run", BGE, TWO)
 

@@ -44,7 +44,7 @@ PARAMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", ["object", "call", "bind"])
 @every_row("name", PARAMS)
-def test_every_parameter(
+def test_every_parameter_is_sent(
     name: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Any
 ) -> None:
     """https://github.com/cloudflare/ai/pull/459"""

@@ -182,7 +182,7 @@ def test_a_model_of_another_author_uses_the_default_gateway(scripted: Any) -> No
     assert seen == [("openai/gpt-5", {"messages": HELLO}, {"rejectIfBusy": True, "gateway": {"id": "default"}})]
 
 
-def test_the_responses_form_is_a_run_too(env_ai: Any) -> None:
+def test_the_responses_route_is_sent_as_a_run(env_ai: Any) -> None:
     reply = asyncio.run(AsyncClient(binding=env_ai).chat("@cf/openai/gpt-oss-20b", HELLO, api="responses"))
     model, inputs, _ = env_ai.calls[0]
     assert model == "@cf/openai/gpt-oss-20b"

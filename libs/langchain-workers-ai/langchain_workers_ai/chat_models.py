@@ -576,7 +576,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @property
     def lc_attributes(self) -> Fields:
-        """Return settings that a dump needs as plain data, without secrets."""
+        """Return the settings that a dump contains as plain data. Secrets are left out."""
         attributes: Fields = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
