@@ -119,7 +119,7 @@ TURN = st.one_of(
 
 
 @given(st.lists(TURN, min_size=1, max_size=12))
-def test_any_order_of_turns_is_sent_paired(history: list[Any]) -> None:
+def test_calls_and_results_are_paired_in_any_order_of_turns(history: list[Any]) -> None:
     sent = prepare_messages(history, CARD)
     for place, message in enumerate(sent):
         wanted = [call["id"] for call in message.get("tool_calls", ())]

@@ -137,7 +137,7 @@ class TestAlways:
         assert sorted(raised.value.request_ids) == sorted(job.request_id for job in emulator.queue.jobs)
         assert len(raised.value.request_ids) == 2
 
-    def test_the_deadline_is_one_for_all_rounds(
+    def test_all_rounds_share_one_deadline(
         self, embed: Callable[..., Any], emulator: Emulator, clock: VirtualTime
     ) -> None:
         emulator.queue.settings.progress, emulator.queue.settings.polls = "polls", 8  # about 12 s each

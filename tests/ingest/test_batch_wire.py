@@ -217,7 +217,7 @@ def test_submissions_keep_order_and_bounds(texts: list[str], max_bytes: int, max
         assert len(body) <= max_bytes + 2  # the brackets
 
 
-def test_the_bound_is_one_of_bytes_not_of_characters() -> None:
+def test_the_bound_counts_bytes_not_characters() -> None:
     requests = [{"text": "日" * 1_700_000}, {"text": "日" * 1_700_000}]  # 3 bytes each: 10.2 MB in total
     assert [len(part) for part in split_requests(requests, model=MODEL)] == [1, 1]
 

@@ -85,7 +85,7 @@ def sent(emulator: Emulator) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["invoke", "stream"])
-def test_errors_are_of_both_libraries(
+def test_errors_are_subclasses_in_both_libraries(
     row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any, method: str
 ) -> None:
     with pytest.raises(row.cls) as caught:

@@ -339,7 +339,7 @@ def test_a_recursive_schema_keeps_its_references(
     assert '"items": {}' not in json.dumps(model.bodies[-1])
 
 
-def test_names_fit_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
+def test_names_are_valid_on_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
     schema = {**JSON_SCHEMA, "title": "Person[int] of Ann"}
     result = call(chat(model=MODEL).with_structured_output(schema), "invoke", "Ann is 41.")
     assert emulator.log.last.json["tools"][0]["function"]["name"] == "Person_int__of_Ann"
