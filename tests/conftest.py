@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -31,7 +33,12 @@ Handler = Callable[[httpx.Request], httpx.Response]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The same examples in every run, however slow the machine is: tests/fuzz/run.py searches for new ones.
+# A ledger waits for the disk at each commit, so keep the files of the tests in memory if there is space.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 * 10**9:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# The same examples in every run, at any speed of the machine. tests/fuzz/run.py searches for new ones.
 hypothesis.settings.register_profile(
     "suite",
     hypothesis.settings.get_profile("ci"),
@@ -41,7 +48,7 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
-    """Handle SIGINT as Python does, by another function, so that ``asyncio.run`` does not set a handler of its own.
+    """Handle SIGINT as Python does, by another function, so that ``asyncio.run`` does not set its own handler.
 
     Setting it writes the repr of the task and of its result: a tenth of the time of an async test.
     """
@@ -55,7 +62,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without garbage collections, and keep what was collected out of later ones: both take seconds."""
+    """Collect tests without garbage collections, and exclude the items from later ones. Both would take seconds."""
     gc.disable()
     try:
         return (yield)
@@ -65,7 +72,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_sessionfinish() -> None:
-    """Undo the freeze: Hypothesis, which the summary imports, rejects an object whose referrers it cannot find."""
+    """Undo the freeze. The summary imports Hypothesis, which rejects objects without visible referrers."""
     gc.unfreeze()
 
 
@@ -89,7 +96,7 @@ def _nothing_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the pauses before a retry and between polls of the queue a hundredth."""
+    """Shorten the pauses before a retry and between polls of the queue to a hundredth."""
     pause = anyio.sleep
     monkeypatch.setattr("time.sleep", lambda seconds: threading.Event().wait(seconds / 100))
     monkeypatch.setattr("anyio.sleep", lambda seconds: pause(seconds / 100))

@@ -1,4 +1,4 @@
-"""Measure the core client beside the official SDKs on the same server.
+"""Measure the core client and the official SDKs on the same server.
 
 uv run python tests/benchmarks/bench_clients.py
 """

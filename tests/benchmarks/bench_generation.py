@@ -5,15 +5,15 @@
     uv run python tests/benchmarks/bench_generation.py --whole         # 100,000; 1,000,000; 20 kills on 20,000
     uv run python tests/benchmarks/bench_generation.py --only limits   # one measurement
 
-To reach: at most 1.5 times the time of raw httpx with the emulator, and 120 us of CPU for an input; no request, 60 s
-and 250 MB for a second run on 1,000,000 answered inputs; with kills every input answered once, with no more than one
-submission (or ``max_concurrency`` direct requests) sent again for each kill; cost limits that are not exceeded; nothing
-sent twice by two processes; at most 400 us of CPU an input for LangChain's ``batch`` over the core; 100 submissions for
-20,000 rows of Daft, and a kill at half repeats at most one of them. Daft is measured with ``uv run --group engines``.
+Targets: at most 1.5 times the time of raw httpx with the emulator, and 120 us of CPU per input; no request, 60 s and
+250 MB for a second run on 1,000,000 answered inputs; with kills, every input is answered once, and at most one
+submission (or ``max_concurrency`` direct requests) is sent again per kill; cost limits are not exceeded; two processes
+send nothing twice; at most 400 us of CPU per input for LangChain's ``batch`` over the core; 100 submissions for 20,000
+rows of Daft, and a kill at half repeats at most one of them. Daft is measured with ``uv run --group engines``.
 
-Each side runs in a process of its own against a server in another one. The emulator answers at the first poll; it takes
-longer for an answer than a client for an input. Canned answers take the server almost no time: beside them, the rate
-shows what the client costs alone. All other figures are measured with canned answers. Memory is the peak over that of
+Each side runs in its own process, against a server in another process. The emulator answers at the first poll. It needs
+more time for an answer than a client for an input. Canned answers take the server almost no time, so that their rate
+shows only the cost of the client. All other figures are measured with canned answers. Memory is the peak above that of
 the imports.
 """
 
@@ -103,7 +103,7 @@ def canned() -> Iterator[str]:
 
 
 def floor(url: str, count: int, home: str) -> dict[str, float]:
-    """Submit, poll and parse with raw httpx, one submission after the other."""
+    """Submit, poll and parse with raw httpx, one submission after another."""
     import httpx
 
     base, began, cpu = peak_mb(), time.perf_counter(), time.process_time()
@@ -190,7 +190,7 @@ def measured(what: str, url: str, count: int, home: str) -> dict[str, float]:
 
 
 def served(serve_there: Callable[[], AbstractContextManager[str]], what: str, count: int) -> dict[str, float]:
-    """Run one side against a server of its own."""
+    """Run one side against its own server."""
     with tempfile.TemporaryDirectory() as home, serve_there() as url:
         return measured(what, url, count, home)
 

@@ -1,7 +1,7 @@
 """Measure the LangChain classes, as ratios to a floor measured in the same run.
 
     uv run python tests/benchmarks/bench_langchain.py
-    uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations beside it
+    uv run --group rivals python tests/benchmarks/bench_langchain.py     # with the other integrations
 
 The floor of a call is raw httpx with a JSON parse, plus LangChain's overhead for a model that does nothing.
 """
@@ -113,7 +113,7 @@ def bench_invoke(url: str) -> None:
     def raw() -> None:
         json.loads(http.post(target, json=BODY, headers=headers).content)
 
-    def both() -> None:  # one after the other: alone, each would run with warmer caches than any real call
+    def both() -> None:  # alternate, because repetitions of one call would have warmer caches than a real call
         raw()
         fake.invoke(PROMPT)
 

@@ -62,7 +62,7 @@ wait = threading.Event.wait
 threading.Event.wait = lambda self, timeout=None: wait(self, None if timeout is None else timeout / speed)
 schema._BUSY_S *= speed
 """
-"""Put before CHILD: time passes ``SPEED`` times as fast, and the clock is off by the seconds in the file ``JUMP``.
+"""Code before CHILD. Time passes ``SPEED`` times as fast, and the clock is shifted by the seconds in the file ``JUMP``.
 
 The wait for a ledger that another process creates stays as long as it is: that process works in real time.
 """

@@ -1,4 +1,4 @@
-"""The emulator in a process of its own, and one job of its queue with raw httpx: the floor of bulk work."""
+"""Run the emulator in another process, and one job of its queue with raw httpx: the floor of bulk work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def emulator(polls: int) -> Iterator[str]:
 
 
 def run_job(client: httpx.Client, url: str, requests: list[dict[str, object]]) -> None:
-    """Submit requests, poll without waiting until they are done, and parse the results. Keep nothing."""
+    """Submit requests, poll without waiting until they are done, and parse the results. Store nothing."""
     accepted = client.post(url, json={"requests": requests}).json()
     poll = {"request_id": accepted["result"]["request_id"]}
     while (found := _results(client.post(url, json=poll).json()["result"])) is None:

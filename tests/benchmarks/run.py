@@ -37,12 +37,13 @@ FASTER: Final = 0.98
 PAGE: Final = """\
 # Benchmarks
 
-What this project costs beside other packages and beside raw httpx. All packages send the same requests to one local
-server of canned replies, so that only the client is measured. A real call spends most of its time at the service.
+CPU and wall time of this project, compared with other packages and with raw httpx. All packages send the same requests
+to a local server with canned replies, so that only the client is measured. A real call spends most of its time at the
+service.
 
 - Measured on {date}, on a shared machine with {cores} cores, Python {python}.
-- The runs of all packages alternate. A figure is the median; CPU time unless the title says wall time.
-- `ratio` is the figure divided by the floor of its table, measured in the same run. Lower is better.
+- The runs of all packages alternate. A figure is the median, in CPU time unless the title has "wall time".
+- `ratio` is the figure divided by the floor of its table, from the same run. Lower is better.
 - Versions: {versions}.
 
 Run it yourself (ten minutes; `--whole` takes an hour):
@@ -51,15 +52,16 @@ Run it yourself (ten minutes; `--whole` takes an hour):
 uv run --group rivals python tests/benchmarks/run.py
 ```
 
-![CPU and wall time of calls, this project beside other packages](images/benchmarks-calls.svg)
+![CPU and wall time of calls, this project and other packages](images/benchmarks-calls.svg)
 
 ## Where this project is not first
 
 {behind}
 
-Ingestion and generation keep every input and every result in a ledger on disk. Raw httpx keeps nothing, so it is faster
-there. The rates are measured with the emulator. A second rate of generation is measured with canned answers, which take
-the server almost no time: it shows what the client costs alone. A real queue takes far longer than both.
+Ingestion and generation store every input and every result in a ledger on disk. Raw httpx stores nothing, so it is
+faster there. The rates are measured with the emulator. A second rate of generation is measured with canned answers,
+which take the server almost no time, so that it shows only the cost of the client. A real queue takes far longer than
+both.
 
 {tables}
 ## Growth with size

@@ -67,21 +67,18 @@ def test_every_choice_agrees_with_the_emulator(settings: Settings, tmp_path: Pat
     assert report.sent <= MAX_REQUESTS
 
 
-MOVED = [(switch, position) for switch in SWITCHES for position in switch.positions]
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+def test_each_position_of_each_switch_is_noticed(switch: Switch, settings: Settings, tmp_path: Path) -> None:
+    for number, position in enumerate(switch.positions):
+        emulator, folder = Emulator(), tmp_path / str(number)
+        folder.mkdir()
+        switch.set(emulator, position)
 
+        (finding,) = probe(emulator, settings, folder, switch.name).findings
 
-@pytest.mark.parametrize(("switch", "position"), MOVED, ids=lambda value: getattr(value, "name", repr(value)))
-def test_each_position_of_each_switch_is_noticed(
-    switch: Switch, position: Any, settings: Settings, tmp_path: Path
-) -> None:
-    emulator = Emulator()
-    switch.set(emulator, position)
-
-    (finding,) = probe(emulator, settings, tmp_path, switch.name).findings
-
-    assert (finding.open_because, finding.answer) == (None, position)
-    assert finding.status == ("agrees" if position == switch.default else "differs")
-    assert switch.name in finding.change
+        assert (finding.open_because, finding.answer) == (None, position)
+        assert finding.status == ("agrees" if position == switch.default else "differs")
+        assert switch.name in finding.change
 
 
 def test_with_all_switches_moved_at_once_each_is_noticed(settings: Settings, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ SECRET_JOB = "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"
 
 
 def service(request: httpx.Request) -> httpx.Response:
-    """A service whose replies repeat secrets and contain a job id."""
+    """Return replies that repeat secrets and contain a job id."""
     headers = {"cf-ray": "8f1c2d3e4f5a6b7c-OSL", "set-cookie": f"a={SECRET_TOKEN}", "x-trace": SECRET_JOB}
     if b"request_id" in request.content:
         assert SECRET_JOB.encode() in request.content, "the real service is asked with the real id"

@@ -320,7 +320,7 @@ def test_an_event_stream_in_place_of_a_whole_answer_is_read(name: str, api: str,
     if isinstance(want, Want):
         reply = one.chat(MODEL, HI, api=api)
         assert disagreements(want, of_reply(reply)) == []
-        stored = of_reply(read_chat(reply.raw, ReplyContext(MODEL)))  # as a ledger of answers reads it
+        stored = of_reply(read_chat(reply.raw, ReplyContext(MODEL)))  # as a ledger of answers does
         assert (stored.text, stored.reasoning, stored.calls) == (want.text, want.reasoning, want.calls)
     else:
         with pytest.raises(e.WorkersAIError) as caught:

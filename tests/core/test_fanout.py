@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from workers_ai import AsyncClient
 from workers_ai import errors as e
+from workers_ai._calls import requests
 
 BGE = "@cf/baai/bge-small-en-v1.5"
 
@@ -20,9 +22,10 @@ def first_text(request: httpx.Request) -> str:
     return str(json.loads(request.content)["text"][0])
 
 
-def vectors(request: httpx.Request) -> httpx.Response:
+def vectors(request: httpx.Request, **more: Any) -> httpx.Response:
     texts = json.loads(request.content)["text"]
-    return httpx.Response(200, json={"result": {"data": [[float(text), 1.0] for text in texts]}, "success": True})
+    result = {"data": [[float(text), 1.0] for text in texts], **more}
+    return httpx.Response(200, json={"result": result, "success": True})
 
 
 def refusal(status: int, code: int, **headers: str) -> httpx.Response:
@@ -64,6 +67,39 @@ def test_after_a_failure_no_request_starts(face: Any) -> None:
     with pytest.raises(e.BadRequestError):
         one.embed(BGE, [str(number) for number in range(40)], batch_size=1)
     assert len(seen) < 10
+
+
+class Together(httpx.AsyncBaseTransport):
+    """Answers the first three requests at once, with large replies; counts the replies parsed before each request."""
+
+    def __init__(self) -> None:
+        self.parsed = 0
+        self.parsed_before: list[int] = []
+        self._all = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)  # as a socket does before it writes
+        self.parsed_before.append(self.parsed)
+        if len(self.parsed_before) == 3:
+            self._all.set()
+        await self._all.wait()
+        return vectors(request, padding="x" * 200_000)
+
+
+def test_the_next_request_is_sent_before_all_replies_are_parsed(
+    account: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise replies that arrive together delay the next requests by the time that parsing all of them takes."""
+    together, read = Together(), requests.read_reply
+
+    def counting(*args: Any, **options: Any) -> Any:
+        together.parsed += 1
+        return read(*args, **options)
+
+    monkeypatch.setattr(requests, "read_reply", counting)
+    client = AsyncClient(http_async_client=httpx.AsyncClient(transport=together), max_concurrency=3, **account)
+    asyncio.run(client.embed(BGE, [str(number) for number in range(6)], batch_size=1))
+    assert together.parsed_before == [0, 0, 0, 1, 2, 3]
 
 
 class BothInFlight:

@@ -39,7 +39,7 @@ STREAM = b'data: {"response":"a"}\n\ndata: {"response":"b"}\n\ndata: [DONE]\n\n'
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """The emulator on a socket."""
+    """Return the URL of the emulator on a socket."""
     with Emulator().serve() as base_url:
         yield base_url
 

@@ -67,7 +67,7 @@ def test_a_rejection_shrinks_the_window_to_the_served_requests(limiter: AccountL
 
 
 def test_a_rejected_call_does_not_try_a_larger_window(limiter: AccountLimiter, clock: Any) -> None:
-    """Otherwise the call whose slot is reserved is rejected again and again, until it gives up."""
+    """Otherwise the call with the reserved slot would be rejected until its retries end."""
     served = [admitted(limiter, rejects_if_busy=True) for _ in range(4)]
     rejected = admitted(limiter, rejects_if_busy=True)
     limiter.busy(rejected, 60.0, for_all=False, returns=True)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from tests.emulator.conftest import BGE, GEMMA, LLAMA, NATIVE, events_of, user
 from tests.emulator.test_chat import CLOCK_TOOL, GREETING
+from tests.support import every_row
 
 from workers_ai_emulator import Clock, Emulator, Fault
 from workers_ai_emulator.shapes.quirks import WHOLE
@@ -347,9 +348,10 @@ def test_shapes_of_streamed_finish_usage_and_text(api: Api) -> None:
     assert 2026 in [piece["response"] for piece in pieces]
 
 
-@pytest.mark.parametrize("shape", sorted(WHOLE | STREAMED))
 @pytest.mark.parametrize(("model", "compat"), [(LLAMA, False), (GEMMA, True)])
+@every_row("shape", sorted(WHOLE | STREAMED))
 def test_every_shape_works_on_every_route(api: Api, shape: str, model: str, compat: bool) -> None:
+    api.emulator.reset()
     api.emulator.faults.add(Fault.named_shape(shape))
     for text in ("Hello", "Time in Oslo?"):
         for stream in (False, True):

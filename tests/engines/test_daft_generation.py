@@ -154,7 +154,17 @@ def test_slices_of_the_guide_continue_without_a_ledger(
     assert set(daft.read_parquet("answers/*.parquet").to_pydict()["id"]) == set(range(200))
 
 
+def test_parameters_are_sent(provider: Any, emulator: Emulator) -> None:
+    answered(provider, texts(1), stop="zzz", seed=5, extra_body={"top_p": 0.5})
+    sent = emulator.log.last.json
+    assert (sent["stop"], sent["seed"], sent["top_p"], sent["max_tokens"]) == (["zzz"], 5, 0.5, 200)
+
+
 def test_invalid_options_raise(provider: Any) -> None:
+    with pytest.raises(ConfigurationError, match="must not have n"):
+        answered(provider, texts(1), extra_body={"n": 2})
+    with pytest.raises(ConfigurationError, match="stop must be a text"):
+        answered(provider, texts(1), stop=5)
     with pytest.raises(ConfigurationError, match="ledger="):
         answered(provider, texts(1), queue=True)
     with pytest.raises(ConfigurationError, match="temperature"):

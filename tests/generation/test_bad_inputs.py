@@ -113,6 +113,7 @@ ARGUMENTS: list[tuple[dict[str, Any], Any, str]] = [
     ({"on_answer": answered}, ("a", "x"), "not a coroutine function"),
     ({"temperature": "hot"}, ("a", "x"), "temperature must be a number"),
     ({"temperature": float("nan")}, ("a", "x"), "temperature must be a number"),
+    ({"stop": 5}, ("a", "x"), "stop must be a text or a list"),
     ({"stop": [5]}, ("a", "x"), "stop must be a text or a list"),
     ({"reasoning_effort": 5}, ("a", "x"), "reasoning_effort must be a text"),
     ({"ledger": 5}, ("a", "x"), "ledger must be a path"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Generic, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import pytest
 from pydantic import BaseModel, field_validator
@@ -89,6 +91,43 @@ def test_a_typed_dict_is_a_schema(sync: Generator, tmp_path: Path) -> None:
     assert [answer.data for answer in report.answers()] == [json.loads(text)] * 2
     poor = sync([("a", "How?")], FakeQueue(lambda request: '{"mood": "so so"}'), schema=Moods, ledger=tmp_path / "poor")
     assert poor.invalid == 1
+
+
+Item = TypeVar("Item")
+
+
+class Box(BaseModel, Generic[Item]):
+    item: Item
+
+
+class Place(NamedTuple):
+    name: str
+    people: int
+
+
+@dataclass
+class Town:
+    name: str
+    people: int | None = None
+
+
+@every_row(
+    ("schema", "text", "value"),
+    [
+        (Box[int], '{"item": 3}', Box[int](item=3)),
+        (Place, '{"name": "Moss", "people": 3}', Place("Moss", 3)),
+        (Town, '{"name": "Moss"}', Town("Moss")),
+        (list[Town], '[{"name": "Moss"}]', [Town("Moss")]),
+        (City | Mood, '{"mood": "bad"}', {"mood": "bad"}),
+        (Literal["yes", "no"], '"no"', "no"),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_types_of_every_kind_are_schemas(sync: Generator, schema: Any, text: str, value: Any) -> None:
+    queue, ledger = FakeQueue(lambda request: text), sync.ledger.with_name(f"{schema}"[:40].replace("/", "_"))
+    report = sync([("a", "x")], queue, schema=schema, mode="direct", ledger=ledger)
+    assert [answer.data for answer in report.answers()] == [value]
+    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", queue.bodies[0]["response_format"]["json_schema"]["name"])
 
 
 LABELS: list[tuple[list[str], str, str | None]] = [

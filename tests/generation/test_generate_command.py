@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,48 @@ def test_objects_are_json_values_in_jsonl_and_json_text_in_parquet(command: Any,
     assert row["metadata"] == {"score": None, "tags": ["a", {"b": 1}]}
 
 
+def test_a_row_without_a_column_of_the_prompt_is_named_before_anything_is_sent(
+    command: Any, emulator: Emulator
+) -> None:
+    rows = [{"id": n, "text": "hi"} for n in range(1500)]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, [*rows, {"id": "odd", "lang": "en"}])))
+    assert (
+        "the input 'odd' has no text for the placeholders" in command(*COMMAND, "--prompt", "{text}", status=1).stderr
+    )
+    assert emulator.log.requests == 0
+
+
+def test_a_null_text_fails_alone_and_files_may_begin_with_a_byte_order_mark(command: Any, emulator: Emulator) -> None:
+    Path("rows.jsonl").write_text('{"id": 1, "text": null}\n{"id": 2, "text": "hi"}')
+    command(*COMMAND, status=3)
+    assert [row["error"] for row in lines()] == ["the input is empty", None]
+    Path("prompt.txt").write_text("\ufeffRead {text}", encoding="utf-8")
+    Path("schema.json").write_text("\ufeff" + json.dumps(SCHEMA), encoding="utf-8")
+    files = ("--prompt-file", "prompt.txt", "--schema", "schema.json")
+    command("generate", "rows.jsonl", "two.jsonl", *COMMAND[3:], *files, status=3)
+    assert prompts(emulator) == ["hi", "Read hi"]
+
+
+def prompts(emulator: Emulator) -> list[str]:
+    """Return the texts of all items."""
+    sent = [item for entry in emulator.log.entries for item in (entry.json or {}).get("requests", ())]
+    return [item["messages"][-1]["content"] for item in sent]
+
+
+def test_messages_of_a_table_are_json_text_in_csv(command: Any, emulator: Emulator) -> None:
+    with Path("rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "messages"), ("a", json.dumps(ASK)), ("b", "[]")])
+    command("generate", "rows.csv", *COMMAND[2:], status=3)
+    assert [(row["id"], row["error"]) for row in lines()] == [("a", None), ("b", "the input is empty")]
+    (sent,) = (item for entry in emulator.log.entries for item in (entry.json or {}).get("requests", ()))
+    assert sent["messages"] == ASK
+    Path("rows.csv").write_text("id,messages\na,hello\n")
+    assert (
+        "rows.csv, line 2: 'messages' is not a JSON list"
+        in command("generate", "rows.csv", *COMMAND[2:], status=1).stderr
+    )
+
+
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 ASK = [{"role": "user", "content": "Hello"}]
 FLAT_TOOL = {"type": "function", "name": "clock", "description": "Time.", "parameters": {"type": "object"}}
@@ -167,6 +210,8 @@ def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
         ({"body": {"input": 5}}, "input must be a text or a list"),
         ({"body": {"input": [{"type": "web_search_call"}]}}, "unsupported type 'web_search_call': remove it"),
         ({"body": {"input": [{"role": "user", "content": [{"type": "input_file"}]}]}}, "unsupported type 'input_file'"),
+        ({"body": {"input": "hi", "reasoning": "low"}}, "reasoning must be an object"),
+        ({"body": {"input": "hi", "text": {"format": "json"}}}, "format must be an object"),
         ({"body": {"prompt": "hi"}}, "neither messages nor input"),
         ({"url": "/v1/embeddings"}, "the url '/v1/embeddings' is not supported: use /chat/completions or /responses"),
         ({"custom_id": None}, "neither a string nor an integer"),
@@ -199,6 +244,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND, "--prompt", "{nothing}"], 1, r"has no nothing .*\(option --prompt\)"),
         ([*COMMAND, "--prompt", "a", "--prompt-file", "b"], 2, "not both"),
         ([*COMMAND, "--schema", "rows.jsonl"], 1, "is not JSON"),
+        ([*COMMAND, "--prompt-file", "latin.txt"], 1, "latin.txt is not UTF-8"),
         ([*COMMAND, "--limit-cost", "1", "--model", "@cf/acme/new"], 1, "price of @cf/acme/new is unknown"),
         ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
@@ -206,6 +252,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
 def test_invalid_usage_prints_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
     import re
 
+    Path("latin.txt").write_bytes(b"caf\xe9 {text}")
     result = command(*arguments, status=status)
     assert re.search(says, result.stderr)
 

@@ -294,7 +294,7 @@ def test_json_of_every_form_is_read(sync: Generator) -> None:
 
 
 def without_index(items: list[Any], count: int) -> list[Any]:
-    """Return the items in another order, so many of them without their index."""
+    """Return the items in another order, a number of them without their index."""
     return [{name: item[name] for name in item if name != "index"} for item in items[:count][::-1]] + items[count:]
 
 
@@ -312,3 +312,16 @@ def test_items_with_neither_index_nor_reference_fail_after_a_retry(run: Generato
     assert [failure.id for failure in report.failures] == ["id-0", "id-1"]
     assert {failure.message for failure in report.failures} == {"the queue returned no result for this item"}
     assert [answer.text for answer in report.answers()][2:] == [f"answer to question number {n}" for n in (2, 3, 4)]
+
+
+def test_impossible_usage_and_empty_references_lose_no_answer(run: Generator) -> None:
+    def odd(items: list[Any]) -> list[Any]:
+        for item, tokens in zip(items, (10**30, -5, "many", 2.0**70), strict=True):
+            item["result"]["usage"] = {"prompt_tokens": tokens, "completion_tokens": tokens}
+            item["external_reference"] = ""
+        return items
+
+    report = run(inputs(4), FakeQueue(order=odd))
+    assert [answer.text for answer in report.answers()] == [f"answer to question number {n}" for n in range(4)]
+    assert (report.answered, report.failed) == (4, 0)
+    assert 0 < report.input_tokens < 10_000

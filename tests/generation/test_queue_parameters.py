@@ -84,7 +84,7 @@ PLACES: tuple[Callable[..., Any], ...] = (
 _SET_BY_ROWS = {"response_format", "guided_json", "tools", "tool_choice", "parallel_tool_calls"}
 """Parameters that ``structured_predict_many`` sets or excludes."""
 _PART_OF_LEDGER = (by_langchain_generator, by_llama_index_rows)
-"""Where fields of the body belong to the whole ledger."""
+"""Callers whose body fields belong to the ledger."""
 
 
 @every_row(("place",), [(place,) for place in PLACES])

@@ -114,7 +114,9 @@ def test_close_submits_the_waiting_chats(queued: Callable[..., QueuedClient], em
     assert sizes(emulator) == [12]
 
 
-def test_cancelled_chat_does_not_affect_the_others(queued: Callable[..., QueuedClient]) -> None:
+def test_cancelled_chat_is_not_sent_and_does_not_affect_the_others(
+    queued: Callable[..., QueuedClient], emulator: Emulator
+) -> None:
     async def main() -> list[str]:
         client = queued()
         tasks = [asyncio.create_task(ask(client, number)) for number in range(12)]
@@ -123,6 +125,7 @@ def test_cancelled_chat_does_not_affect_the_others(queued: Callable[..., QueuedC
         return await asyncio.gather(*tasks[1:])
 
     assert len(asyncio.run(main())) == 11
+    assert sizes(emulator) == [11]
 
 
 def test_small_submissions_warn_once(queued: Callable[..., QueuedClient]) -> None:

@@ -57,6 +57,12 @@ def items(emulator: Emulator) -> list[dict[str, Any]]:
     return [item for body in bodies for item in body.get("requests", ())]
 
 
+def test_parameters_are_part_of_each_item(make: Make, emulator: Emulator) -> None:
+    make(stop=["zzz"], seed=5, extra_body={"top_p": 0.5})(batch(1))
+    (item,) = items(emulator)
+    assert (item["stop"], item["seed"], item["top_p"], item["max_tokens"]) == (["zzz"], 5, 0.5, 200)
+
+
 def test_one_batch_is_one_submission_and_a_rerun_sends_nothing(make: Make, emulator: Emulator) -> None:
     found = make()(batch(300))
     assert found["id"].tolist() == list(range(300))

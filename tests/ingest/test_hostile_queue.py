@@ -270,7 +270,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_queue(run: Any, texts: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Texts are sent at most ``factor`` times: 1.1, or 1.15 if a text is found by halving (1.1 for a larger corpus)."""
-    monkeypatch.setattr(ModelCard, "texts_per_request", PER_REQUEST)  # a smaller corpus of as many requests
+    monkeypatch.setattr(
+        ModelCard, "texts_per_request", PER_REQUEST
+    )  # a smaller corpus with the same number of requests
     monkeypatch.setattr(engine, "JOB_DEADLINE_S", 3600.0)  # a shorter day
     monkeypatch.setattr(engine, "_POLL_SLEEP_S", 10.0)
     case = CASES[name]

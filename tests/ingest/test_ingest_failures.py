@@ -46,7 +46,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 def rejecting(emulator: Any, bad: Callable[[bytes], bool], status: int, code: int) -> httpx.MockTransport:
-    """The emulator behind a transport that rejects request bodies for which ``bad`` is true."""
+    """Return a transport to the emulator that rejects request bodies for which ``bad`` is true."""
     refusal = {"success": False, "errors": [{"code": code, "message": "AiError: no"}], "result": None, "messages": []}
 
     def answer(request: httpx.Request) -> httpx.Response:

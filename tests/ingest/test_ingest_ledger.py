@@ -27,7 +27,7 @@ from workers_ai.ledger._store.schema import connect
 
 SHAPE = Fingerprint("@cf/baai/bge-small-en-v1.5")
 GONE = 2**22 + 1
-"""No process has this number: it is above the largest that Linux gives."""
+"""No process has this id: it is above the maximum of Linux."""
 
 
 @pytest.fixture

@@ -674,7 +674,7 @@ def test_deadline_and_cost_limit(
 
     emulator.queue.settings.progress = "never"
     with pytest.raises(BatchTimeoutError) as raised:
-        call(ingestor(store, deadline_s=0.2), "ingest", corpus(3))
+        call(ingestor(store, deadline_s=1.5), "ingest", corpus(3))
     assert raised.value.request_ids == tuple(job.request_id for job in emulator.queue.jobs)
     assert (len(raised.value.request_ids), store.store) == (1, {})
 

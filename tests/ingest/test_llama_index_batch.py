@@ -269,7 +269,7 @@ class TestBounds:
     def test_deadline(self, embedding: Make, emulator: Emulator, call: Caller) -> None:
         emulator.queue.settings.progress = "never"
         with pytest.raises(BatchTimeoutError) as raised:
-            call(embedding(deadline_s=0.2), BATCH, texts(3))
+            call(embedding(deadline_s=1.5), BATCH, texts(3))
         assert raised.value.request_ids == tuple(job.request_id for job in emulator.queue.jobs)
 
     @pytest.mark.parametrize(

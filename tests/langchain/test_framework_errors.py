@@ -13,6 +13,7 @@ from langchain_core import exceptions as lc
 from langchain_core.output_parsers import JsonOutputParser
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import RetryPolicy
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import errors as twins
@@ -84,10 +85,11 @@ def sent(emulator: Emulator) -> list[str]:
     return [entry.model for entry in emulator.log.entries]
 
 
-@pytest.mark.parametrize("method", ["invoke", "stream"])
+@every_row("method", ["invoke", "stream"])
 def test_errors_are_subclasses_in_both_libraries(
     row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any, method: str
 ) -> None:
+    emulator.log.clear()
     with pytest.raises(row.cls) as caught:
         call(once, method, "hello")
     error = caught.value
@@ -132,22 +134,34 @@ def test_model_fallback_middleware(
     assert sent(emulator) == [MODEL, SECOND]
 
 
-def test_with_retry(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
+RETRYING: list[tuple[Callable[[ChatWorkersAI], Any], int]] = [
+    (lambda once: once.with_retry(), 3),
+    (lambda once: once.bind(temperature=0).with_retry(stop_after_attempt=2), 2),
+    (lambda once: (once | JsonOutputParser()).with_retry(retry_if_exception_type=ours.is_retryable), 3),
+]
+"""A model, a bound model and a chain that retry, with their number of attempts."""
+
+
+@every_row(("retrying", "attempts"), RETRYING)
+def test_with_retry(
+    retrying: Callable[[ChatWorkersAI], Any],
+    attempts: int,
+    row: Row,
+    once: ChatWorkersAI,
+    emulator: Emulator,
+    call: Any,
+) -> None:
+    emulator.log.clear()
     with pytest.raises(row.cls):
-        call(once.with_retry(), "invoke", "hello")
-    assert sent(emulator) == [MODEL] * (3 if row.again else 1)
+        call(retrying(once), "invoke", "hello")
+    assert sent(emulator) == [MODEL] * (attempts if row.again else 1)
 
 
-def test_with_retry_after_bind(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
-    with pytest.raises(row.cls):
-        call(once.bind(temperature=0).with_retry(stop_after_attempt=2), "invoke", "hello")
-    assert sent(emulator) == [MODEL] * (2 if row.again else 1)
-
-
-@pytest.mark.parametrize("method", ["invoke", "stream"])
+@every_row("method", ["invoke", "stream"])
 def test_with_fallbacks(
     row: Row, once: ChatWorkersAI, chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any, method: str
 ) -> None:
+    emulator.log.clear()
     answer = call(once.with_fallbacks([chat(model=SECOND)]), method, "hello")
     last = answer[-1] if method == "stream" else answer
     assert last.response_metadata["model_name"] == SECOND
@@ -171,13 +185,6 @@ def test_langgraph_retry_policy(row: Row, once: ChatWorkersAI, emulator: Emulato
     graph.add_edge("ask", END)
     with pytest.raises(row.cls):
         call(graph.compile(), "invoke", {"text": "hello"})
-    assert sent(emulator) == [MODEL] * (3 if row.again else 1)
-
-
-def test_a_chain_accepts_the_predicate(row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any) -> None:
-    chain = (once | JsonOutputParser()).with_retry(retry_if_exception_type=ours.is_retryable)
-    with pytest.raises(row.cls):
-        call(chain, "invoke", "hello")
     assert sent(emulator) == [MODEL] * (3 if row.again else 1)
 
 
@@ -245,7 +252,7 @@ def test_an_error_frame_raises_its_own_class(once: ChatWorkersAI, emulator: Emul
 
 
 @pytest.mark.parametrize("on_busy", ["raise", "reject_if_busy"])
-def test_on_busy_raise_uses_the_fallback_at_once(
+def test_on_busy_raise_goes_straight_to_the_fallback(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any, on_busy: str
 ) -> None:
     emulator.faults.add(Fault.busy(times=None, model=MODEL))

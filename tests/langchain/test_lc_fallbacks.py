@@ -75,10 +75,11 @@ def test_on_busy_is_in_the_body_of_every_task(
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(("on_busy", "requests"), [("wait", 3), ("retry", 3), ("raise", 1)])
+@every_row(("on_busy", "requests"), [("wait", 3), ("retry", 3), ("raise", 1)])
 def test_number_of_requests_at_capacity(
     task: str, on_busy: str, requests: int, chat: Any, emulator: Emulator, call: Any
 ) -> None:
+    emulator.reset()
     emulator.faults.add(Fault.busy(times=None))
     with pytest.raises(CapacityError) as caught:
         TASKS[task](call, chat, emulator, {"on_busy": on_busy})
@@ -93,10 +94,11 @@ def test_a_short_failure_is_hidden_by_retries(task: str, chat: Any, emulator: Em
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("code", [3036, 4006])
+@every_row("code", [3036, 4006])
 def test_an_exhausted_allocation_is_never_retried(
     task: str, code: int, chat: Any, emulator: Emulator, call: Any, no_waiting: list[float]
 ) -> None:
+    emulator.reset()
     text = "you have used up your daily free allocation of 10,000 neurons"  # the Responses route sends no number
     emulator.faults.add(Fault.error(429, code, text, retry_after="3600", times=None))
     with pytest.raises(QuotaExhaustedError, match=r"renewed at .* 00:00 UTC"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 
@@ -140,7 +141,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("form", REFUSED)
-@pytest.mark.parametrize("place", ["user", "tool"])
+@every_row("place", ["user", "tool"])
 def test_unsupported_media_are_rejected_with_a_remedy(
     form: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Callable[..., Any]
 ) -> None:

@@ -88,6 +88,15 @@ def test_scores_are_matched_by_id_and_documents_copied(emulator: Emulator, reran
     assert given == documents()
 
 
+def test_documents_may_be_an_iterator_and_other_values_are_not_sent(
+    emulator: Emulator, reranker: Make, call: Any
+) -> None:
+    assert len(call(reranker(top_n=2), "compress_documents", iter(documents()), QUERY)) == 2
+    with pytest.raises(ours.BadRequestError, match=r"document 1 is a str: pass a Document, or use rerank\(\)"):
+        call(reranker(), "compress_documents", [*documents()[:1], "text"], QUERY)
+    assert emulator.log.requests == 1
+
+
 def test_metadata_of_a_result_is_a_copy_at_every_depth(reranker: Make) -> None:
     given = [Document("a", metadata={"tags": ["x"]})]
     reranker().compress_documents(given, QUERY)[0].metadata["tags"].append("y")

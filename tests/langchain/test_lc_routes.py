@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import ChatWorkersAI, GatewayOptions, WorkersAIEmbeddings, WorkersAIRerank
@@ -92,7 +93,7 @@ def test_urls_and_headers(task: str, call: Any) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("form", ["id", "options", "dict", "environment"])
+@every_row("form", ["id", "options", "dict", "environment"])
 def test_a_gateway_is_a_header(task: str, form: str, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """https://github.com/cloudflare/ai/issues/403"""
     gateway: Any = {
@@ -125,7 +126,7 @@ def test_a_gateway_is_a_header(task: str, form: str, call: Any, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("slash", ["", "/"])
+@every_row("slash", ["", "/"])
 def test_the_host_of_a_gateway(task: str, slash: str, call: Any) -> None:
     """https://github.com/cloudflare/ai/pull/398"""
     recorder = Recorder()

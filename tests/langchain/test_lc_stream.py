@@ -11,6 +11,7 @@ import httpx
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.output_parsers import StrOutputParser
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import ChatWorkersAI
@@ -79,9 +80,11 @@ def streaming(emulator: Emulator, chat: Callable[..., ChatWorkersAI]) -> Callabl
     return make
 
 
-@pytest.mark.parametrize("size", [0, 1], ids=["at once", "by bytes"])
 @pytest.mark.parametrize("shape", TEXTS)
-def test_text(shape: str, size: int, streaming: Any, call: Any) -> None:
+@every_row("size", [0, 1])
+def test_text(shape: str, size: int, streaming: Any, emulator: Emulator, call: Any) -> None:
+    """The bytes arrive at once, and one by one."""
+    emulator.reset()
     body, text = TEXTS[shape]
     chunks = call(streaming(body, size), "stream", "hi")
     assert "".join(chunk.text for chunk in chunks) == text

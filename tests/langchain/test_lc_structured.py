@@ -12,6 +12,7 @@ from langchain_core.exceptions import ModelRefusalError, OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.v1 import BaseModel as BaseModelV1
+from tests.support import every_row
 
 import langchain_workers_ai as ours
 from langchain_workers_ai._translation.parser import AnswerParser
@@ -87,12 +88,18 @@ def says(model: Any, method: str, text: str, name: str = "Person", **more: Any) 
     model.says("", times=None, tool_calls=[{"id": "c1", "type": "function", "function": function}], **more)
 
 
-@pytest.mark.parametrize("include_raw", [False, True])
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", SCHEMAS)
+@every_row(("method", "include_raw"), [(method, raw) for method in METHODS for raw in (False, True)])
 def test_every_schema_by_every_method(
-    kind: str, method: Any, include_raw: bool, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+    kind: str,
+    method: Any,
+    include_raw: bool,
+    chat: Callable[..., ChatWorkersAI],
+    emulator: Emulator,
+    model: Any,
+    call: Any,
 ) -> None:
+    emulator.reset()
     schema, wanted = SCHEMAS[kind]
     says(model, method, ANSWER, "response" if "without" in kind else getattr(schema, "__name__", "Person"))
     structured = chat(model=MODEL, api=model.route).with_structured_output(
@@ -107,11 +114,12 @@ def test_every_schema_by_every_method(
         assert type(result) is type(wanted)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", SCHEMAS)
+@every_row("method", METHODS)
 def test_streams_end_in_the_same_value(
-    kind: str, method: Any, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+    kind: str, method: Any, chat: Callable[..., ChatWorkersAI], emulator: Emulator, model: Any, call: Any
 ) -> None:
+    emulator.reset()
     schema, wanted = SCHEMAS[kind]
     says(model, method, ANSWER, "response" if "without" in kind else getattr(schema, "__name__", "Person"))
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method)
@@ -420,13 +428,20 @@ MISFITS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
-@pytest.mark.parametrize("kind", ["Pydantic", "Pydantic v1", "TypedDict", "JSON schema"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("form", MISFITS)
+@every_row("kind", ["Pydantic", "Pydantic v1", "TypedDict", "JSON schema"])
 def test_an_answer_that_does_not_fit_raises_with_its_text(
-    form: str, method: Any, kind: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
+    form: str,
+    method: Any,
+    kind: str,
+    chat: Callable[..., ChatWorkersAI],
+    emulator: Emulator,
+    model: Any,
+    ask: Callable[..., Any],
 ) -> None:
     """Never None, never a KeyError (https://github.com/cloudflare/cloudflare-docs/issues/27786)."""
+    emulator.reset()
     text, wanted = MISFITS[form]
     schema = SCHEMAS[kind][0]
     if form == "prose":
@@ -560,12 +575,13 @@ def test_an_empty_answer_includes_the_reason(
             call.collect(structured, "hi") if way == "stream" else call(structured, way, "hi")
 
 
-@pytest.mark.parametrize("text", ['{"name": "Ann", "ag', '{"name": "Ann", "age": NaN}', ""])
 @pytest.mark.parametrize("schema", [Person, Person.model_json_schema()], ids=["class", "dict"])
 @pytest.mark.parametrize("method", METHODS)
+@every_row("text", ['{"name": "Ann", "ag', '{"name": "Ann", "age": NaN}', ""])
 def test_with_the_raw_message_a_stream_raises_nothing(
-    method: Any, schema: Any, text: str, chat: Callable[..., ChatWorkersAI], model: Any, call: Any
+    method: Any, schema: Any, text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, model: Any, call: Any
 ) -> None:
+    emulator.reset()
     says(model, method, text, finish="length")
     structured = chat(model=MODEL, api=model.route).with_structured_output(schema, method=method, include_raw=True)
     total = call.collect(structured, "hi")

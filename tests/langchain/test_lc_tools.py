@@ -207,7 +207,7 @@ CHOICES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("given", "of_two", "of_one"), CHOICES, ids=[str(row[0]) for row in CHOICES])
-@pytest.mark.parametrize("place", ["bind_tools", "bind", "call", "object"])
+@every_row("place", ["bind_tools", "bind", "call", "object"])
 def test_every_choice(
     given: Any,
     of_two: Any,

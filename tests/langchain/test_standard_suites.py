@@ -62,7 +62,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def vcr() -> None:
-    """The suite names this fixture in a test that it skips. Its plugin takes a third of the time of an empty test."""
+    """Provide the fixture of a skipped test of the suite. Its plugin takes a third of the time of an empty test."""
 
 
 class _Chat:

@@ -77,7 +77,7 @@ def events() -> Iterator[list[Any]]:
 
 
 class Script:
-    """Scripts replies of the emulator, one per request."""
+    """Script replies of the emulator, one per request."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -16,3 +17,9 @@ def event_loop_of_llama_index() -> Iterator[None]:
     yield
     asyncio.set_event_loop(None)
     loop.close()
+
+
+@pytest.fixture
+def young_garbage() -> None:
+    """Keep objects older than the test out of its garbage collections, which then take milliseconds."""
+    gc.freeze()

@@ -1,4 +1,4 @@
-"""Run the Python blocks of pages, each alone; ``python tests/repo/page_code.py README.md`` needs the emulator only."""
+"""Run the Python blocks of pages separately. ``python tests/repo/page_code.py README.md`` needs only the emulator."""
 
 from __future__ import annotations
 

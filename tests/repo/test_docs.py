@@ -103,7 +103,7 @@ def parts(path: Path) -> list[str]:
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
-@pytest.mark.usefixtures("workers_ai_emulator_env", "event_loop_of_llama_index", "short_waits")
+@pytest.mark.usefixtures("workers_ai_emulator_env", "event_loop_of_llama_index", "short_waits", "young_garbage")
 @pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_pages_for_other_sites_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the parts of a page one after another, as in a notebook."""

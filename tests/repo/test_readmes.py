@@ -34,12 +34,12 @@ CODE = [path for path in (*READMES, *sorted((ROOT / "docs").rglob("*.md"))) if a
 # LlamaIndex imports LangChain if it is installed, and reads attributes that pydantic deprecates.
 @pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-@pytest.mark.usefixtures("event_loop_of_llama_index", "short_waits")
+@pytest.mark.usefixtures("event_loop_of_llama_index", "short_waits", "young_garbage")
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_runs_on_the_emulator(
     path: Path, workers_ai_emulator_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run each block of a page alone, as a reader who pastes one block into a script."""
+    """Run each block of a page separately, like a reader who pastes one block into a script."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLOUDFLARE_BASE_URL", workers_ai_emulator_url)
     monkeypatch.setenv("CLOUDFLARE_ACCOUNT_ID", "account")

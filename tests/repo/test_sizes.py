@@ -19,7 +19,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions of a module, those in classes, functions and blocks included."""
+    """Yield the functions of a module, including those in classes, functions and blocks."""
     for statement in (one for name in BLOCKS for one in getattr(node, name, ())):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement

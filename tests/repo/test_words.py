@@ -22,12 +22,12 @@ SECRET = {
     "a bearer token": r"(?i)bearer (?!TOKEN\b)[\w.-]{8,}",
     "an id of 32 or 40 digits": r"\b(?!0+\b)(?:[0-9a-f]{40}|[0-9a-f]{32})\b",
     "a token of Cloudflare's form": r"(?<![\w/-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*[0-9])[\w-]{40}(?![\w/-])",
-    "an id that is no stand-in": r"\b(?!00000000-0000-4000-8000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+    "an id that is not a placeholder": r"\b(?!00000000-0000-4000-8000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
 }
 
 
 def found(patterns: dict[str, str], paths: list[Path]) -> list[str]:
-    """Return file, kind and text of each match in some files."""
+    """Return file, kind and text of each match in the files."""
     return [
         f"{path.relative_to(ROOT)}: {kind}: {match.group()}"
         for path in paths
@@ -53,7 +53,7 @@ def test_no_cassette_contains_a_secret() -> None:
         ("a bearer token", "authorization: Bearer abcdefgh12345678"),
         ("an id of 32 or 40 digits", "accounts/0123456789abcdef0123456789abcdef/ai"),
         ("a token of Cloudflare's form", "token: v1Abcdefghijklmnopqrstuvwxyz-ABCDEFG_789"),
-        ("an id that is no stand-in", "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"),
+        ("an id that is not a placeholder", "9b2f6c1e-53a7-4d0c-8a64-7e1c90d3f5ab"),
     ],
 )
 def test_the_patterns_find_secrets(name: str, text: str) -> None:

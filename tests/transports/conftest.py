@@ -133,7 +133,7 @@ class Scripted:
         self._answer = answer
 
     async def run(self, *arguments: Any) -> Any:
-        """One call."""
+        """Return the result of one call."""
         outcome = self._answer(*arguments)
         return await outcome if hasattr(outcome, "__await__") else outcome
 

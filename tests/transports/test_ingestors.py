@@ -26,7 +26,7 @@ WORKER = BatchWorker("https://batch.example.workers.dev", headers={"X-Key": "sec
 def transport_settings(
     request: pytest.FixtureRequest, env_ai: Any, emulator: Any, account: dict[str, Any]
 ) -> dict[str, Any]:
-    """Settings for one of the transports."""
+    """Return the settings for one of the transports."""
     emulator.queue.settings.progress = "at_once"
     if request.param == "binding":
         return {"binding": env_ai}

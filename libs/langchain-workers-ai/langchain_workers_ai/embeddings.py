@@ -85,7 +85,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
 
     @property
     def _kind(self) -> Kind:
-        """The settings that shape the vectors of documents."""
+        """Return the settings that shape the vectors of documents."""
         body = json.dumps(self.extra_body, sort_keys=True, default=repr) if self.extra_body else ""
         return Kind(
             self.base_url, self.model, self.pooling, self.truncate_inputs, self.normalize, self.dimensions, body

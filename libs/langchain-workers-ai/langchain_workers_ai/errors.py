@@ -180,7 +180,7 @@ def as_model_error(error: WorkersAIError) -> WorkersAIError:
 
 
 class _Boundary:
-    """``with framework_errors:`` raises errors of the core as errors of this module. It has no state."""
+    """Raise errors of the core as errors of this module: ``with framework_errors:``. The object has no state."""
 
     __slots__ = ()
 

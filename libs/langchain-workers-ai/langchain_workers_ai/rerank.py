@@ -10,7 +10,7 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field, field_validator
 
 from langchain_workers_ai._connection import Connection
-from langchain_workers_ai.errors import framework_errors
+from langchain_workers_ai.errors import BadRequestError, framework_errors
 from workers_ai.integration import check_model
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
             WorkersAIError: See :mod:`langchain_workers_ai.errors`.
         """
         with framework_errors:
+            documents = _documents(documents, self.model)
             return _scored(documents, self.client.rerank(self.model, query, _texts(documents), top_n=self.top_n))
 
     async def acompress_documents(
@@ -116,11 +117,26 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
     ) -> Sequence[Document]:
         """Return the best documents. See :meth:`compress_documents`."""
         with framework_errors:
+            documents = _documents(documents, self.model)
             scores = await self.async_client.rerank(self.model, query, _texts(documents), top_n=self.top_n)
         return _scored(documents, scores)
 
     def _count(self, top_n: int | None) -> int | None:
         return self.top_n if top_n is None else top_n
+
+
+def _documents(documents: Iterable[Document], model: str) -> list[Document]:
+    """Return the documents as a list.
+
+    Raises:
+        BadRequestError: One of them is not a ``Document``. Nothing was sent.
+    """
+    documents = list(documents)
+    for index, document in enumerate(documents):
+        if not isinstance(document, Document):
+            kind = type(document).__name__
+            raise BadRequestError(f"document {index} is a {kind}: pass a Document, or use rerank()", model=model)
+    return documents
 
 
 def _texts(documents: Sequence[str | Document]) -> Sequence[str]:

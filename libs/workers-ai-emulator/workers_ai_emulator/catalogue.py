@@ -98,7 +98,7 @@ class Model:
 
 
 _ID_WITHOUT_MARK = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.:@-]+)+")
-_GATEWAY_AUTHORS = {"google", "openai"}  # they also have models of their own in the catalogue of AI Gateway
+_GATEWAY_AUTHORS = {"google", "openai"}  # they also have models in the catalogue of AI Gateway
 
 
 def is_third_party(name: str) -> bool:

@@ -117,5 +117,5 @@ def check_choices(settings: object) -> None:
 
 @functools.cache
 def _choices(kind: type) -> dict[str, tuple[object, ...]]:
-    """Return the choices of the ``Literal`` fields of a class; evaluated once, since it takes a millisecond."""
+    """Return the choices of the ``Literal`` fields of a class. Cached, because the evaluation takes a millisecond."""
     return {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}

@@ -51,7 +51,7 @@ class Call:
 
     @property
     def token(self) -> str:
-        """The token of the header ``Authorization``, or ""."""
+        """Return the token of the header ``Authorization``, or ""."""
         header: str = self.headers.get("authorization", "")
         return header.partition(" ")[2].strip()
 

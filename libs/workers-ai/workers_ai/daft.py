@@ -128,9 +128,9 @@ class WorkersAIProvider(Provider):
             model: Model id.
             return_format: Pydantic class of the answers, or None for text.
             system_message: System message, or None.
-            **options: ``max_tokens``, ``temperature``, ``seed``, ``reasoning_effort``; ``queue=True`` with ``ledger=``
-                (a path on a local disk) for the asynchronous queue; ``on_error`` ``"log"`` (default), ``"ignore"`` or
-                ``"raise"``.
+            **options: ``max_tokens``, ``temperature``, ``seed``, ``stop``, ``reasoning_effort``, ``extra_body``;
+                ``queue=True`` with ``ledger=`` (a path on a local disk) for the asynchronous queue; ``on_error``
+                ``"log"`` (default), ``"ignore"`` or ``"raise"``.
 
         Raises:
             ConfigurationError: The model is missing, or an option is unknown or invalid.

@@ -1,4 +1,4 @@
-// Serves a Worker on this machine, with the stand-in for `env.AI`: node serve.mjs worker.mjs. Prints its URL.
+// Serve a Worker on this machine, with the substitute for `env.AI`: node serve.mjs worker.mjs. Print its URL.
 import { createServer } from "node:http";
 import { pathToFileURL } from "node:url";
 import { AI } from "../pyodide/env_ai.mjs";

@@ -1,5 +1,5 @@
-// A stand-in for `env.AI` in JavaScript, after its documents: `run` is async, options come third, a stream is a
-// ReadableStream of bytes, and a refusal is thrown as "<code>: <text>".
+// A substitute for `env.AI` in JavaScript, according to its documentation: `run` is async, options are the third
+// argument, a stream is a ReadableStream of bytes, and an error is thrown as "<code>: <text>".
 // https://developers.cloudflare.com/workers-ai/configuration/bindings/
 
 class InferenceUpstreamError extends Error {
@@ -42,7 +42,7 @@ function queue(inputs, options) {
 function stream(words, fails) {
   const bytes = new TextEncoder();
   const events = [...words.map((word) => `data: ${JSON.stringify({ response: word })}\n\n`), "data: [DONE]\n\n"];
-  // Cut without regard to events and characters, as a network does.
+  // Split inside events and characters, as a network does.
   const all = bytes.encode(events.join(""));
   let at = 0;
   return new ReadableStream({
@@ -58,7 +58,7 @@ function stream(words, fails) {
   });
 }
 
-// What `returnRawResponse` changes: an answer or a refusal comes as a whole Response.
+// With `returnRawResponse`, an answer or an error is a Response.
 async function raw(model, inputs, options) {
   const headers = { "cf-ai-neurons": "1.50", "cf-ray": "0123456789abcdef-ZRH" };
   try {

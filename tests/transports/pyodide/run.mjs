@@ -1,4 +1,4 @@
-// Loads Pyodide, unpacks the wheels, and runs checks.py with the stand-in as `env.AI`.
+// Load Pyodide, unpack the wheels, and run checks.py with the substitute for `env.AI`.
 // Arguments: folder with node_modules, folder with wheels, folder of the package's source, folder of the examples, checks.py.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -93,7 +93,7 @@ class QueuedAnswers(Generic[Model_co]):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """While the context is open, calls of the owner return these answers."""
+        """Use these answers for calls of the owner while the context is open."""
         token = _current.set(self)
         try:
             yield

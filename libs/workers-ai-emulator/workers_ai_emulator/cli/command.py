@@ -98,7 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         server = build(arguments).serve(arguments.host, arguments.port).start()
     except OSError as error:
-        print(f"workers-ai-emulator: cannot listen on {arguments.host}:{arguments.port}: {error}", file=sys.stderr)
+        where = f"{arguments.host}:{arguments.port}"
+        print(f"workers-ai-emulator: cannot listen on {where} ({error}): use another --port", file=sys.stderr)
         return 1
     print(f"Workers AI emulator (not Cloudflare) at {server.base_url}")
     print(f"export CLOUDFLARE_BASE_URL={server.base_url}")

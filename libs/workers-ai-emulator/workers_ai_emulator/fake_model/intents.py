@@ -332,7 +332,7 @@ class Intent(NamedTuple):
     words: tuple[str, ...] = ()
 
     def may_match(self, lowered: str) -> bool:
-        """Return whether the pattern can match a text in lower case; letters outside ASCII have other lower cases."""
+        """Return whether the pattern can match a lower-case text. Texts outside ASCII are always searched."""
         return not self.words or not lowered.isascii() or any(word in lowered for word in self.words)
 
 

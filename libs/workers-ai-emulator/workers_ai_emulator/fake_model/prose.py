@@ -32,7 +32,7 @@ def answer_text(reading: Reading) -> str:
 
 
 def seen_text(images: int) -> str:
-    """Return the sentence before an answer that counts the images of the conversation; empty if it has none."""
+    """Return the sentence with the number of images in the conversation; empty without images."""
     return f"I see {images} image{'s' if images > 1 else ''}. " if images else ""
 
 

@@ -52,7 +52,7 @@ def check_decision(model: Model, body: Json) -> None:
 
 
 def _is_payload(item: object) -> bool:
-    """Return whether an item is an embedded file: a data URL, or an object with one."""
+    """Return whether an item is an embedded file: a data URL, or an object that contains a data URL."""
     if isinstance(item, dict):
         return any(_is_payload(value) for value in item.values())
     head, _, data = item.partition(",") if isinstance(item, str) else ("", "", "")

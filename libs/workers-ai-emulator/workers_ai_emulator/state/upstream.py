@@ -97,7 +97,7 @@ class Upstream:
         try:
             return reply.json()
         except ValueError:
-            raise ServiceError(502, 8008, "The upstream's reply is not JSON") from None
+            raise ServiceError(502, 8008, "The upstream's reply is not JSON: check its URL") from None
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._api_key, "REDACTED") if self._api_key else text

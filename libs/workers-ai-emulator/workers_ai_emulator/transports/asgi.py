@@ -39,7 +39,7 @@ class AsgiApp:
         elif scope["type"] == "http":
             await self._http(scope, receive, send)
         else:
-            raise NotImplementedError(f"the ASGI scope type {scope['type']!r} is not supported")
+            raise NotImplementedError(f"ASGI scope {scope['type']!r} is not supported: send HTTP requests")
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = await _request(scope, receive, self._backend.settings.max_body_bytes)

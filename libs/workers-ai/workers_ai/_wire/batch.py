@@ -260,7 +260,7 @@ def _indexed(entries: Sequence[JSON], size: int | None) -> list[tuple[int, dict[
     given = [(entry_index(entry), entry) for entry in entries if isinstance(entry, dict)]
     lost = [entry for index, entry in given if index is None]
     found = [(index, entry) for index, entry in given if index is not None]
-    if lost and all(entry.get("external_reference") is not None for entry in lost):
+    if lost and all(entry.get("external_reference") not in (None, "") for entry in lost):
         free = sorted(set(range(size or 0)) - {index for index, _ in found})
         if len(free) == len(lost):
             found += zip(free, lost, strict=True)
@@ -295,7 +295,7 @@ def entry_index(entry: JSON) -> int | None:
 
 def _item(index: int, entry: Mapping[str, JSON], model: str, request_id: str) -> BatchItem:
     reference = entry.get("external_reference")
-    reference = reference if reference is None else str(reference)
+    reference = None if reference in (None, "") else str(reference)
     result = entry.get("result")
     details = None
     if entry.get("success") is not True or not entry.keys() <= _SUCCESS_FIELDS:

@@ -15,7 +15,7 @@ __all__ = ["UsageMeter", "add_usage", "finite", "read_usage", "sum_usage"]
 
 _N = TypeVar("_N", int, float)
 _USUAL: Final = range(2**53)
-"""Counts that need no check."""
+"""Possible counts. A larger number is an error of the service, and does not fit a ledger."""
 
 
 def finite(value: JSON) -> float | None:
@@ -34,7 +34,7 @@ def _count(value: JSON) -> int:
     if type(value) is int and value in _USUAL:
         return value
     # int() of the value itself: a float cannot hold every int.
-    return int(value) if isinstance(value, (int, float)) and (finite(value) or 0) > 0 else 0
+    return int(value) if isinstance(value, (int, float)) and 0 < (finite(value) or 0) < _USUAL.stop else 0
 
 
 def _neurons(raw: Mapping[str, JSON]) -> float | None:

@@ -317,10 +317,10 @@ def generate(
     if prompt is not None and prompt_file is not None:
         raise typer.BadParameter("pass --prompt or --prompt-file, not both", param_hint="--prompt")
     with one_line_errors(_CONTINUES), _file_of(source) as file:
-        from workers_ai.cli._generation import Generation, read_schema
+        from workers_ai.cli._generation import Generation, read_prompt, read_schema
 
         if prompt_file is not None:
-            shaping["prompt"] = prompt_file.read_text(encoding="utf-8")
+            shaping["prompt"] = read_prompt(prompt_file)
         run_options = {"mode": mode, "requests_per_job": requests_per_job, "limit_cost_usd": limit_cost}
         options = _given(**shaping, **run_options)
         options["repair"] = repair

@@ -80,16 +80,23 @@ def _params(fields: Mapping[str, JSON]) -> dict[str, JSON]:
 def _flat_params(body: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return the parameters that the Responses API nests differently from chat completions."""
     params: dict[str, JSON] = {}
-    effort = (body.get("reasoning") or {}).get("effort")
+    effort = _object(body, "reasoning").get("effort")
     if effort is not None:
         params["reasoning_effort"] = effort
-    form = (body.get("text") or {}).get("format") or {}
+    form = _object(_object(body, "text"), "format")
     if form.get("type") == "json_schema":
         schema = {name: value for name, value in form.items() if name != "type"}
         params["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif form.get("type") == "json_object":
         params["response_format"] = form
     return params
+
+
+def _object(fields: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+    value = fields.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise BadRequestError(f"{name} must be an object, not {value!r:.100}")
+    return value
 
 
 def _messages(body: Mapping[str, JSON]) -> list[dict[str, JSON]]:

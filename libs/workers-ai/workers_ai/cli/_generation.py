@@ -18,6 +18,7 @@ from workers_ai.cli._errors import PARTIAL
 from workers_ai.cli._outputs import foreign_output
 from workers_ai.errors import BadRequestError, ConfigurationError
 from workers_ai.generation import Answer, GenerateEstimate, GenerateReport, estimate, generate
+from workers_ai.generation._inputs import PromptTemplate, Renderer
 from workers_ai.ingest._parquet import arrow, whole_file
 from workers_ai.ledger._progress import LineBar
 from workers_ai.ledger._records import checked_id
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from workers_ai.generation import ChatInput
     from workers_ai.types import JSON
 
-__all__ = ["Generation", "read_inputs"]
+__all__ = ["Generation", "read_inputs", "read_prompt", "read_schema"]
 
 _ROWS_AT_ONCE: Final = 1000
 _COLUMNS: Final = (
@@ -93,10 +94,25 @@ def _input(row: Mapping[str, object], id_column: str, *, as_rows: bool) -> _Inpu
     doc_id = checked_id(row[id_column])
     if as_rows:
         return _Input(doc_id, dict(row), metadata)
-    given = row.get("messages") or row.get("text")
-    if given is None:
+    if row.get("messages") is not None:
+        return _Input(doc_id, _messages(row["messages"]), metadata)
+    if not {"text", "messages"} & row.keys():
         raise BadRequestError("the row has neither 'text' nor 'messages': add one, or pass --prompt")
-    return _Input(doc_id, given, metadata)
+    text = row.get("text")
+    return _Input(doc_id, "" if text is None else text, metadata)  # an empty input fails, and the others are answered
+
+
+def _messages(given: object) -> object:
+    """Return a column of messages; in a CSV file they are JSON text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        found = json.loads(given)
+    except ValueError as exc:
+        raise BadRequestError(f"'messages' is not a JSON list: {exc}") from exc
+    if not isinstance(found, list):
+        raise BadRequestError("'messages' is not a JSON list")
+    return found
 
 
 @dataclass
@@ -146,7 +162,7 @@ class Generation:
         if self.output.suffix.lower() == ".parquet":
             arrow()
         options = self._shaped()
-        total = sum(1 for _ in self._inputs(options))  # read all rows first, so that an invalid row costs nothing
+        total = self._count(options)
         progress = True if sys.stderr.isatty() else LineBar(total, last=False, noun="inputs")
         report = generate(
             self._pairs(options), ledger=self.ledger, progress=progress, total=total, **options, **self.settings
@@ -159,6 +175,15 @@ class Generation:
             typer.echo(report.summary(failures=len(report.failures)))
             typer.echo(f"  written    {count:,} rows to {self.output}")
         return PARTIAL if report.failed else 0
+
+    def _count(self, options: Mapping[str, JSON]) -> int:
+        """Return the number of inputs. An invalid row raises here, before anything is sent."""
+        renderer = Renderer(PromptTemplate(options["prompt"])) if options.get("prompt") is not None else Renderer()
+        count = 0
+        for entry in self._inputs(options):
+            renderer.render(entry.id, entry.given)
+            count += 1
+        return count
 
     def _shaped(self) -> dict[str, JSON]:
         """Return the options; with ``resume``, those of the answers from the ledger."""
@@ -246,6 +271,18 @@ def _write_parquet(file: BinaryIO, rows: Iterable[dict[str, object]]) -> int:
     return count
 
 
+def read_prompt(path: Path) -> str:
+    """Return the prompt in a file.
+
+    Raises:
+        ConfigurationError: The file is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise ConfigurationError(f"{path} is not UTF-8 ({exc.reason}): convert it") from exc
+
+
 def read_schema(path: Path) -> dict[str, JSON]:
     """Return the JSON schema in a file.
 
@@ -253,7 +290,7 @@ def read_schema(path: Path) -> dict[str, JSON]:
         ConfigurationError: The file is not JSON.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as exc:
         raise ConfigurationError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(found, dict):

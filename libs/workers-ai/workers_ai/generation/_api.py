@@ -128,7 +128,7 @@ def generate(
         wait: Whether to wait for the results. False submits what the bounds allow, collects what is ready, and returns;
             the same call later collects the rest.
         on_answer: Called with each new :class:`Answer` after it is on disk, in the order of arrival, on a thread of the
-            run.
+            run. An error that it raises ends the run; the answers stay in the ledger.
         raise_on_failure: Raise :class:`~workers_ai.errors.BatchItemError` if an input failed.
         progress: Show a tqdm bar, or without a terminal a line on stderr every half minute; False shows nothing.
         total: Number of inputs for the bar, if ``source`` has no length.

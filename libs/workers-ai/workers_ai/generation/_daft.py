@@ -30,18 +30,19 @@ from workers_ai.errors import (
     WorkersAIError,
 )
 from workers_ai.generation._api import generate
-from workers_ai.generation._options import Options
+from workers_ai.generation._options import Options, SamplingOptions
 from workers_ai.generation._output import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workers_ai._settings.settings import Settings
+    from workers_ai.ledger._engine import Mode
     from workers_ai.retry import RetryPolicy
 
 __all__ = ["ClassifierDescriptor", "GenerationOptions", "MessageDescriptor", "close_client"]
 
-_PARAMS: Final = frozenset({"max_tokens", "temperature", "seed", "reasoning_effort"})
+_PARAMS: Final = frozenset(SamplingOptions.__annotations__)
 _QUEUE: Final = frozenset({"queue", "ledger"})
 _ALL_ROWS: Final = (AuthenticationError, PermissionDeniedError, QuotaExhaustedError, ConfigurationError)
 """Errors that every other row would raise, too."""
@@ -125,8 +126,9 @@ class MessageDescriptor(_Descriptor, PrompterDescriptor):
     system_message: str | None = None
 
     def __post_init__(self) -> None:
-        OutputFormat(self.return_format)
         require(not self.options.queue or self.options.ledger is not None, "queue=True requires ledger=, a local path")
+        mode: Mode = "queue" if self.options.queue else "direct"
+        Options("", self.model, schema=self.return_format, mode=mode, **self.options.params)  # check the arguments
 
     def instantiate(self) -> _Prompter:
         return _Prompter(self)

@@ -171,7 +171,7 @@ class QueuedClient(AsyncClient):
         """Submit the waiting requests of an event loop in the background."""
         if timer := self._timers.pop(loop, None):
             timer.cancel()
-        if group := self._waiting.pop(loop, []):
+        if group := [item for item in self._waiting.pop(loop, []) if not item.reply.cancelled()]:
             self._warn_if_small(len(group))
             task = loop.create_task(self._answer(group))
             self._tasks.add(task)

@@ -129,10 +129,10 @@ class Options:
         check_model(self.model)
         object.__setattr__(self, "output", OutputFormat(self.schema, self.labels))
         self._check_parameters()
+        self._check_sampling()
         _ = self.renderer, self.fingerprint, self.limits  # their constructors check the arguments
         self._check_model()
         self._check_numbers()
-        self._check_sampling()
 
     def _check_model(self) -> None:
         card = lookup(self.model)

@@ -21,12 +21,13 @@ from workers_ai.generation._options import Options
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from workers_ai import RetryPolicy, SettingKeywords
     from workers_ai.generation._report import Answer
+    from workers_ai.types import JSON
 
 __all__ = ["WorkersAIGenerator"]
 
@@ -61,7 +62,9 @@ class WorkersAIGenerator:
         max_tokens: Maximum tokens of an answer.
         temperature: Sampling temperature.
         seed: Seed of the sampling.
+        stop: Texts that end an answer.
         reasoning_effort: Effort of a reasoning model, such as ``"low"``.
+        extra_body: Fields added to the body of each request.
         output: Column of answers.
         error: Column of errors; "" for an answered row.
         ledger: Path of the ledger, on a local disk. None uses a temporary one for the life of the actor.
@@ -87,7 +90,9 @@ class WorkersAIGenerator:
         max_tokens: int | None = None,
         temperature: float | None = None,
         seed: int | None = None,
+        stop: str | Sequence[str] | None = None,
         reasoning_effort: str | None = None,
+        extra_body: Mapping[str, JSON] | None = None,
         output: str = "answer",
         error: str = "error",
         ledger: str | os.PathLike[str] | None = None,
@@ -117,7 +122,9 @@ class WorkersAIGenerator:
             "max_tokens": max_tokens,
             "temperature": temperature,
             "seed": seed,
+            "stop": stop,
             "reasoning_effort": reasoning_effort,
+            "extra_body": extra_body,
             "mode": mode,
             "progress": False,
         }

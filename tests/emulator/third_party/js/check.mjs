@@ -1,4 +1,4 @@
-// npm's workers-ai-provider, unchanged; only fetch is pointed at the emulator, since the provider's hosts are fixed.
+// npm's workers-ai-provider, unchanged. Its hosts are fixed, so fetch sends their requests to the emulator.
 import { embedMany, generateText, jsonSchema, Output, rerank, stepCountIs, streamText, tool } from "ai";
 import { createWorkersAI } from "workers-ai-provider";
 

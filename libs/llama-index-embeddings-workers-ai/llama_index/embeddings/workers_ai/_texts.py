@@ -48,7 +48,7 @@ class Texts:
 
     @property
     def missing(self) -> list[str]:
-        """Distinct texts without a vector."""
+        """Return the distinct texts without a vector."""
         return [text for text in dict.fromkeys(self._texts) if text not in self._vectors]
 
     def store(self, flow: Flow[EmbedReply], texts: Sequence[str], tick: Callable[[int], object]) -> Flow[None]:

@@ -107,7 +107,7 @@ class WorkersAIEmbedding(EmbeddingFields, BaseEmbedding):
 
     @property
     def model(self) -> str:
-        """The model id."""
+        """Return the model id."""
         return self.model_name
 
     def to_dict(self, **kwargs: object) -> dict[str, Any]:

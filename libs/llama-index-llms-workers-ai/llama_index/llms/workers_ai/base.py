@@ -315,7 +315,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: object) -> CompletionResponseGen:
-        """Stream the answer to one prompt; see :meth:`stream_chat`."""
+        """Stream the answer to one prompt. See :meth:`stream_chat`."""
         return stream_chat_to_completion_decorator(self._stream_chat)(prompt, **kwargs)
 
     @llm_completion_callback()
@@ -526,7 +526,8 @@ class WorkersAI(ChatFields, StructuredPrediction):
         if error_on_no_tool_call and not selections:
             why = early_end(response.additional_kwargs.get("finish_reason"))
             raise ValueError(
-                f"Expected at least one tool call, but got none: {response.message.content!r}" + (why and f": {why}")
+                f"Expected at least one tool call, but got none: {response.message.content!r}: "
+                + (why or "set tool_required=True, or error_on_no_tool_call=False")
             )
         return selections
 

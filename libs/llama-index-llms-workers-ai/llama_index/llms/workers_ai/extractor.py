@@ -156,12 +156,12 @@ class WorkersAIBatchExtractor(DescribedModel, BaseExtractor):
 
     @property
     def report(self) -> GenerateReport | None:
-        """The report of the last call: counts, tokens and cost. None before the first call."""
+        """Return the report of the last call: counts, tokens and cost. None before the first call."""
         return self._report
 
     @property
     def failures(self) -> list[Failure]:
-        """The failed nodes of the last call. ``id`` is the id of the node, ``position`` its position in the call."""
+        """Return the failed nodes of the last call. ``id`` is the node's id, ``position`` its position in the call."""
         return self._failures
 
     def extract(self, nodes: Sequence[BaseNode]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ _WORDS = (
     (r"\bsquared\b", "** 2"),
 )  # fmt: skip
 _COMPILED = [(re.compile(pattern, re.IGNORECASE), symbol) for pattern, symbol in _WORDS]
-# A text without a digit or an operator, as a symbol or as a word of _WORDS, has no step.
+# A text without a digit, or without an operator as a symbol or a word of _WORDS, has no step.
 _OPERATOR = re.compile(
     r"[+*/^\u00d7\u00f7]|(?<=\s)-(?=\s)|-(?=\()|\d\s*x|\b(?:add|sum|plus|subtract|difference|minus|multiply|multiplied|product"
     r"|times|divide|divided|quotient|power|squared)\b",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from workers_ai._wire.chat.schemas import description_of, schema_of
+from workers_ai._wire.chat.schemas import description_of, schema_name, schema_of
 from workers_ai._wire.error_mapping import read_error
 from workers_ai._wire.json_parsing import parse_body
 from workers_ai._wire.json_types import JSON
@@ -79,7 +79,7 @@ def _text_format(response_format: Mapping[str, JSON]) -> dict[str, JSON]:
     if response_format.get("type") != "json_schema":
         return dict(response_format)
     schema, name, strict = schema_of(response_format)
-    out: dict[str, JSON] = {"type": "json_schema", "name": name or "response", "schema": schema}
+    out: dict[str, JSON] = {"type": "json_schema", "name": schema_name(name), "schema": schema}
     if description := description_of(response_format):
         out["description"] = description
     if strict is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ __all__ = [
     "prepare_response_format",
     "prepare_tool_choice",
     "prepare_tools",
+    "schema_name",
     "schema_of",
 ]
 
@@ -123,6 +125,15 @@ def _plain(schema: dict[str, JSON]) -> dict[str, JSON]:
     return schema
 
 
+def schema_name(given: JSON) -> str:
+    """Return the name of a schema with the characters that OpenAI's API accepts: ``Box[int]`` becomes ``Box_int_``.
+
+    Source: https://platform.openai.com/docs/api-reference/chat/create (``response_format``: at most 64 letters, digits,
+    underscores and dashes).
+    """
+    return re.sub(r"[^A-Za-z0-9_-]", "_", given if isinstance(given, str) else "")[:64] or "response"
+
+
 def prepare_response_format(response_format: JSON, api: Api) -> dict[str, JSON]:
     """Return ``response_format`` in the form of the route: a bare schema on the native route, a named one elsewhere.
 
@@ -137,7 +148,7 @@ def prepare_response_format(response_format: JSON, api: Api) -> dict[str, JSON]:
     schema, name, strict = schema_of(response_format)
     if api == "run":
         return {"type": "json_schema", "json_schema": inline_refs(bare_schema(response_format))}
-    named: dict[str, JSON] = {"name": name or schema.get("title") or "response", "schema": inline_refs(schema)}
+    named: dict[str, JSON] = {"name": schema_name(name or schema.get("title")), "schema": inline_refs(schema)}
     if description := description_of(response_format):
         named["description"] = description
     if strict is not None:
