@@ -121,7 +121,7 @@ def floor(url: str, count: int, home: str) -> dict[str, float]:
 
 def ours(url: str, count: int, home: str) -> dict[str, float]:
     """Run generate() on a ledger."""
-    import httpx  # noqa: F401 - imported by the floor, too, before its time begins
+    import httpx  # noqa: F401 - the floor imports it, too, before it is timed
 
     from workers_ai.generation import generate
 

@@ -104,7 +104,7 @@ def test_errors_of_token_and_connection_suggest_doctor(workers_ai: Any, emulator
     )
 
 
-def test_an_interrupted_stream_prints_what_arrived(workers_ai: Any, emulator: Emulator) -> None:
+def test_an_interrupted_stream_prints_the_received_text(workers_ai: Any, emulator: Emulator) -> None:
     emulator.faults.add(Fault.say("Half an answer"), Fault.cut(after_events=2))
     result = workers_ai("chat", "Hello", "--session", "trip.json", status=1)
     assert result.stdout.startswith("Half")

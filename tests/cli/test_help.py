@@ -29,7 +29,7 @@ def test_examples_are_commands(name: str) -> None:
         COMMANDS[name].make_context(name, arguments)
 
 
-def test_errors_name_existing_options() -> None:
+def test_errors_mention_only_existing_options() -> None:
     assert set(_OPTIONS.values()) <= {
         option for one in COMMANDS.values() for param in one.params for option in param.opts
     }

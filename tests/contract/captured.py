@@ -221,7 +221,7 @@ CAPTURED: dict[str, Exchange] = {
             ]
         ],
     ),
-    # --- refusals ---
+    # --- errors ---
     "run_unknown_model": Exchange(
         chat("@cf/nobody/nothing", api="run"), _error("NotFoundError", 7000), "No route for that URI"
     ),

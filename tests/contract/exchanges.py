@@ -218,7 +218,7 @@ EXCHANGES: dict[str, Exchange] = {
     "models_page": Exchange(
         lambda face: [model["name"] for model in face.models(task="Text Embeddings")], ["@cf/baai/bge-m3"]
     ),
-    # --- refusals ---
+    # --- errors ---
     "run_busy": Exchange(
         chat(GEMMA, EXPLAIN, api="run"), _error("CapacityError", 3040), "Capacity temporarily exceeded", BUSY
     ),

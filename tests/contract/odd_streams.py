@@ -126,7 +126,7 @@ ODD_STREAMS = [
     ),
     Shape("invalid usage", "wire trace", Want("a"), events=[{"response": "a", "usage": "none"}]),
     Shape(
-        "usage that is no number",
+        "usage that is not a number",
         "wire trace",
         Want("a", usage=(0, 2, 2)),
         events=[b'{"response":"a","usage":{"prompt_tokens":1e999,"completion_tokens":2}}'],
@@ -164,7 +164,7 @@ ODD_STREAMS = [
         ],
     ),
     Shape(
-        "one call that is no list",
+        "one call that is not a list",
         "rule 13",
         Want(calls=CLOCK, finish="tool_calls"),
         events=[
@@ -185,9 +185,9 @@ ODD_STREAMS = [
     Shape("a lone surrogate", "lobehub/lobehub#18805", Want("a\ufffd"), events=[rb'{"response":"a\ud83d"}']),
     Shape("a byte that is no letter", "lobehub/lobehub#18805", Want("a\ufffdb"), events=[b'{"response":"a\xffb"}']),
     # --- fields of another type ---
-    Shape("choices that are no list", "wire trace", Want("a"), events=[{"response": "a"}, {"choices": 5}]),
+    Shape("choices that are not a list", "wire trace", Want("a"), events=[{"response": "a"}, {"choices": 5}]),
     Shape(
-        "a delta that is no object",
+        "a delta that is not an object",
         "wire trace",
         Want("a"),
         events=[chunk(content="a"), {"choices": [{"index": 0, "delta": "x", "finish_reason": "stop"}]}],

@@ -74,7 +74,7 @@ FACTS: Final[Mapping[str, Sequence[str]]] = {
     ],
     "kimi-k2.6 stops thinking by effort none alone, gpt-oss never; glm-5.3 takes none as max": [
         "contract/test_quirks.py::test_reasoning_is_the_answer_only_of_models_that_stop_thinking",
-        "emulator/test_chat.py::test_what_turns_thinking_off_differs_between_models",
+        "emulator/test_chat.py::test_models_turn_thinking_off_in_different_ways",
     ],
     "Content that is null is rejected; images are data URLs": ["contract/test_sent.py"],
     # --- streams ---

@@ -98,7 +98,7 @@ RULES: Final[dict[int, Traced]] = {
     19: Traced(
         "Repeated ids are made unique, and sent back unchanged.",
         rows=["whole: two calls share an id", "streamed: two calls share an id*"],
-        tests=["contract/test_sent.py::test_ids_stay_unique_over_turns_and_go_back_as_they_came"],
+        tests=["contract/test_sent.py::test_ids_stay_unique_over_turns_and_are_sent_back_unchanged"],
     ),
     20: Traced("Only a forced call that leaked as text is recovered."),
     21: Traced(

@@ -218,7 +218,7 @@ def test_a_message_that_is_json_is_read(text: str, message: str) -> None:
         ({"error": "no", "message": None}, "no"),
     ],
 )
-def test_the_text_beside_a_name_is_kept(body: Any, message: str) -> None:
+def test_the_message_of_an_error_with_a_name_is_kept(body: Any, message: str) -> None:
     refusal = read_error(body, is_error=True)
     assert refusal is not None
     assert refusal.message == message
@@ -237,7 +237,7 @@ ANY = st.recursive(
 
 
 @given(body=ANY, status=st.sampled_from([200, 400, 422, 429, 500, 599]))
-def test_a_field_of_another_type_gives_a_reply_or_a_typed_error(body: Any, status: int) -> None:
+def test_a_field_of_another_type_is_read_or_raises_a_typed_error(body: Any, status: int) -> None:
     settings = Settings.resolve(account_id="0" * 32, api_token="token")
     outcome = read_reply(httpx.Response(status, content=json.dumps(body)), LLAMA, settings)
     assert isinstance(outcome, errors.WorkersAIError | Reply)

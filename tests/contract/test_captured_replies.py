@@ -132,7 +132,7 @@ def test_a_captured_reply_is_read(name: str) -> None:
 
 
 @given(data=st.data())
-def test_a_field_of_another_type_is_the_right_answer_or_a_typed_error(data: st.DataObject) -> None:
+def test_a_field_of_another_type_is_read_or_raises_a_typed_error(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(CAPTURES)))
     reply = CAPTURES[name][1]
     for _ in range(data.draw(st.integers(1, 2))):

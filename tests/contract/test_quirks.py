@@ -61,7 +61,7 @@ def test_a_tool_choice_is_sent_replaced_or_warned_about(choice: Any, tools: Any,
 
 @pytest.mark.parametrize("api", ["chat_completions", "run", "responses"])
 @pytest.mark.parametrize("way", ["chat", "stream"])
-def test_a_model_that_rejects_a_form_gets_the_next_one(api: Any, way: str, face: Any) -> None:
+def test_a_rejected_form_is_replaced_by_the_next_one(api: Any, way: str, face: Any) -> None:
     sent: list[Any] = []
     refused: set[str] = set()
 

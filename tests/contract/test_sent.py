@@ -72,7 +72,7 @@ def test_sent_request(row: Sent, face: Any, stream: bool, api: str | None) -> No
 @pytest.mark.parametrize(
     ("api", "options"), [("chat_completions", {"include_usage": True}), ("run", None)], ids=["chat completions", "run"]
 )
-def test_a_stream_requests_its_usage_where_that_is_an_option(api: str, options: Any, face: Any) -> None:
+def test_a_stream_requests_its_usage_on_routes_with_stream_options(api: str, options: Any, face: Any) -> None:
     recorder = Recorder()
     face(recorder).stream("@cf/a", [{"role": "user", "content": "hi"}], api=api)
     body = json.loads(recorder.requests[0].content)
@@ -91,7 +91,7 @@ def test_a_structured_answer_is_requested_whole_and_streamed_to_the_caller(face:
     assert len(recorder.requests) == 1
 
 
-def test_ids_stay_unique_over_turns_and_go_back_as_they_came(face: Any) -> None:
+def test_ids_stay_unique_over_turns_and_are_sent_back_unchanged(face: Any) -> None:
     """Kimi counts its calls from zero on every turn (https://github.com/cloudflare/ai/issues/526)."""
     seen: list[Any] = []
 

@@ -143,7 +143,7 @@ ODD: dict[str, Callable[[Client], Any]] = {
     "a long model": lambda c: c.chat("@cf/" + "a" * 100_000, HI),
     "a long search": lambda c: c.models(search="a" * 100_000),
     "a header of the connection": lambda c: c.chat(CHAT, HI, extra_headers={"Content-Length": "3"}),
-    "a header that is no text": lambda c: c.chat(CHAT, HI, extra_headers={"x": "ø"}),
+    "a header that is not text": lambda c: c.chat(CHAT, HI, extra_headers={"x": "ø"}),
 }
 
 

@@ -105,7 +105,7 @@ def test_one_call_after_the_other_needs_no_usable_index(data: st.DataObject, ind
         (("clock",), ("clock", "other"), ["clock", "other"]),
     ],
 )
-def test_the_tools_of_the_request_decide_what_is_a_fragment_of_a_name(
+def test_fragments_of_a_name_are_joined_by_the_tools_of_the_request(
     tools: tuple[str, ...], names: tuple[str, ...], wanted: list[str]
 ) -> None:
     pieces = [{"index": 0, "function": {"name": name, "arguments": ""}} for name in names]

@@ -207,7 +207,7 @@ def test_a_short_sleep_does_not_delay_a_call_again(
     flow = make_calls(limiter).exchange(ASKING)
     next(flow)
     assert flow.send(refusal(429, 3021)) == Sleep(60.0)
-    assert isinstance(next(flow), Send)  # and the clock did not advance
+    assert isinstance(next(flow), Send)  # although the clock did not advance
     with pytest.raises(StopIteration):
         flow.send(ok())
 

@@ -74,7 +74,7 @@ def test_settings_of_a_call_replace_those_of_the_client(face: Callable[..., Face
     assert "cf_field" not in json.loads(second.content)
 
 
-def test_another_gateway_of_a_call_takes_nothing_from_the_first(face: Callable[..., Face], kind: str) -> None:
+def test_another_gateway_of_a_call_inherits_nothing_from_the_first(face: Callable[..., Face], kind: str) -> None:
     sent: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -83,7 +83,7 @@ def test_a_secret_set_in_any_way_is_masked(made: str, setting: str, way: str, ac
     assert SECRET not in "".join(map(str, shown))
     settings = one.client.settings
     sent = str(settings._headers()) + str(settings.batch_worker and settings.batch_worker.plain_headers())
-    assert SECRET in sent  # and it is used
+    assert SECRET in sent  # the secret is used
 
 
 @every_row("made", CLASSES)
@@ -318,7 +318,7 @@ def test_the_password_of_a_proxy_is_in_no_message(face: Callable[..., Face], mon
         assert "proxy-pass" not in "\n".join(frames_of(caught.value)) + str(caught.value)
 
 
-def test_loopback_goes_through_no_proxy(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_uses_no_proxy(face: Callable[..., Face], monkeypatch: pytest.MonkeyPatch) -> None:
     from workers_ai_emulator import Emulator
 
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):

@@ -62,7 +62,7 @@ def test_images_of_results_follow_all_results_in_a_user_turn(parts: list[Any]) -
     assert sent[4]["content"] == [IMAGE, SEE]
 
 
-def test_mistral_gets_an_assistant_message_between_a_tool_result_and_a_user_message() -> None:
+def test_for_mistral_an_assistant_message_separates_tool_result_and_user_message() -> None:
     history = [USER, calls("q"), result("q", [SEE, IMAGE]), USER, calls("r"), result("r"), USER]
     sent = prepare_messages(history, lookup("@cf/mistralai/mistral-small-3.1-24b-instruct"))
     roles = [message["role"] for message in sent]
@@ -119,7 +119,7 @@ TURN = st.one_of(
 
 
 @given(st.lists(TURN, min_size=1, max_size=12))
-def test_any_order_of_turns_is_sent_paired(history: list[Any]) -> None:
+def test_calls_and_results_are_paired_in_any_order_of_turns(history: list[Any]) -> None:
     sent = prepare_messages(history, CARD)
     for place, message in enumerate(sent):
         wanted = [call["id"] for call in message.get("tool_calls", ())]

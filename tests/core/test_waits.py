@@ -228,7 +228,7 @@ def test_the_total_time_bounds_an_answer_that_keeps_coming(face: Callable[..., F
             call(CHAT, HI)
 
 
-def test_the_total_time_is_one_for_all_requests_of_a_call(face: Callable[..., Face]) -> None:
+def test_all_requests_of_a_call_share_one_total_timeout(face: Callable[..., Face]) -> None:
     sent: list[None] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

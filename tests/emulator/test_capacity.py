@@ -73,7 +73,7 @@ def test_a_waiting_request_runs_after_the_busy_period(api: Api) -> None:
     assert pytest.approx(api.emulator.clock.now() - before) == 20
 
 
-def test_one_model_can_be_busy_alone(api: Api) -> None:
+def test_one_model_can_be_busy_while_others_answer(api: Api) -> None:
     api.emulator.capacity.set_model_slots(LLAMA, 0)
 
     assert code_of(api.chat(LLAMA, **REJECT)) == (429, 3040)
@@ -189,7 +189,7 @@ def test_requests_per_minute_are_counted_by_task(make_api: Callable[..., Api]) -
     assert api.embed("a").status_code == 200
 
 
-def test_the_documented_limit_of_a_paid_model_is_its_own(make_api: Callable[..., Api]) -> None:
+def test_a_paid_model_has_a_documented_limit_of_its_own(make_api: Callable[..., Api]) -> None:
     api = make_api(enforce_rpm=True)
     statuses = [api.chat("@cf/zai-org/glm-5.2").status_code for _ in range(21)]
 

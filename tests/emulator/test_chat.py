@@ -210,7 +210,7 @@ def test_reasoning_can_be_turned_off_and_can_use_all_of_max_tokens(api: Api) -> 
         ("@cf/zai-org/glm-5.3", {"reasoning_effort": "none"}, True),
     ],
 )
-def test_what_turns_thinking_off_differs_between_models(api: Api, model: str, settings: Any, thinks: bool) -> None:
+def test_models_turn_thinking_off_in_different_ways(api: Api, model: str, settings: Any, thinks: bool) -> None:
     message = api.chat(model, max_tokens=500, **settings).json()["choices"][0]["message"]
     assert ("reasoning_content" in message) is thinks
     assert message["content"]

@@ -40,7 +40,7 @@ def tool(**function: Any) -> dict[str, Any]:
         ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "'array' not in 'string'"),
     ],
 )
-def test_older_schemas_accept_string_contents_alone(api: Api, compat: bool, broken: dict[str, Any], text: str) -> None:
+def test_older_schemas_accept_only_string_contents(api: Api, compat: bool, broken: dict[str, Any], text: str) -> None:
     messages = [ASKED, broken]
     reply = api.chat(CODER, messages) if compat else api.run(CODER, {"messages": messages})
 

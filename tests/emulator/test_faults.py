@@ -42,7 +42,7 @@ def test_a_fault_can_be_limited_to_model_route_and_stream(api: Api) -> None:
     assert api.embed("a").status_code == 200
 
 
-def test_probability_depends_on_the_seed_alone() -> None:
+def test_probability_depends_only_on_the_seed() -> None:
     def run(seed: int) -> list[int]:
         emulator = Emulator(seed=seed, clock=Clock("jump"))
         emulator.faults.add(Fault.busy(times=None, probability=0.3))
@@ -115,7 +115,7 @@ def test_an_edge_page_is_html(api: Api) -> None:
         ),
     ],
 )
-def test_an_error_comes_in_the_envelope_of_its_layer(api: Api, where: dict[str, Any], body: dict[str, Any]) -> None:
+def test_an_error_has_the_envelope_of_its_layer(api: Api, where: dict[str, Any], body: dict[str, Any]) -> None:
     api.emulator.faults.add(Fault.error(400, 7, "m", **where))
 
     assert body == api.embed("a").json()
@@ -156,7 +156,7 @@ def test_slow_waits_before_each_piece(api: Api) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_bytes_can_come_one_by_one(api: Api, stream: bool) -> None:
+def test_bytes_can_be_sent_one_by_one(api: Api, stream: bool) -> None:
     api.emulator.faults.add(Fault("one_byte_chunks"))
     with api.http.stream("POST", f"/ai/run/{LLAMA}", json={**user("Hello"), "stream": stream}) as reply:
         pieces = list(reply.iter_raw())
@@ -290,7 +290,7 @@ def test_a_stream_can_be_answered_with_json_or_with_nothing(api: Api) -> None:
     assert stream_with(api, "empty_stream", LLAMA, "Hello") == ["[DONE]"]
 
 
-def test_cumulative_usage_runs_up(api: Api) -> None:
+def test_cumulative_usage_grows(api: Api) -> None:
     *events, last, done = stream_with(api, "cumulative_usage", GEMMA, "Hello")
     totals = [event["usage"]["total_tokens"] for event in [*events, last]]
 

@@ -73,7 +73,7 @@ def test_queued_and_direct_results_are_equal(api: Api) -> None:
     assert direct == collected(api)[0]["result"]
 
 
-def test_chat_goes_through_the_queue_too(api: Api) -> None:
+def test_chat_uses_the_queue_too(api: Api) -> None:
     requests = [{**user("Hello"), "external_reference": "r"}, {"prompt": "Hello", "max_tokens": 2}]
     native = collected(api, LLAMA, {"requests": requests})
     newer = collected(api, GEMMA, {"requests": [user("Hello")]})

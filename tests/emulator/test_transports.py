@@ -180,7 +180,7 @@ def test_a_chunked_request_and_an_expected_continue_are_read(served: tuple[Emula
     assert http.post(f"/ai/run/{BGE}", json={"text": "a"}, headers={"expect": "100-continue"}).status_code == 200
 
 
-def test_invalid_http_closes_its_connection_alone(served: tuple[Emulator, httpx.Client]) -> None:
+def test_invalid_http_closes_only_its_connection(served: tuple[Emulator, httpx.Client]) -> None:
     _, http = served
     with socket.create_connection((http.base_url.host, http.base_url.port or 0)) as raw:
         raw.sendall(b"nonsense\r\n\r\n")

@@ -93,7 +93,7 @@ def test_on_error_ignore_drops_the_failed_batch_only(emulator: Emulator, setting
     assert emulator.log.texts_embedded == 150
 
 
-def test_daft_gets_the_delay_of_the_service(emulator: Emulator, settings: dict[str, Any]) -> None:
+def test_daft_receives_the_delay_of_the_service(emulator: Emulator, settings: dict[str, Any]) -> None:
     never: list[dict[str, Any]] = [{"max_retries": 0}, {"retry": RetryPolicy(max_retries=0)}]
     for told, expected, policy in (("7", 7.0, never[0]), (None, 5.0, never[1])):
         emulator.faults.add(Fault.busy(times=1, retry_after=told))

@@ -19,7 +19,7 @@ import pytest
 def test_the_error_of_a_missing_engine_has_the_install_command(
     monkeypatch: pytest.MonkeyPatch, module: str, missing: str, command: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)  # an import of it fails
+    monkeypatch.setitem(sys.modules, missing, None)  # importing it fails
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ImportError, match=command):
         importlib.import_module(module)

@@ -258,7 +258,7 @@ def test_a_callback_that_returns_a_coroutine_raises_and_the_answers_are_kept(run
     assert len(queue.sent) == 2
 
 
-def test_one_id_for_two_inputs_gives_both_their_answer(sync: Generator) -> None:
+def test_two_inputs_with_one_id_have_separate_answers(sync: Generator) -> None:
     report = sync([("a", "one"), ("a", "two")], FakeQueue())
     assert [(answer.id, answer.text) for answer in report.answers()] == [("a", "answer to one"), ("a", "answer to two")]
     assert report.duplicate_ids == 1

@@ -181,7 +181,7 @@ def test_an_answer_is_kept_if_a_validator_raises_any_error(run: Generator, error
     assert type(error).__name__ in bad.error.message
 
 
-def test_messages_of_every_form_get_the_system_message(sync: Generator) -> None:
+def test_the_system_message_is_added_to_every_form_of_input(sync: Generator) -> None:
     ask: list[Any] = [{"role": "user", "content": "x"}]
     own = [{"role": "developer", "content": "own"}, *ask]
     queue = FakeQueue()
@@ -231,7 +231,7 @@ def test_free_text_that_is_truncated_is_kept_and_counted(sync: Generator) -> Non
     assert [answer.finish_reason for answer in report.answers()] == ["length"] * 2
 
 
-def test_nothing_waits_with_wait_false(run: Generator) -> None:
+def test_wait_false_returns_before_the_results(run: Generator) -> None:
     queue = FakeQueue(poll=lambda job: {"status": "running", "request_id": "r"} if held else None)
     held = True
     first = run(inputs(50), queue, requests_per_job=20, wait=False)
@@ -250,7 +250,7 @@ def test_wait_false_keeps_to_64_submissions(sync: Generator) -> None:
     assert (queue.submissions, report.pending) == (64, 100)
 
 
-def test_on_answer_gets_each_new_answer_once_it_is_on_disk(run: Generator) -> None:
+def test_on_answer_is_called_with_each_new_answer_after_it_is_on_disk(run: Generator) -> None:
     seen: list[Answer] = []
 
     def note(answer: Answer) -> None:
@@ -272,7 +272,7 @@ def test_samples_of_one_prompt(sync: Generator) -> None:
     assert len({body["external_reference"] for body in queue.bodies}) == 4
 
 
-def test_rendered_requests_bring_their_own_parameters(sync: Generator) -> None:
+def test_rendered_requests_have_their_own_parameters(sync: Generator) -> None:
     tool: dict[str, Any] = {
         "type": "function",
         "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
@@ -367,7 +367,7 @@ def test_failed_inputs_are_sent_again_by_the_next_run(sync: Generator) -> None:
     assert (report.answered, report.reused, report.failed) == (1, 4, 0)
 
 
-def test_an_estimate_counts_what_is_new(sync: Generator, ledger: Path) -> None:
+def test_an_estimate_counts_new_inputs(sync: Generator, ledger: Path) -> None:
     sync(inputs(10), FakeQueue(), max_tokens=100)
     source = [*inputs(30), ("twin", "question number 29"), ("empty", "")]
     found = estimate(source, model=KIMI, ledger=ledger, max_tokens=100, requests_per_job=8)

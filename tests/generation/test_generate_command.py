@@ -48,7 +48,7 @@ def lines(path: str = "out.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def test_labels_into_jsonl_then_again_for_free(command: Any, emulator: Emulator) -> None:
+def test_labels_are_written_to_jsonl_and_a_second_run_costs_nothing(command: Any, emulator: Emulator) -> None:
     result = command(*COMMAND, "--prompt", "Rate {text} in {lang}", "--labels", "good,bad")
     assert "answered   5" in result.stdout
     rows = lines()
@@ -217,7 +217,7 @@ def test_lines_of_openai_batches(command: Any, emulator: Emulator) -> None:
         ({"custom_id": None}, "neither a string nor an integer"),
     ],
 )
-def test_an_invalid_line_of_a_batch_is_named_before_anything_is_sent(
+def test_an_invalid_line_of_a_batch_is_reported_before_anything_is_sent(
     command: Any, emulator: Emulator, changes: dict[str, Any], says: str
 ) -> None:
     good = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": ASK}}
@@ -249,7 +249,7 @@ def test_a_dry_run_sends_nothing(command: Any, emulator: Emulator) -> None:
         ([*COMMAND[:-2], "--limit-cost", "1"], 1, r"\(options --limit-cost, --max-tokens\)"),
     ],
 )
-def test_bad_usage_ends_with_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
+def test_invalid_usage_prints_a_reason(command: Any, arguments: list[str], status: int, says: str) -> None:
     import re
 
     Path("latin.txt").write_bytes(b"caf\xe9 {text}")

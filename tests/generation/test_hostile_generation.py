@@ -234,7 +234,7 @@ def test_a_model_without_a_queue_at_the_service_ends_the_run(sync: Generator, co
 
 
 @pytest.mark.parametrize("shape", ["results", "responses"])
-def test_the_request_of_an_item_carries_its_reference(sync: Generator, shape: str) -> None:
+def test_each_item_has_its_reference_in_the_request(sync: Generator, shape: str) -> None:
     queue = FakeQueue(shape=shape)
     report = sync([("a", "one"), ("b", "two")], queue, system="Be brief.", temperature=0)
     references = [body["external_reference"] for body in queue.bodies]

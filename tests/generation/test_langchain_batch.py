@@ -116,7 +116,7 @@ def test_callbacks_ids_usage_and_order_are_those_of_direct_calls(
         assert answer.response_metadata["model_name"] == KIMI
 
 
-def test_other_calls_are_direct(chat: Make, emulator: Emulator, call: Caller) -> None:
+def test_other_calls_send_direct_requests(chat: Make, emulator: Emulator, call: Caller) -> None:
     call(chat(), "invoke", "hi")
     call(chat(), "stream", "hi")
     assert routes(emulator) == ["chat_completions"] * 2
@@ -230,7 +230,7 @@ def test_the_rate_limiter_counts_requests_to_the_queue(
     assert limiter.permitted == emulator.log.requests == 4
 
 
-def test_configurations_of_another_number_send_nothing(chat: Make, emulator: Emulator, call: Caller) -> None:
+def test_a_wrong_number_of_configurations_sends_nothing(chat: Make, emulator: Emulator, call: Caller) -> None:
     with pytest.raises(ValueError, match="same length"):
         call(chat(), "batch", PROMPTS, [{}])
     assert emulator.log.entries == []

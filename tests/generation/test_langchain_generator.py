@@ -68,7 +68,7 @@ def items(emulator: Emulator) -> list[Any]:
     return [item for entry in emulator.log.entries if entry.route == "submit" for item in entry.json["requests"]]
 
 
-def test_a_chain_answers_in_order_and_again_for_free(
+def test_a_chain_answers_in_order_and_a_second_run_costs_nothing(
     model: ChatWorkersAI, generator: Any, emulator: Emulator, call: Caller
 ) -> None:
     chain = TEMPLATE | model | StrOutputParser()
@@ -136,7 +136,7 @@ def test_an_estimate_sends_nothing(model: ChatWorkersAI, generator: Any, emulato
         (lambda model: TEMPLATE | model.with_retry(), "ChatPromptTemplate, RunnableRetry"),
     ],
 )
-def test_other_steps_raise(build: Any, says: str, model: ChatWorkersAI, generator: Any) -> None:
+def test_unsupported_steps_raise(build: Any, says: str, model: ChatWorkersAI, generator: Any) -> None:
     with pytest.raises(ConfigurationError, match=says):
         generator(build(model))
 
@@ -158,8 +158,10 @@ def test_a_single_input_raises(
     assert items(emulator) == []
 
 
-@pytest.mark.parametrize(("ids", "says"), [(["a"], "ends after 1 ids"), (["a", "b", "c", "d"], "more than 3 ids")])
-def test_other_numbers_of_ids_raise(
+@pytest.mark.parametrize(
+    ("ids", "says"), [(["a"], r"more inputs than ids \(1\)"), (["a", "b", "c", "d"], r"more ids than inputs \(3\)")]
+)
+def test_a_wrong_number_of_ids_raises(
     ids: list[str], says: str, model: ChatWorkersAI, generator: Any, call: Caller
 ) -> None:
     with pytest.raises(ConfigurationError, match=says):

@@ -200,7 +200,7 @@ class TestExtractor:
         with pytest.raises(ConfigurationError, match=message):
             extractor(**given)
 
-    def test_cache_key_has_only_what_the_metadata_depends_on(self, extractor: Make, tmp_path: Path) -> None:
+    def test_cache_key_has_only_fields_that_change_the_metadata(self, extractor: Make, tmp_path: Path) -> None:
         key = extractor().to_dict()
         assert extractor(ledger=tmp_path / "other", limit_cost_usd=1).to_dict() == key
         for other in ({"prompt_template": "Title: {context_str}"}, {"output_cls": Notice}, {"labels": ["a", "b"]}):

@@ -12,11 +12,10 @@ from tests.support import every_row
 
 from workers_ai import AsyncClient, Client
 from workers_ai._limits import limiter
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
 from workers_ai._wire.chat.reply import read_chat
 from workers_ai._wire.request import ReplyContext
 from workers_ai._wire.vectors import read_scores, read_vectors
-from workers_ai.batch import BatchJob
+from workers_ai.batch import BatchJob, chat_inputs, rerank_inputs
 from workers_ai.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -322,7 +321,7 @@ class TestSubmitting:
             queue(stub)("run", BGE, TWO)
         assert (len(stub.bodies), raised.value.attempts) == (1, 1)
 
-    def test_no_id_and_no_answer(self, queue: Callable[..., Queue]) -> None:
+    def test_a_submission_without_id_and_answer_raises(self, queue: Callable[..., Queue]) -> None:
         with pytest.raises(BatchError, match="returned no request id"):
             queue(Stub(reply({"status": "queued"})))("run", BGE, TWO)
 

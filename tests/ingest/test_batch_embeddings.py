@@ -86,7 +86,7 @@ class TestAlways:
         assert [[len(item) for item in job] for job in queued(emulator)] == [[100] * 10, [100] * 10, [100, 50]]
         assert routes(emulator) == {"run": 0, "submit": 3, "poll": 3}
 
-    def test_queries_never_go_through_the_queue(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_queries_are_never_queued(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         embed(texts(3), queue="always", kind="query")
         assert routes(emulator) == {"run": 1, "submit": 0, "poll": 0}
 
@@ -137,7 +137,7 @@ class TestAlways:
         assert sorted(raised.value.request_ids) == sorted(job.request_id for job in emulator.queue.jobs)
         assert len(raised.value.request_ids) == 2
 
-    def test_the_deadline_is_one_for_all_rounds(
+    def test_all_rounds_share_one_deadline(
         self, embed: Callable[..., Any], emulator: Emulator, clock: VirtualTime
     ) -> None:
         emulator.queue.settings.progress, emulator.queue.settings.polls = "polls", 8  # about 12 s each
@@ -187,7 +187,7 @@ class TestOverflow:
         assert embed(texts(450), queue="overflow") == direct(450)
         assert routes(emulator) == {"run": 5, "submit": 5, "poll": 5}
 
-    def test_other_refusals_do_not_overflow(self, embed: Callable[..., Any], emulator: Emulator) -> None:
+    def test_other_rejections_do_not_overflow(self, embed: Callable[..., Any], emulator: Emulator) -> None:
         emulator.faults.add(Fault.error(429, 3036, "used up", route="run"))
         with pytest.raises(QuotaExhaustedError):
             embed(texts(1), queue="overflow")

@@ -168,7 +168,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES | st.lists(JSON_VALUES, max_size=4).map(lambda found: enveloped({"responses": found})))
-def test_any_reply_is_a_status_or_a_batch_error(data: Any) -> None:
+def test_any_reply_is_read_or_raises_a_batch_error(data: Any) -> None:
     with contextlib.suppress(BatchError):
         status = read_poll(data, JOB)
         assert len(status.items) == (2 if status.state == "done" else 0)
@@ -217,18 +217,18 @@ def test_submissions_keep_order_and_bounds(texts: list[str], max_bytes: int, max
         assert len(body) <= max_bytes + 2  # the brackets
 
 
-def test_the_bound_is_one_of_bytes_not_of_characters() -> None:
+def test_the_bound_counts_bytes_not_characters() -> None:
     requests = [{"text": "日" * 1_700_000}, {"text": "日" * 1_700_000}]  # 3 bytes each: 10.2 MB in total
     assert [len(part) for part in split_requests(requests, model=MODEL)] == [1, 1]
 
 
-def test_a_submission_goes_to_the_model_with_the_flag() -> None:
+def test_a_submission_is_sent_to_the_model_with_the_flag() -> None:
     request = submit_request(MODEL, [{"text": ["a"]}])
     assert (request.path, request.query) == (f"run/{MODEL}", "queueRequest=true")
     assert request.body == {"requests": [{"text": ["a"]}]}
 
 
-def test_chat_inputs_take_the_form_of_the_model() -> None:
+def test_chat_inputs_have_the_form_of_the_model() -> None:
     messages = [{"role": "user", "content": "hi"}]
     llama = chat_inputs("@cf/meta/llama-3.3-70b-instruct-fp8-fast", messages, max_tokens=5, temperature=0)
     assert llama == {"messages": messages, "max_tokens": 5, "temperature": 0}

@@ -175,7 +175,7 @@ def test_a_dry_run_needs_no_account_and_reads_the_ledger(
     )
 
 
-def test_resume_takes_model_and_options_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
+def test_resume_reads_model_and_options_from_the_ledger(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     emulator.faults.add(Fault.error(401, 10000, "no", route="submit", skip=0, times=1))
     workers_ai(*ingest("--pooling", "cls"), status=1)
     workers_ai("ingest", "docs.jsonl", "vectors.parquet", "--resume")
@@ -405,7 +405,7 @@ def test_the_demo_without_the_emulator_prints_what_to_install(workers_ai: Any, m
 
 def test_the_demo_without_a_framework_prints_what_to_install(workers_ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("langchain_part", "llama_index_part"):
-        monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # an import of it fails
+        monkeypatch.setitem(sys.modules, f"workers_ai._demo.{name}", None)  # importing it fails
     result = workers_ai("demo", status=1)
     assert "the demo requires a framework" in result.stderr
     assert "pip install langchain-workers-ai" in result.stderr
@@ -492,7 +492,7 @@ def test_a_duplicate_column_is_reported(workers_ai: Any, tmp_path: Path) -> None
     )
 
 
-def test_documents_come_from_stdin(workers_ai: Any) -> None:
+def test_documents_are_read_from_stdin(workers_ai: Any) -> None:
     arguments = ["ingest", "-", "v.parquet", "--model", MODEL]
     result = CliRunner().invoke(app, arguments, input='{"id": "a", "text": "one"}\n{"id": "b", "text": "two"}\n')
     assert result.exit_code == 0, result.output

@@ -8,7 +8,7 @@ from workers_ai.errors import BadRequestError, BatchItemError, CapacityError, In
 from workers_ai.ledger._failure_policy import (
     ALONE_TRIES,
     LOST_TRIES,
-    REFUSALS,
+    REJECTIONS,
     STRIKES,
     Health,
     Retry,
@@ -32,7 +32,7 @@ def failure(code: int | None) -> BatchItemError:
         (list(range(10)), {n: (3 if n == 4 else 100, 0) for n in range(10)}, 2),
     ],
 )
-def test_texts_that_fail_together_are_tried_in_halves(
+def test_texts_that_fail_together_are_retried_in_halves(
     group: list[int], tries: dict[int, tuple[int, int]], part: int
 ) -> None:
     """The size of the failed request is halved, not that of the submission, which has many requests."""
@@ -61,7 +61,7 @@ def test_texts_that_are_lost_keep_the_size_of_their_requests() -> None:
     assert decision.failures == [(3, None, "no")]
 
 
-def test_texts_of_a_submission_that_fails_as_a_whole_go_in_smaller_submissions() -> None:
+def test_a_submission_that_fails_as_a_whole_is_split_into_smaller_ones() -> None:
     tries, group = dict.fromkeys(range(300), (100, 0)), range(300)
     parts = []
     while True:
@@ -133,14 +133,14 @@ def test_a_lost_reply_is_tolerated_once() -> None:
 
 def test_rejections_of_everything_are_not_recorded_as_failures_of_texts() -> None:
     health, error = Health(), BadRequestError("no")
-    for _ in range(REFUSALS):
-        health.refused(error)
+    for _ in range(REJECTIONS):
+        health.rejected(error)
     with pytest.raises(BadRequestError):
-        health.refused(error)
+        health.rejected(error)
     other = Health()
     other.succeed()
-    for _ in range(10 * REFUSALS):
-        other.refused(error)
+    for _ in range(10 * REJECTIONS):
+        other.rejected(error)
 
 
 def test_failed_requests_end_a_run_in_which_nothing_succeeds() -> None:
@@ -151,7 +151,7 @@ def test_failed_requests_end_a_run_in_which_nothing_succeeds() -> None:
     with pytest.raises(BatchItemError):
         health.blame([full])
     other = Health()
-    other.blame([full] * REFUSALS)
+    other.blame([full] * REJECTIONS)
     with pytest.raises(BatchItemError):
         other.blame([full])
     fine = Health()

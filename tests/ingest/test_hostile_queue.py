@@ -301,6 +301,6 @@ def test_a_hostile_queue(run: Any, texts: Any, clock: Any, monkeypatch: pytest.M
     }
 
 
-def test_one_list_of_behaviours_is_long_enough() -> None:
+def test_there_are_at_least_25_hostile_queues() -> None:
     assert len(CASES) >= 25
     assert not {APIResponseValidationError} & {case.ends for case in CASES.values()}, "no run ends without a reason"

@@ -82,7 +82,7 @@ def test_the_claims_of_a_dead_process_are_taken_over(opened: Any, monkeypatch: p
     assert claim(heir, mine).texts == [["b", "c"]]
 
 
-def test_the_claims_of_a_live_process_are_left_alone_until_its_lease_ends(opened: Any) -> None:
+def test_the_claims_of_a_live_process_are_kept_until_its_lease_ends(opened: Any) -> None:
     now = [1000.0]
     slow, other = opened(lease_s=60, clock=lambda: now[0]), opened(lease_s=60, clock=lambda: now[0])
     run = slow.begin_run()

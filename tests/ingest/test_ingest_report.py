@@ -36,7 +36,7 @@ REPORT = IngestReport(
 )
 
 
-def test_a_report_reads_well_in_a_terminal() -> None:
+def test_a_report_is_lines_of_text_in_a_terminal() -> None:
     assert str(REPORT).splitlines() == [
         "Ingestion with @cf/baai/bge-small-en-v1.5",
         "  embedded  12,000",
@@ -62,7 +62,7 @@ def test_a_report_lists_ten_failures_and_counts_the_others() -> None:
     assert report.summary(failures=0).splitlines()[-1] == "  failed    ... and 40 more"
 
 
-def test_a_report_reads_well_in_a_notebook() -> None:
+def test_a_report_is_a_table_in_a_notebook() -> None:
     assert read_html(REPORT) == [
         ["Ingestion with @cf/baai/bge-small-en-v1.5"],
         ["embedded", "12,000"],
@@ -161,7 +161,7 @@ def test_without_pyarrow_the_error_has_the_extra(tmp_path: Path, monkeypatch: py
 # Before anything is sent
 
 
-def test_an_estimate_counts_what_is_new(run: Any, texts: Any, ledger: Path) -> None:
+def test_an_estimate_counts_new_inputs(run: Any, texts: Any, ledger: Path) -> None:
     """A token is four bytes of a text as JSON: "text number 0" has 15 bytes, which are 3 tokens."""
     documents = [("empty", ""), *texts(10), ("again", "text number 3")]
     assert estimate(documents, model=MODEL) == Estimate(

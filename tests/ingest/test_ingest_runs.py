@@ -37,7 +37,7 @@ def embedded(emulator: Any, account: Any) -> Any:
     return lambda text, **options: client.embed(MODEL, [text], **options).vectors[0]
 
 
-def test_every_document_gets_the_vector_of_its_own_text(run: Any, texts: Any, embedded: Any, mode: str) -> None:
+def test_every_document_has_the_vector_of_its_own_text(run: Any, texts: Any, embedded: Any, mode: str) -> None:
     documents = texts(250)
     report = run(documents, mode=mode)
     assert (report.embedded, report.reused, report.failed, report.retries) == (250, 0, 0, 0)
@@ -107,7 +107,7 @@ def test_rows_of_a_database_are_mappings(run: Any) -> None:
     assert [row.id for row in report.rows()] == [7]
 
 
-def test_empty_input_gives_empty_output(run: Any, emulator: Any, mode: str) -> None:
+def test_empty_input_returns_empty_output(run: Any, emulator: Any, mode: str) -> None:
     report = run([], mode=mode)
     assert (report.embedded, report.reused, report.failed, list(report.rows())) == (0, 0, 0, [])
     assert emulator.log.requests == 0
@@ -203,7 +203,7 @@ def test_an_infinite_bound_is_accepted(run: Any, texts: Any, bound: Any) -> None
     assert run(texts(3), deadline_s=bound, limit_cost_usd=bound).embedded == 3
 
 
-def test_options_travel_with_every_request(run: Any, emulator: Any, mode: str) -> None:
+def test_options_are_sent_with_every_request(run: Any, emulator: Any, mode: str) -> None:
     run(
         [("a", "text")],
         model="@cf/baai/bge-m3",
@@ -285,7 +285,7 @@ def test_an_endless_source_is_read_only_as_far_as_needed(run: Any, emulator: Any
     assert next(read) <= 1001
 
 
-def test_the_source_is_read_as_the_work_goes_on(run: Any, emulator: Any) -> None:
+def test_the_source_is_read_during_the_run(run: Any, emulator: Any) -> None:
     """The run reads at most two chunks of 1,000 texts ahead of the submitted ones."""
     ahead: list[int] = []
 
@@ -387,7 +387,7 @@ def test_the_progress_bar_ends_at_the_number_of_documents(
     assert "jobs 0, retries 0, failed 1, neurons" in shown
 
 
-def test_the_bar_of_a_source_without_length_takes_a_total(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_of_a_source_without_length_uses_total(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run(((n, str(n)) for n in range(3)), progress=True, total=3)
     assert "3/3" in capsys.readouterr().err
 

@@ -124,7 +124,7 @@ def test_changed_documents_are_replaced(
     ("cleanup", "left"),
     [
         ("full", ["b1"]),  # all documents that were not passed are deleted
-        ("scoped_full", ["b1", "c1"]),  # of the passed sources
+        ("scoped_full", ["b1", "c1"]),  # deletes documents of the passed sources that were not passed
         ("incremental", ["b1", "c1"]),
         (None, ["b1", "b2", "c1"]),
     ],
@@ -179,7 +179,9 @@ def test_an_index_created_by_langchain_keeps_its_keys(
     assert again == counts(skipped=3)
 
 
-def test_own_keys(ingestor: Callable[..., WorkersAIBatchIngestor], store: InMemoryVectorStore, call: Caller) -> None:
+def test_a_key_encoder_of_the_user(
+    ingestor: Callable[..., WorkersAIBatchIngestor], store: InMemoryVectorStore, call: Caller
+) -> None:
     call(ingestor(), "ingest", pages("one", "two"), key_encoder=lambda document: f"key of {document.page_content}")
 
     assert sorted(store.store) == ["key of one", "key of two"]
@@ -311,7 +313,7 @@ def test_options_of_indexing_need_a_record_manager(
         call(ingestor(record_manager=None), "ingest", pages("one"), cleanup="full")
 
 
-def test_the_report_prints_what_was_indexed(ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller) -> None:
+def test_the_report_lists_indexed_documents(ingestor: Callable[..., WorkersAIBatchIngestor], call: Caller) -> None:
     report = call(ingestor(), "ingest", pages("one", "two"))
 
     assert [line.split() for line in str(report).splitlines() if "added" in line or "deleted" in line] == [

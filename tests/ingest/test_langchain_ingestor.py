@@ -572,7 +572,7 @@ class Meanwhile(InMemoryVectorStore):
             self.error = exc
 
 
-def test_other_calls_get_their_vectors_and_errors_during_an_ingestion(
+def test_other_calls_are_unaffected_by_an_ingestion(
     ingestor: Callable[..., WorkersAIBatchIngestor], embeddings: WorkersAIEmbeddings, emulator: Emulator, call: Caller
 ) -> None:
     store = Meanwhile(embeddings)
@@ -822,7 +822,7 @@ def test_an_upsert_deletes_only_after_it_has_added(
     assert store.calls == [("add", 1), ("add", 1), ("delete", 1), ("add", 1), ("delete", 1)]
     assert {key: entry["text"] for key, entry in store.store.items()} == {d.id: d.page_content for d in documents}
 
-    for end in range(4):  # interrupted after each of these steps, and repeated
+    for end in range(4):  # interrupt the call after each of these steps, then repeat it
         documents[3].page_content = f"changed again {end}"
         store.calls, store.end = [], end
         with pytest.raises(InterruptedError):

@@ -119,7 +119,7 @@ class TestNodes:
         assert out[1].embedding == [0.5]
         assert submitted(emulator) == [[["text number0", "text number2"]]]
 
-    def test_identical_texts_are_sent_once_and_get_separate_lists(
+    def test_identical_texts_are_sent_once_and_have_separate_lists(
         self, embedding: Make, emulator: Emulator, call: Caller
     ) -> None:
         first, second = transform(call.mode, embedding(), [TextNode(text="twin"), TextNode(text="twin")])

@@ -86,7 +86,7 @@ def sent(emulator: Emulator) -> list[str]:
 
 
 @every_row("method", ["invoke", "stream"])
-def test_errors_are_of_both_libraries(
+def test_errors_are_subclasses_in_both_libraries(
     row: Row, once: ChatWorkersAI, emulator: Emulator, call: Any, method: str
 ) -> None:
     emulator.log.clear()
@@ -199,7 +199,7 @@ def test_an_answer_that_does_not_parse_is_retryable(
     assert call(structured.with_retry(retry_if_exception_type=ours.is_retryable), "invoke", "hello") == {"a": 1}
 
 
-def test_every_class_of_the_core_has_a_twin() -> None:
+def test_every_core_error_has_a_langchain_class() -> None:
     abstract = {"WorkersAIError", "ErrorResponse"}
     for name in set(core.__all__) - abstract:
         twin, original = getattr(twins, name), getattr(core, name)

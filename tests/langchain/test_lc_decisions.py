@@ -94,7 +94,7 @@ def test_every_kind_of_state(state: Any, sent: Any, model: Make, emulator: Emula
     assert emulator.log.last.json["state"] == sent
 
 
-def test_images_go_beside_the_state(model: Make, emulator: Emulator, call: Any) -> None:
+def test_images_are_sent_in_their_own_field(model: Make, emulator: Emulator, call: Any) -> None:
     state = {"photos": [IMAGE, {"type": "image_url", "image_url": {"url": PNG}}], "note": HumanMessage([IMAGE])}
     ask(call, model(), state, urgent=URGENT)
     body = emulator.log.last.json
@@ -103,7 +103,7 @@ def test_images_go_beside_the_state(model: Make, emulator: Emulator, call: Any) 
     assert body["state"]["note"] == [{"role": "user", "content": ["[image 3]"]}]
 
 
-def test_audio_and_video_go_beside_the_state_of_clef_omni(model: Make, emulator: Emulator, call: Any) -> None:
+def test_audio_and_video_are_sent_in_their_own_fields_to_clef_omni(model: Make, emulator: Emulator, call: Any) -> None:
     state = [
         {"type": "audio", "base64": "UklGRg==", "mime_type": "audio/wav"},
         {"type": "video", "url": "data:video/mp4;base64,AAAA"},
@@ -131,7 +131,7 @@ CLIP = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
     ],
     ids=["too many", "too large", "a link", "a document"],
 )
-def test_media_that_clef_omni_does_not_take(state: Any, says: str, model: Make, emulator: Emulator, call: Any) -> None:
+def test_media_that_clef_omni_rejects(state: Any, says: str, model: Make, emulator: Emulator, call: Any) -> None:
     with pytest.raises(ours.BadRequestError, match=says):
         ask(call, model(model="@cf/cloudflare/clef-omni"), state, urgent=URGENT)
     assert emulator.log.entries == []

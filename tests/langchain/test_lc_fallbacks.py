@@ -188,7 +188,7 @@ def test_the_fallback_recipe_with_tools_schemas_and_chains(
     assert models(emulator) == [FAST, OTHER]
 
 
-def test_a_batch_moves_on_item_by_item(recipe: Any, emulator: Emulator, call: Any) -> None:
+def test_a_batch_falls_back_item_by_item(recipe: Any, emulator: Emulator, call: Any) -> None:
     emulator.faults.add(Fault.busy(times=2, model=FAST))
     answers = call(recipe, "batch", ["a", "b", "c", "d"], {"max_concurrency": 1})
     assert sorted(answer.response_metadata["model_name"] for answer in answers) == sorted([FAST, FAST, OTHER, OTHER])

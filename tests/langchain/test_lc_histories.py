@@ -180,7 +180,7 @@ def test_replayed_arguments_are_json(value: Any, sent: Any, chat: Callable[..., 
 
 
 @pytest.mark.parametrize("text", ['{"x": NaN}', '{"x": Infinity}'])
-def test_replayed_text_that_is_no_json_is_wrapped(
+def test_replayed_text_that_is_not_json_is_wrapped(
     text: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator
 ) -> None:
     made = AIMessage("", invalid_tool_calls=[{"name": "look", "args": text, "id": "q", "error": "x"}])

@@ -224,7 +224,7 @@ def test_a_dict_schema_is_checked_to_its_leaves(more: Any, says: str, chat: Make
 
 
 @pytest.mark.parametrize("way", ["per call", "bound", "constructor"])
-def test_response_format_takes_a_class(way: str, chat: Make, emulator: Emulator, call: Any, route: str) -> None:
+def test_response_format_accepts_a_class(way: str, chat: Make, emulator: Emulator, call: Any, route: str) -> None:
     if way == "constructor":
         call(chat(response_format=Person, api=route), "invoke", "hi")
     elif way == "bound":
@@ -285,7 +285,7 @@ def remade(one: ChatWorkersAI) -> dict[str, Any]:
     [({}, {}), ({"reasoning_effort": None}, {"reasoning_effort": None}), ({"temperature": 0.0}, {"temperature": 0.0})],
     ids=str,
 )
-def test_copies_send_only_what_was_set(given: Any, sent: Any, chat: Make, emulator: Emulator) -> None:
+def test_copies_send_only_set_parameters(given: Any, sent: Any, chat: Make, emulator: Emulator) -> None:
     made = remade(chat(model=KIMI, **given))
     for way, one in made.items():
         one.invoke("hi")

@@ -363,7 +363,7 @@ def test_a_stream_sends_the_same_request_as_a_complete_answer(
     assert streamed == whole
 
 
-def test_nothing_is_sent_that_was_not_set(
+def test_only_set_parameters_are_sent(
     chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, call: Any
 ) -> None:
     call(chat(model=NATIVE, api=route), "invoke", "hi")

@@ -30,7 +30,7 @@ SWITCH = {"enable_thinking": False}
     ],
     ids=["effort", "no effort", "switch", "both"],
 )
-def test_settings_land_in_the_body(
+def test_settings_are_sent_in_the_body(
     given: dict[str, Any],
     place: str,
     chat: Callable[..., ChatWorkersAI],
@@ -61,7 +61,7 @@ def test_an_unset_effort_is_not_sent(chat: Callable[..., ChatWorkersAI], emulato
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_comes_beside_the_text(
+def test_reasoning_is_separate_from_the_text(
     name: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/langchain-ai/langchain/issues/35006"""
@@ -108,7 +108,7 @@ def test_an_answer_whose_reasoning_used_up_max_tokens(
 
 @pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
-def test_structured_output_then_says_to_raise_max_tokens(
+def test_structured_output_then_suggests_a_higher_max_tokens(
     method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     model.says(None, "length", reasoning_content="First I ...")

@@ -181,7 +181,7 @@ def test_any_name_is_sent_unchanged(name: str, call: Any) -> None:
     assert answer.response_metadata["model_name"] == name
 
 
-def test_third_party_models_go_over_the_shared_route(call: Any) -> None:
+def test_third_party_models_use_the_shared_route(call: Any) -> None:
     """https://developers.cloudflare.com/ai-gateway/usage/rest-api/"""
     recorder = Recorder()
     one = ChatWorkersAI(model="openai/gpt-5.2", api="run", on_busy="raise", temperature=0, **recorder.settings())

@@ -44,7 +44,7 @@ PARAMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("place", ["object", "call", "bind"])
 @every_row("name", PARAMS)
-def test_every_parameter(
+def test_every_parameter_is_sent(
     name: str, place: str, chat: Callable[..., ChatWorkersAI], emulator: Emulator, route: str, ask: Any
 ) -> None:
     """https://github.com/cloudflare/ai/pull/459"""
@@ -377,7 +377,7 @@ def test_the_rate_limiter_of_langchain(chat: Callable[..., ChatWorkersAI], call:
 # --- facts about a model that LangChain reads ---
 
 
-def test_the_cache_tells_models_and_parameters_apart(
+def test_the_cache_key_includes_model_and_parameters(
     emulator: Emulator, chat: Callable[..., ChatWorkersAI], call: Any
 ) -> None:
     cache = InMemoryCache()

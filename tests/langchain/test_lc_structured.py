@@ -347,7 +347,7 @@ def test_a_recursive_schema_keeps_its_references(
     assert '"items": {}' not in json.dumps(model.bodies[-1])
 
 
-def test_names_fit_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
+def test_names_are_valid_on_the_wire(chat: Callable[..., ChatWorkersAI], emulator: Emulator, call: Any) -> None:
     schema = {**JSON_SCHEMA, "title": "Person[int] of Ann"}
     result = call(chat(model=MODEL).with_structured_output(schema), "invoke", "Ann is 41.")
     assert emulator.log.last.json["tools"][0]["function"]["name"] == "Person_int__of_Ann"
@@ -406,7 +406,7 @@ def test_values_that_are_not_objects(
     [ANSWER, f'{{"name": "Person", "arguments": {ANSWER}}}', f'{{"name": "Person", "parameters": {ANSWER}}}'],
     ids=["arguments alone", "arguments", "parameters"],
 )
-def test_a_forced_call_that_leaked_as_text(
+def test_a_forced_call_that_leaked_as_text_is_parsed(
     text: str, method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/574; the schema also has a property ``name``."""
@@ -488,7 +488,7 @@ def test_endless_text_is_shortened(chat: Callable[..., ChatWorkersAI], model: An
 
 @pytest.mark.parametrize("route", ["chat_completions"], indirect=True)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_refusal(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
+def test_a_refusal_raises(method: Any, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     model.says(None, refusal="I cannot help with that.")
     structured = chat(model=MODEL).with_structured_output(Person, method=method)
     with pytest.raises(ModelRefusalError, match="cannot help") as caught:

@@ -385,7 +385,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("arguments", BROKEN, ids=lambda text: text[:20])
-def test_broken_arguments_are_kept_in_invalid_calls_and_go_back_as_json(
+def test_broken_arguments_are_kept_in_invalid_calls_and_sent_back_as_json(
     arguments: str, chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """In streams, too: LangChain would repair them, and an agent would run the tool with truncated arguments."""
@@ -482,7 +482,7 @@ def test_text_reasoning_and_calls_in_one_reply(
 LEAKED = '{"name": "clock", "arguments": {"city": "Oslo"}}'
 
 
-def test_a_forced_call_that_leaked_as_text(
+def test_a_forced_call_that_leaked_as_text_is_parsed(
     chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]
 ) -> None:
     """https://github.com/cloudflare/ai/issues/574"""

@@ -123,7 +123,7 @@ def test_an_alias_is_charged_as_the_model_that_answered(
     assert metadata["cost_usd"] == pytest.approx(10 * PRICE_IN + 4 * PRICE_OUT)
 
 
-def test_no_usage_is_none(chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
+def test_missing_usage_is_none(chat: Callable[..., ChatWorkersAI], model: Any, ask: Callable[..., Any]) -> None:
     model.says("Hi")
     assert ask(chat(model=MODEL, api=model.route), "hi").usage_metadata is None
 

@@ -251,7 +251,7 @@ class LLMStandardTests(_StandardTests):
         answer = _run(model, "predict_and_call", mode, [tool], user_msg=self.tool_prompt, tool_required=True)
         assert answer.response == "sunny in Paris"
 
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of LlamaIndex's own agents
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's agents use deprecated methods
     @pytest.mark.parametrize("streaming", [True, False])
     def test_agent_runs_to_the_end(self, model: Any, tool: FunctionTool, streaming: bool) -> None:
         agent = FunctionAgent(llm=model, tools=[tool], streaming=streaming, initial_tool_choice="weather")
@@ -306,7 +306,7 @@ class EmbeddingStandardTests(_StandardTests):
     def test_empty_input_returns_empty_output(self, model: Any, mode: str) -> None:
         assert _run(model, "get_text_embedding_batch", mode, []) == []
 
-    def test_nodes_get_their_vectors(self, model: Any, mode: str) -> None:
+    def test_each_node_has_its_vector(self, model: Any, mode: str) -> None:
         nodes = [TextNode(text=f"node {index}") for index in range(3)]
         found = model(nodes) if mode == "sync" else asyncio.run(model.acall(nodes))
         assert [node.embedding for node in found] == [model.get_text_embedding(node.text) for node in nodes]
@@ -345,7 +345,7 @@ class RerankerStandardTests(_StandardTests):
     def test_is_a_node_postprocessor(self, model: Any) -> None:
         assert isinstance(model, BaseNodePostprocessor)
 
-    def test_the_best_comes_first(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
+    def test_the_best_is_first(self, model: Any, mode: str, nodes: list[NodeWithScore]) -> None:
         found = _run(model, "postprocess_nodes", mode, nodes, query_str=self.query)
         assert found[0].node.get_content() == self.best
         assert found[0].score > found[1].score

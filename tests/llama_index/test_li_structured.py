@@ -254,7 +254,7 @@ class TestByText:
 class TestComponents:
     """Components of LlamaIndex that request objects in their own way."""
 
-    @pytest.mark.filterwarnings("ignore:The `json` method is deprecated:DeprecationWarning")  # of LlamaIndex
+    @pytest.mark.filterwarnings("ignore:The `json` method is deprecated:DeprecationWarning")  # LlamaIndex calls it
     @pytest.mark.parametrize("method", ["chat", "complete", "stream_chat"])
     def test_structured_llm(self, llm: Make, call: Caller, method: str) -> None:
         structured = llm().as_structured_llm(Person)

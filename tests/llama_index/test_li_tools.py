@@ -86,7 +86,9 @@ class TestRequest:
         answer = call(model, "predict_and_call", [ODD], chat_history=USER, tool_required=True)
         assert answer.response == "sunny in Paris"
 
-    @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # of LlamaIndex's agents
+    @pytest.mark.filterwarnings(
+        "ignore::pydantic.warnings.PydanticDeprecationWarning"
+    )  # LlamaIndex's agents use deprecated fields
     def test_tool_name_is_restored_in_streams_and_agents(self, llm: Make, call: Caller) -> None:
         model = llm()
         responses = call(model, "stream_chat_with_tools", [ODD], chat_history=USER, tool_required=True)

@@ -40,7 +40,7 @@ def test_an_entry_is_complete(name: str) -> None:
     assert all([entry["title"], entry["why"], *entry["do"]])
 
 
-def test_the_table_of_statuses_is_the_mapping() -> None:
+def test_the_table_of_statuses_matches_the_mapping() -> None:
     text = (DOCS / "errors" / "index.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| ([\w ,]+?) \| `(\w+)` \| (yes|no) \|$", text.partition("## Errors by status")[2], re.MULTILINE

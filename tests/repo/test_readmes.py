@@ -143,7 +143,7 @@ def table(path: Path, first: str) -> list[list[str]]:
 CORE = ROOT / "libs" / "workers-ai" / "README.md"
 
 
-def test_the_error_table_is_the_error_tree() -> None:
+def test_the_error_table_matches_the_error_tree() -> None:
     listed = {
         name: row[2].split()[0] == "yes" for row in table(CORE, "error") for name in re.findall(r"`(\w+Error)`", row[0])
     }
@@ -166,7 +166,7 @@ def test_the_settings_table_has_every_setting() -> None:
 
 
 @every_row("path", [*READMES, ROOT / "docs" / "index.md"])
-def test_the_table_of_versions_is_what_the_packages_require(path: Path) -> None:
+def test_the_table_of_versions_matches_the_requirements(path: Path) -> None:
     projects = [project_of(ROOT / "libs" / name)["project"] for name in PACKAGES]
     required = {line for project in projects for line in project["dependencies"]}
     versions = {line.removeprefix("Programming Language :: Python :: 3.") for line in projects[0]["classifiers"]}
@@ -180,6 +180,6 @@ def test_the_table_of_versions_is_what_the_packages_require(path: Path) -> None:
             assert [line for line in required if line.startswith(prefix)], prefix
 
 
-def test_the_packages_table_is_the_workspace() -> None:
+def test_the_packages_table_lists_the_workspace() -> None:
     rows = table(ROOT / "README.md", "distribution")
     assert {re.findall(r"`([\w-]+)`", row[0])[0]: row[1].strip("`") for row in rows} == PACKAGES

@@ -83,7 +83,7 @@ def test_documents_are_sent_to_the_worker_without_the_token(face: Callable[..., 
     assert vectors == client.embed(BGE, texts).vectors
 
 
-def test_everything_else_goes_to_the_service_with_the_token(face: Callable[..., Any], service: Service) -> None:
+def test_all_other_requests_are_sent_to_the_service_with_the_token(face: Callable[..., Any], service: Service) -> None:
     client = face(service, batch_worker=WORKER)
     client.embed(BGE, ["a"])
     client.rerank("@cf/baai/bge-reranker-base", "a", ["b"])
@@ -190,7 +190,7 @@ def test_a_failed_part_fails_the_requests_that_have_texts_in_it(
     step=st.integers(1, 15),
     bad=st.sets(st.integers(0, 95)),
 )
-def test_no_text_gets_the_vector_of_another(sizes: list[int], step: int, bad: set[int]) -> None:
+def test_each_text_has_its_own_vector(sizes: list[int], step: int, bad: set[int]) -> None:
     total = sum(sizes)
     places = [list(range(first, min(first + step, total))) for first in range(0, total, step)]
     lost = {place for part in places if bad & set(part) for place in part}
@@ -334,7 +334,7 @@ def test_more_than_texts_is_rejected_before_sending(
     assert service.seen == []
 
 
-def test_a_corpus_goes_through_the_worker_and_only_a_bad_text_fails(
+def test_a_corpus_is_embedded_by_the_worker_and_only_a_bad_text_fails(
     face: Callable[..., Any], service: Service, tmp_path: Path
 ) -> None:
     texts = [f"text number {number}" for number in range(250)]

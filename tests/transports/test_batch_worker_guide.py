@@ -54,7 +54,7 @@ def test_items_match_requests_of_any_size(client: Client) -> None:
     assert [[row[0] for row in item.result["data"]] for item in items] == [[size] * size for size in sizes]
 
 
-def test_refusals_are_typed(client: Client, url: str, account: dict[str, Any]) -> None:
+def test_rejections_are_typed(client: Client, url: str, account: dict[str, Any]) -> None:
     with pytest.raises(errors.BadRequestError, match="INVALID_BODY: texts must be a list of non-empty strings"):
         client.batch.submit(M3, [{"text": [""]}])
     with pytest.raises(errors.BatchError, match="INVALID_REQUEST_ID"):

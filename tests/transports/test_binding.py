@@ -125,7 +125,7 @@ def test_the_models_of_the_account(env_ai: Any) -> None:
 
 
 @pytest.mark.parametrize("on_busy", ["retry", "raise"])
-def test_reject_if_busy_travels_in_the_third_argument(env_ai: Any, emulator: Any, on_busy: Any) -> None:
+def test_reject_if_busy_is_in_the_third_argument(env_ai: Any, emulator: Any, on_busy: Any) -> None:
     client = AsyncClient(binding=env_ai, on_busy=on_busy, retry=AT_ONCE)
     emulator.faults.add(Fault.busy(times=1))
     if on_busy == "raise":
@@ -143,7 +143,7 @@ def test_reject_if_busy_travels_in_the_third_argument(env_ai: Any, emulator: Any
         assert "options" not in inputs
 
 
-def test_gateway_session_and_headers_travel_in_the_third_argument(env_ai: Any) -> None:
+def test_gateway_session_and_headers_are_in_the_third_argument(env_ai: Any) -> None:
     gateway = GatewayOptions(
         "my-gateway", token="gw-secret", cache_ttl_s=60, skip_cache=False, cache_key="k", metadata={"team": "a"},
         collect_log=True, event_id="e", request_timeout_ms=1000, max_attempts=3, retry_delay_ms=10, backoff="linear",
@@ -166,7 +166,7 @@ def test_gateway_session_and_headers_travel_in_the_third_argument(env_ai: Any) -
     }
 
 
-def test_the_models_of_the_auto_router_travel_as_their_header(env_ai: Any) -> None:
+def test_the_models_of_the_auto_router_are_sent_in_a_header(env_ai: Any) -> None:
     gateway = GatewayOptions("my-gateway", allowed_models=["@cf/*", "anthropic/*"])
     asyncio.run(AsyncClient(binding=env_ai, gateway=gateway).chat(LLAMA, HELLO))
     assert env_ai.calls[0][2] == {
@@ -175,14 +175,14 @@ def test_the_models_of_the_auto_router_travel_as_their_header(env_ai: Any) -> No
     }
 
 
-def test_a_model_of_another_author_goes_through_the_default_gateway(scripted: Any) -> None:
+def test_a_model_of_another_author_uses_the_default_gateway(scripted: Any) -> None:
     seen: list[Any] = []
     binding = scripted(lambda *call: seen.append(call) or {"response": "ok"})
     asyncio.run(AsyncClient(binding=binding, on_busy="raise").chat("openai/gpt-5", HELLO))
     assert seen == [("openai/gpt-5", {"messages": HELLO}, {"rejectIfBusy": True, "gateway": {"id": "default"}})]
 
 
-def test_the_responses_form_is_a_run_too(env_ai: Any) -> None:
+def test_the_responses_route_is_sent_as_a_run(env_ai: Any) -> None:
     reply = asyncio.run(AsyncClient(binding=env_ai).chat("@cf/openai/gpt-oss-20b", HELLO, api="responses"))
     model, inputs, _ = env_ai.calls[0]
     assert model == "@cf/openai/gpt-oss-20b"
@@ -283,7 +283,7 @@ class _Thing(ConnectionFields):
     pass
 
 
-def test_fields_take_a_binding_in_place_of_an_account(env_ai: Any) -> None:
+def test_fields_accept_a_binding_in_place_of_an_account(env_ai: Any) -> None:
     thing = _Thing(binding=env_ai)
     assert asyncio.run(thing.async_client.embed(BGE, ["a"])).vectors
     assert "binding" not in thing.model_dump()

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from workers_ai import AsyncClient, errors
-from workers_ai._wire.batch import chat_inputs, rerank_inputs
-from workers_ai.batch import BatchJob
+from workers_ai.batch import BatchJob, chat_inputs, rerank_inputs
 from workers_ai.ingest import aingest
 from workers_ai_emulator import Fault, ItemFailure
 
@@ -44,7 +43,7 @@ def test_a_job_is_submitted_polled_and_collected(env_ai: Any, emulator: Any) -> 
     ]
 
 
-def test_chat_and_reranking_go_through_the_queue(env_ai: Any) -> None:
+def test_chat_and_reranking_use_the_queue(env_ai: Any) -> None:
     async def queue() -> list[Any]:
         batch = AsyncClient(binding=env_ai).batch
         answers = await batch.run(LLAMA, [chat_inputs(LLAMA, [{"role": "user", "content": "Hello"}], max_tokens=9)])
@@ -77,7 +76,7 @@ def test_a_rejected_submission_raises_and_is_not_repeated(scripted: Any, thrown:
     client = AsyncClient(binding=scripted(lost))
     with pytest.raises(errors.InternalServerError, match="Network connection lost"):
         asyncio.run(client.batch.submit(BGE, [{"text": ["a"]}]))
-    assert len(calls) == 1  # it may have been accepted
+    assert len(calls) == 1  # the submission may have been accepted, so it is not repeated
 
 
 def test_an_id_that_is_unknown_to_the_queue(env_ai: Any, emulator: Any) -> None:

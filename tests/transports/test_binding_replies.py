@@ -166,7 +166,7 @@ def test_a_stream_without_an_end_is_interrupted(streams: Any) -> None:
     assert caught.value.partial == "Half"
 
 
-def test_bytes_come_as_typed_arrays(scripted: Any) -> None:
+def test_bytes_arrive_as_typed_arrays(scripted: Any) -> None:
     class Uint8Array:
         def to_bytes(self) -> bytes:
             return b'data: {"response":"typed"}\n\ndata: [DONE]\n\n'

@@ -88,7 +88,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
@@ -343,11 +343,11 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
         """
         with framework_errors:
             client = limited(self.async_client, self.rate_limiter)
-            twin: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
-            twin._queued = client.queued(
+            copied: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
+            copied._queued = client.queued(
                 self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
             )
-            return twin
+            return copied
 
     def _answered(
         self, inputs: Sequence[LanguageModelInput], config: object, kwargs: dict[str, Any]
@@ -576,7 +576,7 @@ class ChatWorkersAI(Connection, ChatFields, BaseChatModel):
 
     @property
     def lc_attributes(self) -> Fields:
-        """Return settings that a dump needs as plain data, without secrets."""
+        """Return the settings that a dump contains as plain data. Secrets are left out."""
         attributes: Fields = {}
         if isinstance(self.gateway, GatewayOptions):
             options = {item.name: getattr(self.gateway, item.name) for item in fields(GatewayOptions)}
@@ -631,7 +631,7 @@ def _split_stop(kwargs: Mapping[str, object]) -> tuple[list[str] | None, dict[st
 
 
 def _check_configs(config: object, inputs: int) -> None:
-    """Raise LangChain's error for a list of configurations of another length, before anything is sent."""
+    """Raise LangChain's error for a wrong number of configurations, before anything is sent."""
     if isinstance(config, list):
         get_config_list(config, inputs)
 

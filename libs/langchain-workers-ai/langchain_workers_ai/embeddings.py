@@ -39,7 +39,7 @@ class WorkersAIEmbeddings(Connection, EmbeddingFields, Embeddings):
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...

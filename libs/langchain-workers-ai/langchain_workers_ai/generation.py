@@ -302,7 +302,7 @@ class _Ids:
             return self._count - 1
         for key in self._given:
             return key
-        raise ConfigurationError(f"ids ends after {self._count - 1:,} ids: pass one id for each input")
+        raise ConfigurationError(f"there are more inputs than ids ({self._count - 1:,}): pass one id for each input")
 
     def finish(self) -> None:
         """Check that all ids were used.
@@ -311,7 +311,7 @@ class _Ids:
             ConfigurationError: There are more ids than inputs.
         """
         for _ in self._given or ():
-            raise ConfigurationError(f"ids has more than {self._count:,} ids: pass one id for each input")
+            raise ConfigurationError(f"there are more ids than inputs ({self._count:,}): pass one id for each input")
 
 
 def _steps(runnable: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:

@@ -45,7 +45,7 @@ class WorkersAIRerank(Connection, BaseDocumentCompressor):
         ConfigurationError: A setting is missing or malformed, or a keyword is unknown.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...

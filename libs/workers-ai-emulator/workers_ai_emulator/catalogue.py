@@ -104,7 +104,7 @@ _GATEWAY_AUTHORS = {"google", "openai"}  # they also have models in the catalogu
 def is_third_party(name: str) -> bool:
     """Return whether AI Gateway routes the name: ``author/model``, ``dynamic/route`` or ``cloudflare/auto``.
 
-    An id of this catalogue without its ``@``, such as ``cf/baai/bge-m3`` or ``meta/llama-3``, is unknown instead.
+    False for an id of this catalogue without its ``@``, such as ``cf/baai/bge-m3`` or ``meta/llama-3``: it is unknown.
     """
     if name == "cloudflare/auto":
         return True

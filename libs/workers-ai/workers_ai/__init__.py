@@ -1,4 +1,4 @@
-"""Cloudflare Workers AI: chat, embeddings, reranking and the batch queue over one small transport."""
+"""Clients of Cloudflare Workers AI: chat, embeddings, reranking and the asynchronous queue."""
 
 from __future__ import annotations
 

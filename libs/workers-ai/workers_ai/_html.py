@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROWS", "fact_table", "list_table"]
 
 MAX_ROWS: Final = 100
-"""Maximum number of rows of a list. A last line has the number of the others."""
+"""Maximum number of rows of a list. A last line reports the number of omitted rows."""
 
 _LEFT: Final = ' style="text-align: left"'
 _TITLE: Final = ' style="text-align: left; white-space: nowrap"'

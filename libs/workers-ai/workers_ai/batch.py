@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from workers_ai._calls.queue import BatchFlows
 from workers_ai._flow.drivers import adrive, drive
 from workers_ai._settings.settings import DEADLINE_S
+from workers_ai._wire.batch import chat_inputs, rerank_inputs
 from workers_ai.types import BatchItem, BatchJob, BatchStatus
 
 if TYPE_CHECKING:
     from workers_ai._flow.drivers import AsyncSender, Sender
     from workers_ai.types import JSON
 
-__all__ = ["AsyncBatch", "Batch", "BatchItem", "BatchJob", "BatchStatus"]
+__all__ = ["AsyncBatch", "Batch", "BatchItem", "BatchJob", "BatchStatus", "chat_inputs", "rerank_inputs"]
 
 
 class Batch:
@@ -31,9 +32,8 @@ class Batch:
         job = client.batch.submit(model, [{"text": ["a", "b"]}, {"text": ["c"]}])
         items = client.batch.collect(job, deadline_s=600)
 
-    A request consists of the inputs of one call. Create it with :func:`~workers_ai._wire.vectors.embed_inputs`,
-    :func:`~workers_ai._wire.batch.chat_inputs` and :func:`~workers_ai._wire.batch.rerank_inputs`. An
-    ``external_reference`` beside the inputs is returned with the item.
+    A request contains the inputs of one call: ``{"text": [...]}`` for embeddings. :func:`chat_inputs` and
+    :func:`rerank_inputs` create those of other calls. The key ``external_reference`` is returned with the item.
     """
 
     def __init__(self, flows: BatchFlows, sender: Sender) -> None:

@@ -239,7 +239,7 @@ def _text_of(body: Json) -> str:
 
 
 def _mismatch(model: Model, detail: str) -> ServiceError:
-    """Return a 5006 with the wording of the model's schema generation."""
+    """Return error 5006, worded as for the older or the newer schemas."""
     if model.schema == "new":
         return ServiceError(400, 5006, f"Bad input: Error: anyOf at '/' not met, 0 matches: {detail}")
     return ServiceError(400, 5006, f"Bad input: Error: oneOf at '/' not met, 0 matches: {detail}")

@@ -35,5 +35,5 @@ class Padding:
         self._rng = rng
 
     def __call__(self) -> str:
-        """Return new padding."""
+        """Return the ``p`` of the next event."""
         return "".join(self._rng.choices(_ALPHABET, k=self._rng.randint(1, 36)))

@@ -140,7 +140,7 @@ class Attempts:
         own = self._calls.settings.requests_per_minute
         if self._on_busy == "raise":
             raise RateLimitError(
-                f"requests_per_minute={own} of this client is reached: retry in {wait:.1f} s",
+                f"the limit requests_per_minute={own} of this client is reached: retry in {wait:.1f} s",
                 model=self._request.model,
                 retry_after=wait,
             )

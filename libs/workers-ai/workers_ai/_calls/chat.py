@@ -8,10 +8,12 @@ from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import session_headers
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import CHAT_PARAMS, ChatPlan, plan_chat
+from workers_ai._wire.chat.request import ChatPlan, plan_chat
 from workers_ai._wire.chat.stream import read_chat_events
+from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai._wire.quirks import repair_request
 from workers_ai.errors import BadRequestError
+from workers_ai.types import ChatReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from workers_ai._wire.params import ChatKeywords
     from workers_ai._wire.request import Request
     from workers_ai.errors import WorkersAIError
-from workers_ai.types import ChatReply
 
 __all__ = ["AUTO_ROUTER", "PLANNED", "chat", "exchange_chat", "plan_call"]
 

@@ -253,7 +253,7 @@ class AccountLimiter(Guarded):
         self._end(ticket)
         if state := self._models.get(ticket.model):
             state.waiting.remove(ticket)
-        for scope in (ticket.scope, ticket.task):  # the caller's own limit is always that of the task
+        for scope in (ticket.scope, ticket.task):  # the caller's own limit always counts per task
             if minute := self._minutes.get(scope):
                 minute.waiting.remove(ticket)
 

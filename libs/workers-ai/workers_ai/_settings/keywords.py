@@ -77,7 +77,7 @@ class SettingKeywords(TypedDict, total=False):
 
 
 class ClientKeywords(SettingKeywords, total=False):
-    """Settings of a client, under the names of other libraries too."""
+    """Settings of a client, and aliases that other libraries use."""
 
     api_key: SecretStr | str | None
     """Alias of ``api_token``."""

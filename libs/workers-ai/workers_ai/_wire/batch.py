@@ -14,14 +14,16 @@ status, and the response to a poll with an unknown id. All likely forms are read
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Unpack, cast
 
+from workers_ai._validation import unknown_keyword
 from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
 from workers_ai._wire.chat.request import plan_chat, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, is_unknown_job, read_error
 from workers_ai._wire.json_parsing import whole_number
 from workers_ai._wire.json_types import JSON
 from workers_ai._wire.json_writing import compact_json
+from workers_ai._wire.params import CHAT_PARAMS, ChatParams
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.request import Request
 from workers_ai._wire.usage import read_usage, sum_usage
@@ -77,18 +79,35 @@ class UnclearReplyError(BatchError):
     remedy = "Poll the job again."
 
 
-def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: JSON) -> dict[str, JSON]:
-    """Return the inputs of one chat request of a batch. Arguments are those of :meth:`workers_ai.Client.chat`.
+def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Unpack[ChatParams]) -> dict[str, JSON]:
+    """Return the inputs of one chat request of a batch.
 
-    In the queue, gpt-oss accepts the ``input`` form; every other model accepts ``messages``.
+    In the queue, gpt-oss accepts the ``input`` form. Every other model accepts ``messages``.
+
+    Args:
+        model: Model id.
+        messages: OpenAI-shaped messages.
+        **params: Parameters of the chat call, such as ``max_tokens``.
+
+    Raises:
+        BadRequestError: A message is invalid.
+        ConfigurationError: A parameter is unknown or invalid.
     """
+    if unknown := params.keys() - CHAT_PARAMS:
+        raise unknown_keyword("chat_inputs", min(unknown), CHAT_PARAMS)
     api: Literal["run", "responses"] = "responses" if RESPONSES_IN_QUEUE.of(lookup(model)) else "run"
-    body = plan_chat(model, messages, params, api=api).request.body or {}
+    body = plan_chat(model, messages, cast("Mapping[str, JSON]", params), api=api).request.body or {}
     return {key: value for key, value in body.items() if key != "model"}
 
 
 def rerank_inputs(query: str, texts: Sequence[str], top_k: int | None = None) -> dict[str, JSON]:
-    """Return the inputs of one rerank request of a batch."""
+    """Return the inputs of one rerank request of a batch.
+
+    Args:
+        query: The query.
+        texts: The texts to score, at most 100.
+        top_k: Maximum number of scores; None for all.
+    """
     body: dict[str, JSON] = {"query": query, "contexts": [{"text": text} for text in texts]}
     return body if top_k is None else {**body, "top_k": top_k}
 

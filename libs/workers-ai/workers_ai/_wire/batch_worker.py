@@ -121,7 +121,7 @@ def _split_job_id(job_id: str) -> tuple[str, list[int]]:
 
 
 def rejects_model_field(status: int, message: str) -> bool:
-    """Return whether the error of a Worker looks like the rejection of the field ``model``."""
+    """Return whether the error of a Worker seems to reject the field ``model``."""
     return status in (400, 422) and bool(_UNKNOWN_FIELD.search(message))
 
 

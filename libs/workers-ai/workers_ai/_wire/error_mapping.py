@@ -124,7 +124,7 @@ _UNKNOWN_JOB_TEXT: Final = re.compile(r"request not found in (?:the )?queue", re
 
 
 class _TextRule(NamedTuple):
-    """A text that is more specific than the code or the status beside it."""
+    """An error text that overrides the code or the status of its response."""
 
     pattern: re.Pattern[str]
     cls: type[e.APIStatusError]
@@ -308,7 +308,7 @@ def _read_embedded(text: str, max_nested: int) -> ErrorDetails | None:
 
 
 def _field_errors(error: JSON) -> str:
-    """Return the field errors of a validation error of Clef: ``images: image payload is invalid``; "" if none."""
+    """Return the field errors in a Clef validation error, such as ``images: image payload is invalid``; "" if none."""
     for key in ("error", "details", "fieldErrors"):
         error = error.get(key) if isinstance(error, dict) else None
     if not isinstance(error, dict):

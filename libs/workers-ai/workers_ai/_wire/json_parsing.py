@@ -285,7 +285,7 @@ def _is_truncated(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def parse_growing(text: str) -> JSON:
-    """Parse an unfinished JSON answer, with its last text as far as it has arrived; None if no value has begun."""
+    """Parse an unfinished JSON answer, including the received part of its last string; None before the first value."""
     bare = after_reasoning(text.strip())
     if not bare.startswith("["):
         bare = bare[bare.find("{") :] if "{" in bare else bare.removeprefix(_FENCE).lstrip(string.ascii_letters)

@@ -80,7 +80,7 @@ class SSEDecoder:
 
 
 def _joined(lines: list[bytes]) -> list[bytes]:
-    """Return the joined lines of one event; the lines themselves if each is the data of its own event."""
+    """Return the lines of one event as one text. Lines that are whole events are not joined."""
     are_events = len(lines) > 1 and all(line[:1] + line[-1:] == b"{}" or line == b"[DONE]" for line in lines)
     return lines if are_events or len(lines) == 1 else [b"\n".join(lines)]
 

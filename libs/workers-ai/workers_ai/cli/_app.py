@@ -233,7 +233,9 @@ def ingest(
         raise typer.BadParameter("is missing: pass a model such as @cf/baai/bge-m3, or --resume", param_hint="--model")
     if model is None and (pooling or instruction or truncate is not None or normalize):
         raise typer.BadParameter(
-            "uses the options of the ledger: remove the options of the vectors, or pass --model", param_hint="--resume"
+            "uses the options in the ledger: remove --pooling, --instruction, --truncate and --normalize, "
+            "or pass --model",
+            param_hint="--resume",
         )
     with one_line_errors(_CONTINUES), _file_of(source) as file:
         from workers_ai.cli._documents import Columns
@@ -310,7 +312,7 @@ def generate(
         raise typer.BadParameter("is missing: pass a chat model, or --resume", param_hint="--model")
     if resume and (schema or labels or prompt_file or any(value is not None for value in shaping.values())):
         raise typer.BadParameter(
-            "uses model, prompt and parameters of the ledger: remove these options", param_hint="--resume"
+            "uses model, prompt, labels and parameters in the ledger: remove these options", param_hint="--resume"
         )
     if prompt is not None and prompt_file is not None:
         raise typer.BadParameter("pass --prompt or --prompt-file, not both", param_hint="--prompt")

@@ -146,7 +146,7 @@ def converse(client: Client, conversation: Conversation, options: ChatKeywords) 
     An error or Ctrl-C ends one turn, which is not saved.
     """
     with suppress(ImportError):  # not on Windows
-        import readline  # noqa: F401 - gives `input` a history and line editing
+        import readline  # noqa: F401 - adds history and line editing to `input`
 
     turns = sum(message["role"] == "user" for message in conversation.messages)
     continued = f", {turns} earlier turns" if turns else ""

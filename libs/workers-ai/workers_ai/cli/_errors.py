@@ -43,7 +43,7 @@ _OPTIONS: Final = {
     "temperature": "--temperature",
     "truncate_inputs": "--truncate",
 }
-"""Options of the commands, by the arguments in errors."""
+"""Command-line options, by the argument that an error reports."""
 
 
 def message_of(error: Exception) -> str:

@@ -41,8 +41,8 @@ class _Summary:
             if isinstance(returned, Coroutine):
                 returned.close()
                 raise ConfigurationError(
-                    "on_answer returned a coroutine, and is called on a thread of the run: pass a function that does "
-                    "the work itself; the answers are in the ledger"
+                    "on_answer returned a coroutine, which is never awaited: pass a function that is not async; the "
+                    "answers are in the ledger"
                 )
 
     def complete(self, ended: Run) -> None:
@@ -94,8 +94,8 @@ def generate(
 
     Everything is recorded in the ledger, one SQLite file on a local disk. After a kill at any point, the same call
     continues: it collects what was submitted, and sends what is missing. Failed inputs are sent again by the next call,
-    answers never. Several processes may share a ledger. A kill can cost one submission twice: the one whose acceptance
-    was not yet on disk. With ``mode="direct"``, it can cost the requests in flight twice.
+    answers never. Several processes may share a ledger. After a kill, at most one submission is paid for twice: one
+    that was accepted but not yet recorded. With ``mode="direct"``, the requests in flight may be paid for twice.
 
     Args:
         source: Inputs as (id, input); read once, during the run, on the calling thread. An input is a text, a list of

@@ -60,11 +60,11 @@ class _Waiting:
 class QueuedClient(AsyncClient):
     """An async client that puts single chats into common submissions of the asynchronous queue.
 
-    Create it with :meth:`workers_ai.AsyncClient.queued`. ``chat`` waits until ``window_s`` has passed since the first
-    waiting request, or a quarter of a second after ``max_items`` requests wait. Then all waiting requests are
-    submitted, ``max_items`` together. Answers are stored in the ledger; an equal request is answered from it, also in
-    a later process. If the process is killed, the next one collects what was submitted. Requests of each event loop
-    are gathered separately. ``stream_chat``, ``embed`` and ``rerank`` send direct requests.
+    Create it with :meth:`workers_ai.AsyncClient.queued`. All waiting requests are submitted ``window_s`` after the
+    first one, or a quarter of a second after there are ``max_items``. A submission has at most ``max_items`` requests.
+    Answers are stored in the ledger, and an equal request gets the stored answer, also in a later process. If the
+    process is killed, the next one collects the submitted requests. Requests of each event loop are gathered
+    separately. ``stream_chat``, ``embed`` and ``rerank`` send direct requests.
 
     Use it as an async context manager, or call :meth:`aclose`, to submit and await the waiting requests. Works with
     asyncio only.
@@ -156,7 +156,7 @@ class QueuedClient(AsyncClient):
         given = {name: value for name, value in options.items() if value is not None or name == "reasoning_effort"}
         if shared := sorted(_OF_ONE_REQUEST & given.keys()):
             raise ConfigurationError(
-                f"{shared[0]} cannot be set for a queued chat, whose submission has other chats: set it on the client"
+                f"{shared[0]} cannot be set for a queued chat, because chats share a submission: set it on the client"
             )
         extra_body: Any = given.pop("extra_body", None) or {}
         require_kind("extra_body", extra_body, Mapping, "a dict of fields of the body")

@@ -162,7 +162,7 @@ class Options:
         if self.limit_cost_usd is not None:
             if card.usd_per_m_in is None:
                 raise ConfigurationError(
-                    f"limit_cost_usd requires a price, but the price of {self.model} is unknown: pass no limit",
+                    f"limit_cost_usd requires a price, but the price of {self.model} is unknown: remove limit_cost_usd",
                     arguments=("limit_cost_usd",),
                 )
             if self.max_tokens is None:

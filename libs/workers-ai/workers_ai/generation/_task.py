@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from workers_ai._calls.chat import chat, plan_call
 from workers_ai._wire.batch import MAX_SUBMISSION_BYTES, json_bytes
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import RUN_ONLY_PARAMS, ChatForm, ChatPlan, chat_form
+from workers_ai._wire.chat.request import ChatForm, ChatPlan, chat_form
 from workers_ai._wire.json_writing import compact_json
+from workers_ai._wire.params import RUN_ONLY_PARAMS
 from workers_ai._wire.quirks import RESPONSES_IN_QUEUE
 from workers_ai._wire.usage import sum_usage
 from workers_ai.catalogue import lookup
@@ -97,7 +98,7 @@ class GenerateTask:
         # (https://developers.cloudflare.com/workers-ai/models/gpt-oss-120b/, "Responses_Async").
         in_request = bool(card.json_schema or card.guided_json) and self._api != "responses"
         self._params = dict(params)
-        self._form: tuple[object, ChatForm] | None = None  # of the last input, and its parameters and fields
+        self._form: tuple[object, ChatForm] | None = None  # form of the last input, with its parameters and fields
         self._planned: dict[str, ChatPlan] = {}  # between measuring and sending
         self._instruction = None
         if not output.is_text:

@@ -59,8 +59,8 @@ def ingest(
 
     Everything is recorded in the ledger, one SQLite file on a local disk. After a kill at any point, the same call
     continues: it collects what was submitted, and sends what is missing. Identical texts are sent once. Several
-    processes may share a ledger. A kill can cost one submission twice: the one whose acceptance was not yet on disk.
-    With ``mode="direct"``, it can cost the requests in flight twice.
+    processes may share a ledger. After a kill, at most one submission is paid for twice: one that was accepted but not
+    yet recorded. With ``mode="direct"``, the requests in flight may be paid for twice.
 
     Args:
         source: Documents as (id, text), or as mappings with ``id`` and ``text``; read once, during the run, on the

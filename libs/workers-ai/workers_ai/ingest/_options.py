@@ -78,7 +78,7 @@ class Options:
         require_int("total", self.total, 0, None)
         if self.limit_cost_usd is not None and lookup(self.model).usd_per_m_in is None:
             raise ConfigurationError(
-                f"limit_cost_usd requires a price, but the price of {self.model} is unknown: pass no limit",
+                f"limit_cost_usd requires a price, but the price of {self.model} is unknown: remove limit_cost_usd",
                 arguments=("limit_cost_usd",),
             )
 

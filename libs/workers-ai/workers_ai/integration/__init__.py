@@ -2,7 +2,7 @@
 
 The names here are public for authors of framework packages. They may change in a minor release, with an entry in the
 changelog.
-Each name is imported at its first use, so that ``import workers_ai.integration`` costs nothing.
+Each name is imported at its first use, so that ``import workers_ai.integration`` is fast.
 """
 
 from __future__ import annotations

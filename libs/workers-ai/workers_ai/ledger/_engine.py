@@ -29,7 +29,7 @@ from workers_ai.errors import (
 )
 from workers_ai.ledger._failure_policy import (
     EXECUTION,
-    SINGLE_REFUSALS,
+    SINGLE_REJECTIONS,
     Decision,
     Health,
     after_failed_requests,
@@ -39,7 +39,7 @@ from workers_ai.ledger._failure_policy import (
 )
 from workers_ai.ledger._polling_queue import PendingJob, PollingQueue
 from workers_ai.ledger._records import LARGE_RUN, Claim
-from workers_ai.types import BatchJob
+from workers_ai.types import BatchJob, BatchStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from workers_ai.ledger._records import Limits
     from workers_ai.ledger._source import Documents
     from workers_ai.ledger._task import Outcome, Prepared, Task
-from workers_ai.types import BatchStatus
 
 __all__ = ["Engine", "LengthError", "Mode"]
 
@@ -157,12 +156,12 @@ class Engine:
         self._open: set[int] = set()
         self._open_kept = _OPEN_KEPT
         self._stray: set[int] = set()  # inputs with a new result, whose documents were not read yet in this run
-        self._health = Health(SINGLE_REFUSALS if self._part == 1 else None)
+        self._health = Health(SINGLE_REJECTIONS if self._part == 1 else None)
         self._pending = PollingQueue()
         self._turn = _turn_of(self.ledger.path)
         self._source_lock = threading.Lock()  # held by the worker that reads the source, which may be slow
-        self._callback_lock = threading.Lock()  # around ``on_stored``
-        self._lock = threading.RLock()  # around shared counters
+        self._callback_lock = threading.Lock()  # held while ``on_stored`` runs
+        self._lock = threading.RLock()  # held while shared counters change
         self.stopped: WorkersAIError | None = None
         self._collect_until = float("inf")
         self._reserved = self._risked = 0.0
@@ -242,7 +241,7 @@ class Engine:
         try:
             job = yield from self.batch.send(self._model, [request.body for request in prepared])
         except WorkersAIError as exc:
-            pause = yield Do(partial(self._refused, claim, exc))
+            pause = yield Do(partial(self._rejected, claim, exc))
             yield Sleep(pause, str(exc))
             return
         if (yield Do(partial(self._accepted, claim, job))):
@@ -348,7 +347,7 @@ class Engine:
         try:
             status = yield from self.task.send(claim.texts[0])
         except WorkersAIError as exc:
-            pause = yield Do(partial(self._refused, claim, exc))
+            pause = yield Do(partial(self._rejected, claim, exc))
             yield Sleep(pause, str(exc))
             return
         pause = yield Do(partial(self._record, claim, status))
@@ -595,7 +594,7 @@ class Engine:
         pause = self._apply(decision)
         return pause if decision.waits or decision.stops else self._health.strike(error, self.clock())
 
-    def _refused(self, claim: Claim, error: WorkersAIError) -> float:
+    def _rejected(self, claim: Claim, error: WorkersAIError) -> float:
         """Handle a request that was not accepted: return the seconds until the next one, or end the run.
 
         A submission without a reply, or with an unreadable one, may have been accepted; it is sent again once.
@@ -631,7 +630,7 @@ class Engine:
         decision = after_failed_requests([(claim.ids, item)], tries, alone=True, per_request=self._part)
         self.ledger.store(claim.job, (), decision.again, decision.failures, run=self.run)
         self._settle(claim, failed=len(decision.failures), retries=1)
-        self._health.refused(error)
+        self._health.rejected(error)
 
     def _wait_for(self, run: tuple[str, int, float] | None) -> None:
         with self._lock:
@@ -653,7 +652,7 @@ class LengthError(BatchItemError):
 
 
 def as_status_error(error: BatchError) -> WorkersAIError:
-    """Return an item's error as the class for its code or text."""
+    """Return an item's error in the class that its code or text determines."""
     if error_class(error) is None:
         return error
     status = CODES[error.code][1] if error.code in CODES else 429

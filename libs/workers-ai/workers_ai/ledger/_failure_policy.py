@@ -32,10 +32,10 @@ ALONE_TRIES: Final = 2
 LOST_TRIES: Final = 3
 """Submissions of an input that the queue may lose before the input counts as failed."""
 
-REFUSALS: Final = 20
+REJECTIONS: Final = 20
 """Rejected requests, with no success before them, after which the run ends: the inputs are not the cause."""
 
-SINGLE_REFUSALS: Final = 200
+SINGLE_REJECTIONS: Final = 200
 """Rejected requests with one input each, with no success before them, after which the run ends."""
 
 _FULL: Final = 5
@@ -192,7 +192,7 @@ class Health:
         self._strikes = 0
         self._until = 0.0
         self._unanswered = False
-        self._refusals = self._full = self._single = self._mismatches = 0
+        self._rejections = self._full = self._single = self._mismatches = 0
         self._items_struck = self._accepted = False
         self.reached = self.succeeded = self.blamed = False
 
@@ -210,7 +210,7 @@ class Health:
             if not self._items_struck:
                 self._strikes = 0
 
-    def refused(self, error: WorkersAIError) -> None:
+    def rejected(self, error: WorkersAIError) -> None:
         """Record a rejected submission.
 
         Raises:
@@ -218,8 +218,8 @@ class Health:
         """
         with self._lock:
             self.reached = True
-            self._refusals += not (self.succeeded or self._accepted)
-            if self._refusals > REFUSALS:
+            self._rejections += not (self.succeeded or self._accepted)
+            if self._rejections > REJECTIONS:
                 raise error
 
     def blame(self, failed: Sequence[tuple[WorkersAIError, bool]]) -> None:
@@ -235,7 +235,7 @@ class Health:
             self._full += sum(is_full for _, is_full in failed)
             self._single += sum(not is_full for _, is_full in failed)
             too_many = self._max_single is not None and self._single > self._max_single
-            if too_many or self._full > REFUSALS or (self._full >= _FULL and self._single >= _SINGLE):
+            if too_many or self._full > REJECTIONS or (self._full >= _FULL and self._single >= _SINGLE):
                 raise failed[-1][0]
 
     @property
@@ -251,7 +251,7 @@ class Health:
         """
         with self._lock:
             self._mismatches += len(errors)
-            if self._mismatches > REFUSALS:
+            if self._mismatches > REJECTIONS:
                 raise errors[-1]
 
     def unanswered(self, error: WorkersAIError) -> None:

@@ -147,16 +147,16 @@ class Ledger(LedgerFile):
     ) -> set[int]:
         """Add inputs to the work; return the ids of those that cannot be sent."""
         rows: list[tuple[object, ...]] = []
-        refused: list[tuple[int, int | None, str]] = []
+        unsendable_inputs: list[tuple[int, int | None, str]] = []
         for text_id, text in texts.items():
             size, tokens, ahead, why, _ = measure(text)
             if why is not None:
-                refused.append((text_id, None, why))
+                unsendable_inputs.append((text_id, None, why))
             else:
                 rows.append((text_id, text, size, tokens, part, ahead))
         db.executemany("INSERT INTO work (id, text, bytes, tokens, part, ahead) VALUES (?, ?, ?, ?, ?, ?)", rows)
-        _insert_failures(db, run, refused)
-        return {row[0] for row in refused}
+        _insert_failures(db, run, unsendable_inputs)
+        return {row[0] for row in unsendable_inputs}
 
     def still_open(self, ids: set[int]) -> set[int]:
         """Return the ids that still need a result."""
@@ -167,7 +167,7 @@ class Ledger(LedgerFile):
         """Return the number of unclaimed inputs; with ``part``, of those in requests of that size."""
         unclaimed = "SELECT COUNT(*) FROM work WHERE job IS NULL"
         with self._reading() as db:
-            if part is None:  # counted by the index alone
+            if part is None:  # counted in the index, without reading the table
                 return int(db.execute(unclaimed).fetchone()[0])
             return int(db.execute(f"{unclaimed} AND part = ?", (part,)).fetchone()[0])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from workers_ai.types import BatchItem, BatchStatus, Usage
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from workers_ai._wire.json_types import JSON
     from workers_ai.errors import BatchItemError
     from workers_ai.ledger._records import Document, Measured, ResultRow, Stored
-from workers_ai.types import BatchItem, BatchStatus, Usage
 
 __all__ = ["Outcome", "Prepared", "Rewrite", "Task"]
 

@@ -42,7 +42,7 @@ class WorkersAIBatchEmbedding(WorkersAIEmbedding):
         ConfigurationError: A setting is missing or malformed, or the model has no queue.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[EmbeddingConstructor]) -> None: ...

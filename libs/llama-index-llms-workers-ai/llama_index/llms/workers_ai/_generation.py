@@ -25,7 +25,7 @@ __all__ = ["generation_options", "parsed", "rendered_rows"]
 _NAMED: Final = ("max_tokens", "temperature", "seed", "stop", "reasoning_effort")
 """Parameters that ``generate`` has keywords for."""
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", "stream_options"})
-"""Parameters without effect, because the answers of a generation call no tools and are not streamed."""
+"""Parameters without effect: a generation runs no tools, and its answers are not streamed."""
 
 
 def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
@@ -37,7 +37,7 @@ def generation_options(model: str, options: ChatKeywords) -> SamplingOptions:
     if unusable := sorted(PER_CALL - {"extra_body"} & options.keys()):
         raise ConfigurationError(f"{', '.join(unusable)} cannot be set for a generation: set it on the LLM")
     if options.get("tools"):
-        raise ConfigurationError("tools cannot be set for a generation, whose answers call no tools: leave them out")
+        raise ConfigurationError("tools cannot be set for a generation, which does not run tools: leave them out")
     body = dict(options.get("extra_body") or {})
     named: dict[str, object] = {}
     for name, value in options.items():

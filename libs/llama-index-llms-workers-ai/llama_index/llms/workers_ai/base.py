@@ -110,7 +110,7 @@ class WorkersAI(ChatFields, StructuredPrediction):
         ConfigurationError: A setting is missing or malformed.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ChatConstructor]) -> None: ...
@@ -350,11 +350,11 @@ class WorkersAI(ChatFields, StructuredPrediction):
         """
         limiter = self.rate_limiter
         client = self.async_client if limiter is None else limited(self.async_client, limiter)
-        twin: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
-        twin._queued = client.queued(
+        copied: Self = self.model_copy(update={"rate_limiter": None})  # the limiter counts submissions, not calls
+        copied._queued = client.queued(
             self.model, ledger=ledger, window_s=window_s, max_items=max_items, deadline_s=deadline_s
         )
-        return twin
+        return copied
 
     def structured_predict_many(
         self,

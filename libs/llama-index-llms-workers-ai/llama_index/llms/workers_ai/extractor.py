@@ -102,7 +102,7 @@ class WorkersAIBatchExtractor(DescribedModel, BaseExtractor):
     _report: GenerateReport | None = PrivateAttr(default=None)
     _failures: list[Failure] = PrivateAttr(default_factory=list)
 
-    if not TYPE_CHECKING:  # type checkers read the fields
+    if not TYPE_CHECKING:  # hidden from type checkers, which read the fields
 
         def __init__(self, **data: Any) -> None:
             known = type(self).model_fields.keys() | {"class_name"}

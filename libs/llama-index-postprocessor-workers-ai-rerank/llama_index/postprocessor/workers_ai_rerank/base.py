@@ -38,7 +38,7 @@ class WorkersAIRerank(ConnectionFields, BaseNodePostprocessor):
         ConfigurationError: A setting is missing or malformed.
     """
 
-    if TYPE_CHECKING:  # the second form allows the framework's own fields
+    if TYPE_CHECKING:  # the second overload accepts the framework's own fields
 
         @overload
         def __init__(self, model: str = ..., **keywords: Unpack[ConnectionConstructor]) -> None: ...

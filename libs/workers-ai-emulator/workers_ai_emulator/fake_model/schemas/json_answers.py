@@ -107,7 +107,7 @@ def _spans(text: str) -> list[str]:
 
 
 def _schema_of(value: object) -> Json:
-    """Return the simplest schema of an example."""
+    """Return the simplest schema that an example matches."""
     if isinstance(value, dict):
         properties = {key: _schema_of(item) for key, item in value.items()}
         return {"type": "object", "properties": properties, "required": list(properties)}

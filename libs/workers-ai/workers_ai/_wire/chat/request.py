@@ -16,7 +16,7 @@ from workers_ai._wire.chat.schemas import (
     prepare_tools,
 )
 from workers_ai._wire.json_types import JSON
-from workers_ai._wire.params import CHAT_PARAMS, RUN_ONLY_PARAMS
+from workers_ai._wire.params import RUN_ONLY_PARAMS
 from workers_ai._wire.quirks import accepts_null_effort, choose_form, turns_thinking_off
 from workers_ai._wire.request import ReplyContext, Request
 from workers_ai.catalogue import ModelCard, lookup
@@ -26,7 +26,7 @@ from workers_ai.types import Api
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CHAT_PARAMS", "RUN_ONLY_PARAMS", "ChatForm", "ChatPlan", "chat_form", "plan_chat", "run_request"]
+__all__ = ["ChatForm", "ChatPlan", "chat_form", "plan_chat", "run_request"]
 
 
 _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})

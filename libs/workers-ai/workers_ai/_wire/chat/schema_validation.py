@@ -48,9 +48,9 @@ def conform(value: JSON, schema: Mapping[str, JSON]) -> JSON:
 
 
 def schema_fault(schema: Mapping[str, JSON]) -> str | None:
-    """Return what is wrong in a JSON schema: an unknown type, a part that is no schema, or an unknown reference.
+    """Return the first fault of a JSON schema; None if it is valid.
 
-    None if nothing is. Keywords that this module does not know are not checked.
+    Faults are an unknown type, a part that is not a schema, and an unknown reference. Unknown keywords are not checked.
     """
     find = _Validator(schema)._target
     left: list[tuple[str, JSON]] = [("", schema)]

@@ -167,7 +167,7 @@ class ChatStreamReader:
         if self._id is None:
             self._id, self._model = event.get("id"), event.get("model")
         delta = choice.get("delta") or self._unread_part(choice)
-        if (  # most events: text alone
+        if (  # most events have only text
             self._has_plain_text
             and type(delta) is dict
             and type(text := delta.get("content")) is str

@@ -139,7 +139,7 @@ def _joined_text(parts: Sequence[Mapping[str, JSON]]) -> str:
 
 
 def _with_images_last(turn: list[dict[str, JSON]]) -> list[dict[str, JSON]]:
-    """Move the images of a turn and its results into a user message after them, except those of a user's turn."""
+    """Move images into a user message after the turn and its results. Images of a user turn stay where they are."""
     if all(message["role"] == "user" or isinstance(message["content"], str) for message in turn):
         return turn
     out: list[dict[str, JSON]] = []
