@@ -403,7 +403,8 @@ def test_a_cancelled_ingestion_leaves_a_usable_ledger(texts: Any, emulator: Any,
     assert emulator.log.texts_repeated <= 1000, "more than the one submission that was being sent"
 
 
-def test_replies_received_before_a_cancellation_are_stored() -> None:
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_replies_received_before_a_cancellation_are_stored(size: int) -> None:
     """Cancel after both replies arrived. The event wakes the first flow before the cancellation is delivered."""
     recorded: list[int] = []
     sent: list[Request] = []
@@ -420,6 +421,7 @@ def test_replies_received_before_a_cancellation_are_stored() -> None:
                 asyncio.get_running_loop().call_soon(task.cancel)
             else:
                 await both.wait()
+            return httpx.Response(200, content=bytes(size))
 
     async def main() -> None:
         nonlocal both

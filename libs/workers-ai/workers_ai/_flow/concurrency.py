@@ -128,14 +128,16 @@ class _InTurns:
 
         self._sender = sender
         self._turn = anyio.Lock()
-        self._next_iteration = anyio.lowlevel.checkpoint
 
     async def asend(self, request: Request, stream: bool) -> httpx.Response:
         """Send ``request``."""
+        import anyio
+
         response = await self._sender.asend(request, stream)
         if response.is_closed and len(response.content) > _LARGE_BYTES:
-            async with self._turn:
-                await self._next_iteration()
+            with anyio.CancelScope(shield=True):  # the reply is paid: a cancellation must not lose it
+                async with self._turn:
+                    await anyio.lowlevel.checkpoint()
         return response
 
     def __getattr__(self, name: str) -> object:
