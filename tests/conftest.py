@@ -62,18 +62,16 @@ def _interrupt(number: int, frame: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without garbage collections, and exclude the items from later ones. Both would take seconds."""
+    """Collect tests without garbage collections, and exclude the items from later ones. Both would take seconds.
+
+    Hypothesis must be imported before: it asks the collector for referrers.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Undo the freeze. The summary imports Hypothesis, which rejects objects without visible referrers."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -69,6 +71,32 @@ def skip_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         "workers_ai._limits.limiter.AccountLimiter", lambda: AccountLimiter(lambda: monotonic() + sum(waited))
     )
     return waited
+
+
+@contextlib.contextmanager
+def held(emulator: Emulator, requests: int) -> Iterator[None]:
+    """Hold the requests of a block until some number of them run at once, then answer all.
+
+    The emulator needs a manual clock and a latency of at most a second. The test does not depend on the speed of the
+    machine: after a minute, the requests are answered although fewer run.
+    """
+    stopped = threading.Event()
+
+    def answer() -> None:
+        until = monotonic() + 60
+        while emulator.log.peak_concurrency < requests and monotonic() < until and not stopped.wait(0.001):
+            pass
+        stopped.wait(0.02)  # one request too many would start now
+        while not stopped.wait(0.001):
+            emulator.clock.advance(1)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 class Caller:

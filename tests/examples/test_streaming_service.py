@@ -112,7 +112,7 @@ async def test_a_disconnect_cancels_the_request(
     log = workers_ai_emulator_env.log
     workers_ai_emulator_env.faults.add(Fault.say("word " * 4000), Fault.slow(0.05))
     sent = await leave_after(load("streaming_service").app, b"event: text")
-    for _ in range(100):
+    for _ in range(1200):
         if log.running == 0:
             break
         await asyncio.sleep(0.05)

@@ -13,6 +13,7 @@ from langchain_core.exceptions import ModelError
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.stores import InMemoryByteStore
 from langchain_core.vectorstores import InMemoryVectorStore
+from tests.support import held
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIEmbeddings
@@ -151,7 +152,7 @@ def test_an_empty_list_of_texts_sends_nothing(embeddings: Make, emulator: Emulat
 
 @pytest.mark.parametrize("bound", [1, 3, 8])
 def test_requests_in_flight_are_bounded(bound: int, call: Any) -> None:
-    emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+    emulator = Emulator(clock=Clock("manual"), latency_s=1)
     transport = emulator.transport()
     one = WorkersAIEmbeddings(
         model=M3,
@@ -162,7 +163,8 @@ def test_requests_in_flight_are_bounded(bound: int, call: Any) -> None:
         http_client=httpx.Client(transport=transport),
         http_async_client=httpx.AsyncClient(transport=transport),
     )
-    call(one, "embed_documents", texts(16))
+    with held(emulator, bound):
+        call(one, "embed_documents", texts(16))
     assert emulator.log.peak_concurrency == bound
 
 

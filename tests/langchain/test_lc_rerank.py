@@ -11,7 +11,7 @@ from langchain_classic.retrievers.document_compressors import DocumentCompressor
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.exceptions import ModelError
 from langchain_core.vectorstores import InMemoryVectorStore
-from tests.support import ACCOUNT, TOKEN, wired
+from tests.support import ACCOUNT, TOKEN, held, wired
 
 import langchain_workers_ai as ours
 from langchain_workers_ai import WorkersAIEmbeddings, WorkersAIRerank
@@ -135,12 +135,13 @@ def test_a_long_list_is_split_and_merged(emulator: Emulator, reranker: Make, cal
 
 
 def test_requests_of_a_long_list_run_side_by_side(call: Any) -> None:
-    emulator = Emulator(clock=Clock("real"), latency_s=0.03)
+    emulator = Emulator(clock=Clock("manual"), latency_s=1)
     transport = emulator.transport()
     clients: dict[str, Any] = {"http_client": httpx.Client(transport=transport)}
     clients["http_async_client"] = httpx.AsyncClient(transport=transport)
     one = WorkersAIRerank(account_id=ACCOUNT, api_token=TOKEN, max_concurrency=3, **clients)
-    call(one, "rerank", ["a text"] * 500, "q")
+    with held(emulator, 3):
+        call(one, "rerank", ["a text"] * 500, "q")
     assert emulator.log.peak_concurrency == 3
 
 

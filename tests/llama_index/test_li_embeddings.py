@@ -20,7 +20,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores import SimpleVectorStore
 from llama_index.embeddings.workers_ai import GatewayOptions, WorkersAIBatchEmbedding, WorkersAIEmbedding
 from tests.llama_index.standard import CountingLimiter
-from tests.support import ACCOUNT, TOKEN, every_row, wired
+from tests.support import ACCOUNT, TOKEN, every_row, held, wired
 
 from workers_ai.errors import (
     APIResponseValidationError,
@@ -172,20 +172,22 @@ class TestBounds:
         ("options", "bound"), [({}, 8), ({"num_workers": 1}, 1), ({"num_workers": 3}, 3), ({"max_concurrency": 2}, 2)]
     )
     def test_requests_in_flight_are_bounded(self, call: Caller, options: dict[str, Any], bound: int) -> None:
-        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        emulator = Emulator(clock=Clock("manual"), latency_s=1)
         model = embedding_of(emulator, embed_batch_size=1, **options)
-        assert len(call(model, BATCH, texts(20))) == 20
+        with held(emulator, bound):
+            assert len(call(model, BATCH, texts(20))) == 20
         assert emulator.log.peak_concurrency == bound
 
     def test_bound_holds_for_concurrent_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()  # waits take real time
-        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        emulator = Emulator(clock=Clock("manual"), latency_s=1)
         model = embedding_of(emulator, embed_batch_size=1, max_concurrency=3)
 
         async def both() -> None:
             await asyncio.gather(*(model.aget_text_embedding_batch([f"{n} {m}" for m in range(4)]) for n in range(3)))
 
-        asyncio.run(both())
+        with held(emulator, 3):
+            asyncio.run(both())
         assert emulator.log.peak_concurrency == 3
 
     def test_num_workers_equals_max_concurrency(self, embedding: Make) -> None:

@@ -32,7 +32,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.llms.workers_ai import GatewayOptions, WorkersAI
 from tests.llama_index.conftest import tool_call
-from tests.support import ACCOUNT, TOKEN, every_row, wired
+from tests.support import ACCOUNT, TOKEN, every_row, held, wired
 
 from workers_ai.errors import BadRequestError, ConfigurationError, StructuredOutputError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -182,13 +182,14 @@ class TestOptions:
         assert emulator.log.statuses == {200: 10}
 
     def test_concurrent_calls_do_not_block_each_other(self) -> None:
-        emulator = Emulator(clock=Clock("real"), latency_s=0.05)
+        emulator = Emulator(clock=Clock("manual"), latency_s=1)
         model = WorkersAI(**wired(emulator))
 
         async def many() -> None:
             await asyncio.gather(*(model.achat(USER) for _ in range(50)))
 
-        asyncio.run(many())
+        with held(emulator, 50):
+            asyncio.run(many())
         assert emulator.log.peak_concurrency == 50
 
 

@@ -10,7 +10,7 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugH
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.postprocessor.workers_ai_rerank import GatewayOptions
-from tests.support import wired
+from tests.support import held, wired
 
 from workers_ai.errors import APIResponseValidationError, BadRequestError, CapacityError, ConfigurationError
 from workers_ai_emulator import Clock, Emulator, Fault
@@ -92,15 +92,16 @@ class TestLlamaIndex:
     def test_requests_of_a_long_list_are_bounded_and_async(self) -> None:
         from llama_index.postprocessor.workers_ai_rerank import WorkersAIRerank
 
-        emulator = Emulator(clock=Clock("real"), latency_s=0.02)
+        emulator = Emulator(clock=Clock("manual"), latency_s=1)
         model = WorkersAIRerank(**wired(emulator, max_concurrency=2))
         given = nodes([f"text {place}" for place in range(600)])
 
         async def both() -> None:
             await asyncio.gather(*(model.apostprocess_nodes(given[:100], query_str="q") for _ in range(2)))
 
-        asyncio.run(both())
-        model.postprocess_nodes(given, query_str="q")
+        with held(emulator, 2):
+            asyncio.run(both())
+            model.postprocess_nodes(given, query_str="q")
         assert emulator.log.peak_concurrency == 2
         assert emulator.log.requests == 8
 

@@ -361,13 +361,20 @@ INTENTS = (
         _verdict,
         ("yes", '"y" or "n"'),
     ),
-    Intent("standalone question", "all", r"(?i)standalone question", _standalone),
-    Intent("improved question", "all", r"(?i)improved question|rewrite the question", _better_question),
+    Intent("standalone question", "all", r"(?i)standalone question", _standalone, ("standalone question",)),
+    Intent(
+        "improved question",
+        "all",
+        r"(?i)improved question|rewrite the question",
+        _better_question,
+        ("the question", "improved question"),
+    ),
     Intent(
         "search queries",
         "all",
         rf"(?i)generate (?:\w+ ){{0,3}}?{_COUNT} (?:\w+ ){{0,2}}(?:versions|search queries|queries)",
         _queries,
+        ("queries", "versions"),
     ),
     Intent(
         "keywords",
@@ -390,7 +397,7 @@ INTENTS = (
         _questions,
         ("questions",),
     ),
-    Intent("summary", "request", r"(?i)\bsummari[sz]e\b|\bsummary (?:of|for)\b|\btl;?dr\b", _summary),
+    Intent("summary", "request", r"(?i)\bsummari[sz]e\b|\bsummary (?:of|for)\b|\btl;?dr\b", _summary, ("summar", "dr")),
     Intent(
         "summary",
         "all",
@@ -404,6 +411,7 @@ INTENTS = (
         "all",
         r"(?i)\btranslat(?:e|es|ing|ion|or)\b(?P<text>[^\n]*?)\b(?:in)?to\s+(?P<language>[A-Za-z]+)",
         _translation,
+        ("translat",),
     ),
     Intent(
         "class",
@@ -411,8 +419,15 @@ INTENTS = (
         r"(?i)\bclassif\w+\b[^.\n]*?\b(?:as|into|one of|:)\s*(?:either|being|about|being about|one of)?\s*"
         r"(?P<classes>[^.\n]+)|\b(?:is|are) (?:the|this|these)\b[^?\n]*?(?P<either>\w+(?:, \w+)*,? or \w+)\?",
         _class,
+        ("classif", " or "),
     ),
-    Intent("list", "all", r"(?i)comma[- ]separated (?:values|list)|numbered list with|markdown list", _items),
+    Intent(
+        "list",
+        "all",
+        r"(?i)comma[- ]separated (?:values|list)|numbered list with|markdown list",
+        _items,
+        ("comma", "list"),
+    ),
     Intent("things", "request", rf"(?i)^(?:please )?(?:list|name|give me) {_COUNT} \w+", _things),
     Intent(
         "extracts",
@@ -420,15 +435,23 @@ INTENTS = (
         r"(?i)\b(?:extract|list|find|identify)\s+(?:all\s+)?(?:of\s+)?(?:the\s+)?(?P<kind>names?|people|persons?|e-?mails?"
         r"|phones?|phone numbers?|dates?|places?|cities|locations?|companies|links?|urls?)\b",
         _extracts,
+        ("extract", "list", "find", "identify"),
     ),
-    Intent("passage", "all", r"(?i)write a passage to answer", _passage),
+    Intent("passage", "all", r"(?i)write a passage to answer", _passage, ("write a passage to answer",)),
     Intent(
         "rewritten text",
         "request",
         r"(?is)\b(?:improve|rewrite|polish|funnier|twist|shorten|expand)\b[^:]*:\s*(?P<text>.+)",
         _rewritten,
+        ("improve", "rewrite", "polish", "funnier", "twist", "shorten", "expand"),
     ),
-    Intent("creative text", "request", rf"(?i)\b{_WRITE}\b[^.?!\n]{{0,60}}\b{_GENRES}\b", _creative),
+    Intent(
+        "creative text",
+        "request",
+        rf"(?i)\b{_WRITE}\b[^.?!\n]{{0,60}}\b{_GENRES}\b",
+        _creative,
+        ("write", "compose", "tell", "make up", "create", "draft", "sing", "generate"),
+    ),
 )
 _COMPILED = [(intent, re.compile(intent.pattern)) for intent in INTENTS]
 _HEAD, _TAIL = 3000, 3000
