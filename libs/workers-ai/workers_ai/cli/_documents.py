@@ -103,13 +103,13 @@ def read_documents(
     suffix = Path(name.removesuffix(".gz")).suffix
     reader = SUFFIXES.get(suffix)
     if not suffix and not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     if reader is None or (suffix == ".parquet" and name.endswith(".gz")):
         raise InputError(
             f"{path}: unknown kind of input; pass a folder or a file with the suffix {', '.join(SUFFIXES)}"
         )
     if not path.is_file():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     return _documents(reader(path, columns), columns, _cell_as_json if reader is not _jsonl else _as_json, on_bad)
 
 

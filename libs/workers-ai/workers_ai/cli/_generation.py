@@ -71,7 +71,7 @@ def read_inputs(
     if reader is None:
         raise InputError(f"{path}: unknown kind of input; pass a file with the suffix {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     for row in reader(path, Columns(id_column, id_column)):
         if isinstance(row.values, InputError):
             raise row.values
