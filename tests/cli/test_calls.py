@@ -127,7 +127,7 @@ def test_a_truncated_answer_is_reported(workers_ai: Any) -> None:
         (["embed"], 1, "the input has no text"),
         (["embed", "a", "--file", "b.txt"], 2, "not both"),
         (["embed", "--file", "b.txt"], 1, "b.txt"),
-        (["embed", "a", "--output", "a.csv"], 2, "must be named .jsonl, .npy, .parquet"),
+        (["embed", "a", "--output", "a.csv"], 2, "must have one of the suffixes .jsonl, .npy, .parquet"),
         (["embed", "a", "--output", "no/a.npy"], 2, "does not exist"),
         (["rerank"], 2, "QUERY"),
         (["rerank", "query"], 1, "the input has no text"),

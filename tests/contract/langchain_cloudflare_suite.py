@@ -16,7 +16,7 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 from workers_ai_emulator import Emulator
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # defined by the package
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of the tested package
 
 
 class TestChat(ChatModelIntegrationTests):

@@ -144,7 +144,7 @@ def test_a_field_of_another_type_is_read_or_raises_a_typed_error(data: st.DataOb
 
 
 @given(data=st.data())
-def test_a_frame_with_a_field_of_another_type_is_the_right_piece_or_a_typed_error(data: st.DataObject) -> None:
+def test_a_frame_with_a_field_of_another_type_is_read_or_raises_a_typed_error(data: st.DataObject) -> None:
     choice = {"index": 0, "delta": {"content": "a", "reasoning": "b", "tool_calls": []}, "finish_reason": None}
     frames: list[Any] = [
         {"id": "1", "choices": [choice], "response": "a", "tool_calls": [], "p": "xyz"},

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import every_row
 
-from workers_ai._wire.batch import chat_inputs, read_poll, read_submission, split_requests, submit_request
-from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError
+from workers_ai._wire.batch import read_poll, read_submission, split_requests, submit_request
+from workers_ai.batch import chat_inputs
+from workers_ai.errors import BatchError, BatchItemError, BatchTimeoutError, ConfigurationError
 from workers_ai.types import BatchJob, Usage
 
 MODEL = "@cf/baai/bge-m3"
@@ -234,6 +235,8 @@ def test_chat_inputs_have_the_form_of_the_model() -> None:
     assert llama == {"messages": messages, "max_tokens": 5, "temperature": 0}
     oss = chat_inputs("@cf/openai/gpt-oss-120b", messages, max_tokens=5, reasoning_effort="low")
     assert oss == {"input": messages, "max_output_tokens": 5, "reasoning": {"effort": "low"}}
+    with pytest.raises(ConfigurationError, match=r"temprature.*did you mean 'temperature'"):
+        chat_inputs("@cf/openai/gpt-oss-120b", messages, temprature=0)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

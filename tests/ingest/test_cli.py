@@ -217,7 +217,7 @@ def test_resume_rejects_options_that_differ_from_the_ledger(workers_ai: Any, doc
     ("arguments", "says"),
     [
         (["ingest", "docs.jsonl", "vectors.parquet"], "is missing: pass a model"),
-        (["ingest", "docs.jsonl", "vectors.parquet", "--resume", "--pooling", "cls"], "pass --model"),
+        (["ingest", "docs.jsonl", "vectors.parquet", "--resume", "--pooling", "cls"], "or pass --model"),
         (["ingest", "docs.jsonl"], "Missing argument"),
         (["ingest", "a", "b", "--mode", "fast"], "'fast' is not one of"),
         (["ingest", "a", "b", "--limit-cost", "-1"], "greater than or equal"),

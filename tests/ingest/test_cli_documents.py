@@ -220,7 +220,7 @@ def test_a_file_name_that_is_not_utf_8_is_rejected(tmp_path: Path, place: str) -
 
 
 def test_a_folder_without_texts_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no file named .txt, .md, .rst"):
+    with pytest.raises(InputError, match=r"has no file with the suffix .txt, .md, .rst"):
         read(tmp_path)
 
 
@@ -233,7 +233,7 @@ def test_a_binary_file_in_a_folder_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("docs.json", "unknown kind of input; pass a folder or a file named .jsonl, .ndjson, .csv, .parquet"),
+        ("docs.json", "unknown kind of input; pass a folder or a file with the suffix .jsonl, .ndjson, .csv, .parquet"),
         ("docs.jsonl", "does not exist"),
         ("folder", "does not exist"),
     ],

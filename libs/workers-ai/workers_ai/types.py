@@ -78,6 +78,14 @@ class ToolCallDelta:
     The first piece of each ``index`` has ``id`` and ``name``. The pieces of ``arguments`` join to JSON text. If the
     joined text is not a JSON object, because the model wrote something else or the answer was truncated, the last piece
     has the reason in ``error`` and the whole text in ``broken``.
+
+    Attributes:
+        index: Position of the call in the answer.
+        id: Id of the call, unique in the conversation; None after the first piece.
+        name: Name of the tool; None after the first piece.
+        arguments: The next part of the arguments, or "".
+        broken: All arguments of a call that must not run, else "".
+        error: Reason why the call must not run, else "".
     """
 
     index: int
@@ -124,6 +132,19 @@ class ChatDelta(NamedTuple):
 
     Only the last piece has ``last=True``, ``finish_reason``, ``usage``, ``id``, ``model`` and ``headers``. So
     frameworks that add up pieces count each of these values once.
+
+    Attributes:
+        text: The next part of the answer, or "".
+        reasoning: The next part of the reasoning, or "".
+        tool_calls: Pieces of tool calls.
+        logprobs: Log probabilities of this piece as sent, or None.
+        refusal: The next part of the model's refusal, or "".
+        last: Whether this is the last piece.
+        finish_reason: Why the answer ended; ``"tool_calls"`` for a complete answer with calls.
+        usage: Tokens and neurons of the whole answer, or None if not reported.
+        id: The service's id of the completion, or None.
+        model: Model that the stream reports, or None.
+        headers: Response headers with ray, request, gateway and neurons.
     """
 
     text: str = ""

@@ -80,7 +80,7 @@ def plan_call(
 
 
 def _session_headers(settings: Settings, model: str, session_id: str | None) -> dict[str, str]:
-    """Return the headers of a session. Add the header that keeps one model of the Auto Router for a session.
+    """Return the headers of a session. For the Auto Router, add the header that keeps its choice of the model.
 
     Source: https://developers.cloudflare.com/ai-gateway/features/auto-router/.
     """

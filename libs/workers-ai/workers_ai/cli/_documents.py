@@ -89,7 +89,7 @@ def read_documents(
     only one, else an object. A file of a folder is one document; its id is its path in the folder.
 
     Args:
-        path: The input. Files named ``.jsonl.gz`` and so on are decompressed; Parquet is not.
+        path: The input. Files with a suffix such as ``.jsonl.gz`` are decompressed, except Parquet.
         columns: Names of the columns, and the maximum length of a document.
         on_bad: Function to call with the error and the content of each invalid row, which is skipped. None to raise.
 
@@ -103,11 +103,13 @@ def read_documents(
     suffix = Path(name.removesuffix(".gz")).suffix
     reader = SUFFIXES.get(suffix)
     if not suffix and not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     if reader is None or (suffix == ".parquet" and name.endswith(".gz")):
-        raise InputError(f"{path}: unknown kind of input; pass a folder or a file named {', '.join(SUFFIXES)}")
+        raise InputError(
+            f"{path}: unknown kind of input; pass a folder or a file with the suffix {', '.join(SUFFIXES)}"
+        )
     if not path.is_file():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     return _documents(reader(path, columns), columns, _cell_as_json if reader is not _jsonl else _as_json, on_bad)
 
 
@@ -243,7 +245,7 @@ def _folder(path: Path) -> Iterator[Document]:
         yield document
     if not found:
         raise InputError(
-            f"{path}: the folder has no file named {', '.join(TEXT_SUFFIXES)}: pass another folder or a file"
+            f"{path}: the folder has no file with the suffix {', '.join(TEXT_SUFFIXES)}: pass another folder or a file"
         )
 
 

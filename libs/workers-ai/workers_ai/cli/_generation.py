@@ -69,9 +69,9 @@ def read_inputs(
     name = path.name.lower()
     reader = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
     if reader is None:
-        raise InputError(f"{path}: unknown kind of input; pass a file named {', '.join(SUFFIXES)}")
+        raise InputError(f"{path}: unknown kind of input; pass a file with the suffix {', '.join(SUFFIXES)}")
     if not path.is_file():
-        raise InputError(f"{path} does not exist")
+        raise InputError(f"{path} does not exist: check the path")
     for row in reader(path, Columns(id_column, id_column)):
         if isinstance(row.values, InputError):
             raise row.values
@@ -207,7 +207,7 @@ class Generation:
         """Raise a usage error if the output cannot be written or would replace a file that this run does not own."""
         suffix = self.output.suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
-            raise typer.BadParameter(f"{self.output} must be named .jsonl or .parquet", param_hint="OUTPUT")
+            raise typer.BadParameter(f"{self.output} must have the suffix .jsonl or .parquet", param_hint="OUTPUT")
         if not (folder := self.output.absolute().parent).is_dir():
             raise typer.BadParameter(f"the folder {folder} does not exist", param_hint="OUTPUT")
         taken = {identity(self.source) or self.source.resolve()}

@@ -184,7 +184,7 @@ Kind = Annotated[Literal["document", "query"], typer.Option(help="Embed the text
 Vectors = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write the vectors to a file named .jsonl, .npy or .parquet.",
+        "--output", "-o", metavar="FILE", help="Write the vectors to a file with the suffix .jsonl, .npy or .parquet.",
         show_default="JSON lines on stdout",
     ),
 ]  # fmt: skip

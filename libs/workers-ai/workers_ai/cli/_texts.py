@@ -124,7 +124,7 @@ def check_output(output: Path | None) -> None:
     if output is None:
         return
     if output.suffix.lower() not in _WRITERS:
-        raise typer.BadParameter(f"{output} must be named {', '.join(_WRITERS)}", param_hint="--output")
+        raise typer.BadParameter(f"{output} must have one of the suffixes {', '.join(_WRITERS)}", param_hint="--output")
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"the folder of {output} does not exist", param_hint="--output")
     if output.suffix.lower() == ".npy":
