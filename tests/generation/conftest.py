@@ -152,7 +152,7 @@ class Generator:
     face: str
     account: dict[str, Any]
     ledger: Path
-    clock: VirtualTime
+    clock: Callable[[], float]
 
     def __call__(self, source: Iterable[Any], queue: Any, **options: Any) -> GenerateReport:
         transport = (

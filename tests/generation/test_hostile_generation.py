@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -197,8 +198,8 @@ def test_a_hostile_queue(account: Any, ledger: Any, clock: Any, name: str, face:
     )
 
 
-def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: Any, clock: Any) -> None:
-    """A kill then repeats at most one submission, for any number of runs on the ledger."""
+def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: Any) -> None:
+    """A kill then repeats at most one submission, for any number of runs on the ledger. In real time: turns expire."""
     active: list[int] = []
     overlaps: list[int] = []
 
@@ -210,7 +211,7 @@ def test_runs_of_one_process_submit_one_after_the_other(account: Any, ledger: An
 
     queue = FakeQueue(accept=accept)
     runs = [
-        threading.Thread(target=Generator(face, account, ledger, clock), args=(inputs(40, first), queue),
+        threading.Thread(target=Generator(face, account, ledger, time.monotonic), args=(inputs(40, first), queue),
                          kwargs={"requests_per_job": 10})
         for face, first in (("sync", 0), ("sync", 40), ("async", 80))
     ]  # fmt: skip
