@@ -27,11 +27,6 @@ def _served() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def vcr() -> None:
-    """Provide the fixture of a skipped test of the suite. The suite runs without its plugin."""
-
-
 @pytest.fixture(autouse=True)
 def _collected_here() -> Iterator[None]:
     """Collect the unclosed sockets of the package here, where their warnings are ignored."""
