@@ -1,6 +1,6 @@
 """Run LangChain's standard chat integration suite for ``langchain-cloudflare`` on the emulator.
 
-    uv run --group rivals pytest -n 0 tests/contract/langchain_cloudflare_suite.py
+    uv run --group rivals pytest -n 0 -p pytest_recording.plugin tests/contract/langchain_cloudflare_suite.py
 
 Uses the suite's default flags, and a model of the family that accepts most forms of requests.
 """
