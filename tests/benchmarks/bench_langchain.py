@@ -9,6 +9,7 @@ The floor of a call is raw httpx with a JSON parse, plus LangChain's overhead fo
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -283,6 +284,8 @@ def bench_abatch(url: str) -> None:
 
     names = ["ChatWorkersAI", *rivals(url)]
     samples: dict[str, list[float]] = {name: [] for name in ("floor", *names)}
+    gc.collect()
+    gc.freeze()  # a program has no objects of earlier measurements, which a collection would scan
 
     async def rounds() -> None:  # on one event loop, because langchain-openai reuses a client in the next loop
         for _ in range(ROUNDS):
