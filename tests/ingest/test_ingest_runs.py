@@ -139,9 +139,9 @@ def test_a_ledger_of_other_options_is_rejected(
     ("options", "says"),
     [
         ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
-        ({"texts_per_job": 0}, "texts_per_job must be a whole number 1 or more, not 0"),
-        ({"texts_per_job": 1.5}, "texts_per_job must be a whole number 1 or more, not 1.5"),
-        ({"texts_per_job": "5"}, "texts_per_job must be a whole number 1 or more, not '5'"),
+        ({"texts_per_job": 0}, "texts_per_job must be a whole number between 1 and 1,000,000, not 0"),
+        ({"texts_per_job": 1.5}, "texts_per_job must be a whole number between 1 and 1,000,000, not 1.5"),
+        ({"texts_per_job": "5"}, "texts_per_job must be a whole number between 1 and 1,000,000, not '5'"),
         ({"total": "5"}, "total must be a whole number 0 or more, not '5'"),
         ({"limit_cost_usd": math.nan}, "limit_cost_usd must be a number of 0 or more, or None, not nan"),
         ({"limit_cost_usd": -0.1}, "limit_cost_usd must be a number of 0 or more, or None, not -0.1"),
@@ -172,7 +172,7 @@ def test_options_are_checked_before_anything_is_created(
     [
         ({"mode": "fast"}, "mode 'fast' is not one of queue, direct"),
         ({"model": "@cf/qwen/qwen3-embedding-0.6b"}, "has no asynchronous queue"),
-        ({"texts_per_job": 0}, "texts_per_job must be a whole number 1 or more, not 0"),
+        ({"texts_per_job": 0}, "texts_per_job must be a whole number between 1 and 1,000,000, not 0"),
         ({"empty_text": "skip"}, "empty_text 'skip' is not one of raise, space"),
         ({"pooling": "max"}, "pooling 'max' is not one of None, mean, cls"),
     ],
@@ -279,7 +279,7 @@ def test_an_endless_source_is_read_only_as_far_as_needed(run: Any, emulator: Any
     """When the cost limit stops the run, it has read only the sent texts and one claim per worker."""
     read = itertools.count()
     source = ((number, f"text number {number}") for number in read)
-    with pytest.raises(Exception, match=r"the cost limit of \$1e-06 is reached"):
+    with pytest.raises(Exception, match=r"the cost limit of \$0.000001 is reached"):
         run(source, limit_cost_usd=0.000_001, texts_per_job=10, max_concurrency=2)
     assert 0 < emulator.log.texts_embedded <= 20
     assert next(read) <= 1001

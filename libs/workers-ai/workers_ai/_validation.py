@@ -31,7 +31,7 @@ OnBusy: TypeAlias = Literal["wait", "retry", "raise"]
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e\t]*")
 _LONGEST_MODEL: Final = 1000
-_MODEL: Final = re.compile(r"[^\s?#%\\\x00-\x1f\x7f]+")
+_MODEL: Final = re.compile(r"[^\s?#%\\\x00-\x1f\x7f\ud800-\udfff]+")
 
 
 def check_header(name: str, value: SecretStr | str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 from weakref import WeakValueDictionary
@@ -478,7 +479,8 @@ class Engine:
             return self.limits.cost_usd / USD_PER_NEURON - (self.tally.neurons or 0.0) - self._reserved - self._risked
 
     def _over_limit(self) -> BatchError:
-        message = f"the cost limit of ${self.limits.cost_usd:g} is reached: run the same call again to continue "
+        limit = f"${Decimal(str(self.limits.cost_usd)).normalize():f}"
+        message = f"the cost limit of {limit} is reached: run the same call again to continue "
         message += "(the limit applies to each run)"
         if not self.tally.neurons:
             message += "; nothing was sent, since one input may cost more: raise the limit"

@@ -85,7 +85,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Check the arguments. Raise a ConfigurationError with the caller's name of an invalid one."""
-        require_int(self.name, self.per_job, 1, None)
+        require_int(self.name, self.per_job, 1, 1_000_000)
         for name, bound in (("deadline_s", self.deadline_s), ("limit_cost_usd", self.cost_usd)):
             if bound is not None and (isinstance(bound, bool) or not (isinstance(bound, Real) and bound >= 0)):
                 raise ConfigurationError(

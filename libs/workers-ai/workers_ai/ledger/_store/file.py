@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from array import array
@@ -18,7 +19,6 @@ from workers_ai.ledger._store.liveness import Observer, RunRow
 from workers_ai.ledger._store.schema import VERSION, LedgerError, connect, guarded, identity, undamaged
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator
     from sqlite3 import Connection
     from typing import Self
@@ -354,7 +354,8 @@ class LedgerFile:
 def _checked_path(path: str | os.PathLike[str]) -> Path:
     try:
         checked = Path(path)
-    except TypeError:
+        os.fsencode(checked)
+    except (TypeError, UnicodeEncodeError):  # a lone surrogate has no bytes
         raise ConfigurationError(f"ledger must be a path, not {path!r:.200}") from None
     if not checked.name or "\0" in checked.name:
         raise ConfigurationError(f"ledger must be the path of a file, not {str(path)!r}")
