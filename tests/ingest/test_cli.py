@@ -355,7 +355,7 @@ def test_an_error_reports_the_submissions_in_the_queue(workers_ai: Any, docs: Pa
 
 def test_the_limit_on_cost_ends_the_run(workers_ai: Any, docs: Path, emulator: Emulator) -> None:
     line = only_line(workers_ai(*ingest("--limit-cost", "0.000000001"), status=1))
-    assert line.startswith("the cost limit of $1e-09 is reached: run the same call again")
+    assert line.startswith("the cost limit of $0.000000001 is reached: run the same call again")
     assert emulator.log.requests == 0
 
 
