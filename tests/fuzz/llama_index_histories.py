@@ -28,7 +28,7 @@ from llama_index.llms.workers_ai._to_wire import to_wire_messages
 from tests.fuzz.bounded import run_bounded
 from tests.fuzz.strict_json import parse_strict
 
-from workers_ai._wire.chat.request import plan_chat
+from workers_ai._wire.chat.request import chat_form
 from workers_ai.catalogue import lookup
 from workers_ai.errors import WorkersAIError
 
@@ -93,7 +93,7 @@ def check(history: list[ChatMessage], model: str, api: str) -> None:
         AssertionError: The body is not strict JSON, or its turns are not legal.
     """
     try:
-        plan = plan_chat(lookup(model).id, to_wire_messages(history), {}, api=api)
+        plan = chat_form(lookup(model).id, {}, api=api).plan(to_wire_messages(history))
     except WorkersAIError:
         return
     body = json.loads(json.dumps(plan.request.body, allow_nan=False))

@@ -8,7 +8,7 @@ from workers_ai._calls.per_call import PER_CALL
 from workers_ai._settings.settings import session_headers
 from workers_ai._validation import check_model, unknown_keyword
 from workers_ai._wire.chat.reply import read_chat
-from workers_ai._wire.chat.request import ChatPlan, plan_chat
+from workers_ai._wire.chat.request import ChatPlan, chat_form
 from workers_ai._wire.chat.stream import read_chat_events
 from workers_ai._wire.params import CHAT_PARAMS
 from workers_ai._wire.quirks import repair_request
@@ -63,9 +63,8 @@ def plan_call(
     if api in (None, "chat_completions") and settings._through_binding:
         api = "run"  # the only chat route of a binding
     try:
-        return plan_chat(
+        form = chat_form(
             check_model(model),
-            messages,
             cast("dict[str, JSON]", params),
             api=api,
             stream=stream,
@@ -73,6 +72,7 @@ def plan_call(
             extra_body=options.get("extra_body"),
             headers=_session_headers(settings, model, options.get("session_id")),
         )
+        return form.plan(messages)
     except RecursionError:
         raise BadRequestError(
             "messages, tools or schema are nested too deep, or contain themselves: pass flatter values", model=model

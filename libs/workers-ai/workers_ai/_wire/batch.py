@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Unpack, cast
 
 from workers_ai._validation import unknown_keyword
 from workers_ai._wire.chat.reply import is_failed_response, shortened, unwrap
-from workers_ai._wire.chat.request import plan_chat, run_request
+from workers_ai._wire.chat.request import chat_form, run_request
 from workers_ai._wire.error_mapping import ErrorDetails, is_unknown_job, read_error
 from workers_ai._wire.json_parsing import whole_number
 from workers_ai._wire.json_types import JSON
@@ -96,7 +96,7 @@ def chat_inputs(model: str, messages: Sequence[Mapping[str, JSON]], **params: Un
     if unknown := params.keys() - CHAT_PARAMS:
         raise unknown_keyword("chat_inputs", min(unknown), CHAT_PARAMS)
     api: Literal["run", "responses"] = "responses" if RESPONSES_IN_QUEUE.of(lookup(model)) else "run"
-    body = plan_chat(model, messages, cast("Mapping[str, JSON]", params), api=api).request.body or {}
+    body = chat_form(model, cast("Mapping[str, JSON]", params), api=api).plan(messages).request.body or {}
     return {key: value for key, value in body.items() if key != "model"}
 
 

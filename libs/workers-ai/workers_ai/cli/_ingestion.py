@@ -119,7 +119,7 @@ class Ingestion:
         """Read the whole input; return the number of documents. Write invalid rows to the quarantine.
 
         Raises:
-            InputError: A row is invalid, and there is no quarantine. The message contains the first invalid rows.
+            InputError: A row is invalid and no quarantine file is set. The message contains the first invalid rows.
         """
         bad: list[str] = []
         count = 0

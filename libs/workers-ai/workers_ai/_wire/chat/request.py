@@ -26,7 +26,7 @@ from workers_ai.types import Api
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ChatForm", "ChatPlan", "chat_form", "plan_chat", "run_request"]
+__all__ = ["ChatForm", "ChatPlan", "chat_form", "run_request"]
 
 
 _UNSET_IF_EMPTY: Final = frozenset({"response_format", "stop", "tools", "tool_choice"})
@@ -44,43 +44,6 @@ class ChatPlan(NamedTuple):
     request: Request
     context: ReplyContext
     stream: bool
-
-
-def plan_chat(
-    model: str,
-    messages: Sequence[Mapping[str, JSON]],
-    params: Mapping[str, JSON],
-    *,
-    api: Api | None = None,
-    stream: bool = False,
-    reject_if_busy: bool = False,
-    extra_body: Mapping[str, JSON] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> ChatPlan:
-    """Create the request of one chat call.
-
-    Args:
-        model: Model id.
-        messages: OpenAI-shaped messages.
-        params: Parameters of :data:`CHAT_PARAMS`. None means not set. A ``reasoning_effort`` of None is sent as null to
-            models that accept it.
-        api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
-            there; else ``"chat_completions"``.
-        stream: Whether to request a stream. Ignored with a JSON schema or JSON mode: the service rejects a stream of
-            either (5023).
-        reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
-            (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/).
-        extra_body: Fields to add to the body unchanged.
-        headers: Headers of this call.
-
-    Raises:
-        BadRequestError: A message is invalid.
-        ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
-    """
-    form = chat_form(
-        model, params, api=api, stream=stream, reject_if_busy=reject_if_busy, extra_body=extra_body, headers=headers
-    )
-    return form.plan(messages)
 
 
 class ChatForm(NamedTuple):
@@ -143,7 +106,20 @@ def chat_form(
     extra_body: Mapping[str, JSON] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> ChatForm:
-    """Check and convert the parameters of chat requests. Arguments are those of :func:`plan_chat`.
+    """Check and convert the parameters of chat requests.
+
+    Args:
+        model: Model id.
+        params: Parameters of :data:`CHAT_PARAMS`. None means not set. A ``reasoning_effort`` of None is sent as null to
+            models that accept it.
+        api: The route. None chooses ``"run"`` if a parameter exists only there, or if the model accepts a schema only
+            there; else ``"chat_completions"``.
+        stream: Whether to request a stream. Ignored with a JSON schema or JSON mode: the service rejects a stream of
+            either (5023).
+        reject_if_busy: Fail at once with 3040 instead of waiting in the capacity queue
+            (https://developers.cloudflare.com/workers-ai/features/reject-if-busy/).
+        extra_body: Fields to add to the body unchanged.
+        headers: Headers of the requests.
 
     Raises:
         ConfigurationError: A parameter does not exist on the chosen route, or has the wrong type.
